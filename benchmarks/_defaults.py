@@ -32,7 +32,7 @@ def defaults() -> dict[str, str]:
     for name in skdistill.__all__:
         if hasattr(public := getattr(skdistill, name), "get_params"):
             found[name] = defaults_of(public)
-    for name in ("families", "modules", "samplers", "transfer"):
+    for name in ("families", "modules", "samplers", "settings", "transfer"):
         module = importlib.import_module(f"skdistill.{name}")
         kinds = [kind for kind in map(module.__dict__.get, module.__all__) if inspect.isclass(kind)]
         found[name] = {kind.__name__: defaults_of(kind) for kind in kinds}

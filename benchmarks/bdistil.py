@@ -34,7 +34,7 @@ mnist   the same for a convolutional network of 10,000 images of MNIST, and a re
     python benchmarks/bdistil.py
     python benchmarks/bdistil.py --parts average --output benchmarks/results/bdistil_average.json
     python benchmarks/bdistil.py --parts mnist --output benchmarks/results/bdistil_mnist.json
-    python benchmarks/bdistil.py --parts toys --seeds 2 --booster-param gamma=0.1
+    python benchmarks/bdistil.py --parts toys --seeds 2 --booster-param search__gamma=0.1
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ from skdistill.datasets import (
 )
 from skdistill.model_selection import flops
 from skdistill.modules import ConvNet, Recurrent, ResNet, count_flop, stack
+from skdistill.settings import Connection, WeakLearnerSearch
 
 N_ROUNDS = 7
 FIRST_SEED = 5  # of the toys; their settings were chosen on those before it
@@ -82,7 +83,8 @@ FIRST_SEED = 5  # of the toys; their settings were chosen on those before it
 
 def distilled(teacher, X: np.ndarray, y: np.ndarray, seed: int, **params) -> BDistilBooster:
     """Booster of a fitted teacher."""
-    booster = BDistilBooster(FrozenEstimator(teacher), random_state=seed)
+    groups = {"connection": Connection(), "search": WeakLearnerSearch()}
+    booster = BDistilBooster(FrozenEstimator(teacher), random_state=seed, **groups)
     return booster.set_params(**params).fit(X, y)
 
 
@@ -99,9 +101,18 @@ N_ROWS, N_TEST = 180_000, 10_000
 TEACHER_UNITS = (256, 256, 256)
 TOY_SETTINGS: dict[str, dict[str, Any]] = {
     "ellipsoid": {"module__hidden_units": (20, 20)},
-    "cube": {"module__hidden_units": (64, 64), "head_layers": 2, "gamma": 3.0},
+    "cube": {
+        "module__hidden_units": (64, 64),
+        "connection__head_layers": 2,
+        "search__gamma": 3.0,
+    },
 }
-COMMON = {"connect": "always", "max_search": 6, "batch_size": 256, "max_epochs": 2}
+COMMON = {
+    "connection__connect": "always",
+    "search__max_search": 6,
+    "batch_size": 256,
+    "max_epochs": 2,
+}
 
 
 def flop_of_mlp(*widths: int) -> float:
@@ -450,7 +461,7 @@ SERIES_SETTINGS: dict[str, Any] = {
     "module__hidden_units": (16,),
     "n_rounds": 3,
     "early": True,
-    "connect": "always",
+    "connection__connect": "always",
     "batch_size": 64,
     "max_epochs": 10,
 }
@@ -580,7 +591,7 @@ def main() -> None:
     one_thread()
     changes, n_rows, n_seeds = dict(options.booster_param), None, options.seeds
     if options.quick:
-        changes, n_rows, n_seeds = {"max_epochs": 1, "max_search": 1, **changes}, 1000, 1
+        changes, n_rows, n_seeds = {"max_epochs": 1, "search__max_search": 1, **changes}, 1000, 1
     settings = {key: value for key, value in vars(options).items() if key != "output"}
     results: dict[str, dict] = {}
 

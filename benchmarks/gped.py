@@ -70,6 +70,7 @@ from skdistill.datasets import fetch_images, fetch_uci_regression, mask_squares
 from skdistill.metrics import ood_auroc, uncertainty_ndcg
 from skdistill.modules import ConvNet
 from skdistill.samplers import SGLD
+from skdistill.settings import Estimate, Optimizer
 
 T_OF_THE_PAPER = 1_000_000
 LOOP = 1.25  # times the sum of a bare SGLD step and a bare student step, at most
@@ -85,12 +86,12 @@ CHAINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # and the steps of
     # Halved every 200 epochs, which are more than there are here.
     "paper": (
         {"step_size": 4e-6, "burn_in": 1000, "thinning": 100},
-        {"lr": 1e-3, "lr_schedule": None},
+        {"lr": 1e-3, "optimizer": Optimizer(lr_schedule=None)},
     ),
 }
 NETWORKS: dict[str, dict[str, Any]] = {  # of teacher and student
     # Pixels are taken as they are, in [0, 1].
-    "perceptron": {"module__hidden_units": (400, 400), "normalize_X": False},
+    "perceptron": {"module__hidden_units": (400, 400), "normalize": False},
     "CNN": {  # Appendix A.2
         "module": ConvNet,
         "module__channels": (10, 20),
@@ -99,12 +100,12 @@ NETWORKS: dict[str, dict[str, Any]] = {  # of teacher and student
         "module__hidden_units": (80,),
     },
 }
-PAPERS = {"expectations": ("predictive", "entropy"), "n_asked": 1}
+PAPERS = {"expectations": ("predictive", "entropy"), "estimate": Estimate(n_asked=1)}
 METHODS: dict[str, dict[str, Any]] = {
     "GPED": {},
     "GPED U_o": PAPERS,
-    "GPED U_s": {**PAPERS, "estimate": {"predictive": "stochastic"}},
-    "EnD2": {"expectations": "dirichlet", "n_asked": 1},
+    "GPED U_s": {**PAPERS, "estimate": Estimate({"predictive": "stochastic"}, n_asked=1)},
+    "EnD2": {"expectations": "dirichlet", "estimate": Estimate(n_asked=1)},
 }
 N_FAR = 2_000
 SETS_OF_NUMBERS = ("concrete", "energy", "friedman1")
@@ -130,7 +131,7 @@ def chain(setting: Setting) -> BayesianEnsembleClassifier:
         module__hidden_units=setting.widths[1:-1],
         batch_size=setting.batch_size,
         max_epochs=setting.n_epochs,
-        normalize_X=False,
+        normalize=False,
         random_state=0,
     )
 
@@ -140,7 +141,7 @@ def student(setting: Setting, teacher: Any, **params) -> GPEDDistiller:
         teacher,
         module__hidden_units=setting.widths[1:-1],
         batch_size=setting.batch_size,
-        normalize_X=False,
+        normalize=False,
         random_state=0,
         **params,
     )
@@ -174,7 +175,9 @@ def speed(setting: Setting, n_rounds: int) -> dict[str, Any]:
         {
             "SGLD": lambda: chain(setting).fit(X, y),
             "student": lambda: bare.fit(X, y, member_predictions=answers),
-            "loop": lambda: student(setting, chain(setting), n_asked=1).fit(X, y),
+            "loop": lambda: student(setting, chain(setting), estimate=Estimate(n_asked=1)).fit(
+                X, y
+            ),
             "matrix products": all_products(setting),
         },
         n_rounds,

@@ -52,7 +52,7 @@ from skdistill.metrics import (
     uncertainty_total_variation,
 )
 from skdistill.modules import n_parameters
-from skdistill.settings import HydraLoss
+from skdistill.settings import Heads, HydraLoss
 
 SETS = ("spirals", "letter", "pendigits", "satimage")
 SHARE = 0.2  # of the rows for the test part, of the classes to be left out
@@ -60,15 +60,15 @@ N_MEMBERS = 20
 PARTS = ("total", "aleatoric", "epistemic")
 
 HYDRA = {"loss__member_weight": 1.0, "loss__spread_weight": 0.0, "transfer": None}
-HINTON = {**HYDRA, "loss__member_weight": 0.0, "n_heads": 1}
+HINTON = {**HYDRA, "loss__member_weight": 0.0, "heads": 1}
 STUDENTS: dict[str, dict[str, Any]] = {"Hydra+": {}, "Hydra": HYDRA, "Hinton": HINTON}
 
 # What is changed in Hydra+, for each number of members.
 ABLATIONS: dict[int, dict[str, dict[str, Any]]] = {
     N_MEMBERS: {
         "Hydra+": {},
-        "heads: 10": {"n_heads": 10},
-        "heads: 5": {"n_heads": 5},
+        "heads: 10": {"heads": 10},
+        "heads: 5": {"heads": 5},
         "without L2": {"loss__member_weight": 1.0},
         "without L3": {"loss__member_weight": 0.0},
         "with L4": {"loss__diversity_weight": 0.1},
@@ -128,7 +128,7 @@ PAPER = {
     "loss__teacher_weight": 0.9,
     "loss__spread_weight": 0.0,
     "transfer": None,
-    "weight_decay": 1e-8,
+    "optimizer__weight_decay": 1e-8,
     "max_epochs": 200,
     "batch_size": 256,
 }
@@ -352,7 +352,7 @@ def run_toy(name: str, options) -> list[dict[str, Any]]:
             "loss__diversity_weight": 0.0,
         }
         for model, settings in {"Hydra+": {}, "paper's Hydra+": paper, "Hydra": hydra}.items():
-            own = {"head_layers": 2, "n_heads": n_heads, "loss": HydraLoss(), **net}
+            own = {"heads": Heads(n_heads, head_layers=2), "loss": HydraLoss(), **net}
             student = toy.student(FrozenEstimator(teacher), **own).set_params(
                 **{**settings, **options.student_param}
             )

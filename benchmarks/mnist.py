@@ -48,7 +48,7 @@ HIDDEN_UNITS = (400, 400)
 COMMON: dict[str, Any] = {
     "module__hidden_units": HIDDEN_UNITS,
     "batch_size": BATCH_SIZE,
-    "normalize_X": False,  # pixels are in [0, 1], as in the paper
+    "normalize": False,  # pixels are in [0, 1], as in the paper
 }
 CHAIN = SGLD(step_size=4e-6, prior_precision=10)
 

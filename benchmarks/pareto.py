@@ -57,7 +57,7 @@ N_EPOCHS, N_EPOCHS_BEFORE_REMOVAL = 30, 5
 STUDENT: dict[str, Any] = {
     "lr": 2e-3,
     "batch_size": 250,
-    "normalize_X": False,  # pixels are in [0, 1]
+    "normalize": False,  # pixels are in [0, 1]
     "random_state": 0,
 }
 WIDTHS = (25, 50, 100, 200, 400)
@@ -125,7 +125,7 @@ def taught(images: gped.Images, n_iterations: int, n_members: int) -> Lessons:
         module__hidden_units=BASE,
         batch_size=gped.BATCH_SIZE,
         max_epochs=max(1, n_iterations // n_batches),
-        normalize_X=False,
+        normalize=False,
         random_state=0,
     ).fit(images.X, images.y)
     X = np.concatenate([images.X, images.X_transfer])

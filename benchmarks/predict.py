@@ -119,7 +119,7 @@ def fitted_models(hidden_units: tuple[int, ...]) -> Models:
 
     def student(n_heads: int, **layers) -> HydraPlusRegressor:
         teacher = FrozenEstimator(ensemble)
-        return HydraPlusRegressor(teacher, n_heads=n_heads, **layers, **settings).fit(X, y)
+        return HydraPlusRegressor(teacher, heads=n_heads, **layers, **settings).fit(X, y)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

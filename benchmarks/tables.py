@@ -5,12 +5,12 @@ california  RMSE in 100,000 dollars, 13,209 rows to train on
 house       RMSE in dollars, 14,581 rows
 adult       log loss, 26,048 rows, in parts of our own of the standard training rows
 
-Teachers have skdistill's defaults but for what their name says ("tuned" is tune="oob"); a student,
-Hydra+, is that of the teacher before it. Columns of numbers are given as they are, which estimators
-standardise, or with --columns quantiles turned into normal ones by their quantiles, as TabM's
-authors do; columns of categories are one-hot. Nothing was decided on test rows: --validation scores
-on the validation part. The published figures are those of Gorishniy et al. (2025), means over
-seeds, whose settings were tuned for each table.
+Teachers have skdistill's defaults but for what their name says ("tuned" is
+DeepEnsemble(tune="oob")); a student, Hydra+, is that of the teacher before it. Columns of numbers
+are given as they are, which estimators standardise, or with --columns quantiles turned into normal
+ones by their quantiles, as TabM's authors do; columns of categories are one-hot. Nothing was
+decided on test rows: --validation scores on the validation part. The published figures are those of
+Gorishniy et al. (2025), means over seeds, whose settings were tuned for each table.
 
 "speed" is the time of a fit of TabM with its 32 members beside that of an ensemble of one network
 of the same hidden units, both with their default amounts of training: CPU seconds of one thread, in
@@ -54,13 +54,14 @@ from skdistill import (
 )
 from skdistill.metrics import gaussian_nll
 from skdistill.modules import TabM, n_parameters
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
 PARTS = ("scores", "speed")
 
 TEACHERS: dict[str, dict[str, Any]] = {
     "default": {},
-    "tuned": {"tune": "oob"},
+    "tuned": {"inference": DeepEnsemble(tune="oob")},
     "TabM": {"module": TabM, "n_members": 32},
     "TabM, full": {"module": TabM, "n_members": 32, "module__mini": False},
 }

@@ -88,6 +88,7 @@ from skdistill.datasets import (
 )
 from skdistill.metrics import epistemic_fidelity
 from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 from skdistill.teachers import as_teacher
 
@@ -311,7 +312,7 @@ def networks(fold: Fold, params: Params, **settings) -> Any:
 
 
 def plain(fold: Fold, params: Params) -> Any:
-    return networks(fold, params, module__embeddings=None, calibrate=None)
+    return networks(fold, params, module__embeddings=None, inference=DeepEnsemble(calibrate=None))
 
 
 def mixed(fold: Fold, params: Params) -> Any:

@@ -43,8 +43,8 @@ class Expectation(Settings):
         The function to average over the posterior. It takes the members' class probabilities, a
         tensor of shape (S, n, K), or for regression their ``skdistill.distributions.Gaussian``,
         mean and variance of shape (S, n, t) on the scale of training, on which targets are
-        standardised unless ``normalize_y=False``. It returns a tensor of shape (S, n), or (S, n, k)
-        for k values. It must not be a lambda if the student is to be pickled.
+        standardised unless `normalize` leaves y out. It returns a tensor of shape (S, n), or
+        (S, n, k) for k values. It must not be a lambda if the student is to be pickled.
     loss : {"squared", "absolute", "gamma", "cross_entropy", "binary_cross_entropy"} or callable, \
             default="squared"
         Loss of the student, see :func:`skdistill.losses.expectation_loss`; or a

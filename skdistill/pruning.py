@@ -263,6 +263,11 @@ class GroupLasso(Settings):
     threshold: float = 1e-3
     finetune_epochs: int | str = "auto"
 
+    @classmethod
+    def of(cls, given: GroupLasso | None) -> GroupLasso | None:
+        """Return what is given as ``pruning=``; None removes no units."""
+        return given
+
 
 class ProximalStep:
     """Proximal step of the group lasso, to be taken after each training step.

@@ -2,8 +2,10 @@
 """Groups of parameters of estimators, as objects.
 
 A grid search over an estimator that is given one reaches its parameters by name:
-``runtime__dtype``. :class:`skdistill.pruning.GroupLasso`, the generators of
-:mod:`skdistill.transfer` and the samplers of :mod:`skdistill.samplers` are such objects too.
+``runtime__dtype``. Where one says so, its first parameter may be given in its place:
+``heads=20`` is ``heads=Heads(20)``. :class:`skdistill.pruning.GroupLasso`, the generators of
+:mod:`skdistill.transfer` and the kinds of inference of :mod:`skdistill.samplers` are such objects
+too.
 """
 
 from __future__ import annotations
@@ -12,10 +14,20 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from ._utils.settings import Settings
+from ._utils.settings import Settings, SettingsRule
 from ._utils.validation import FilePath, Interval, Number, OneOf, Schedule
 
-__all__ = ["Checkpoint", "EarlyStopping", "HydraLoss", "Runtime"]
+__all__ = [
+    "Checkpoint",
+    "Connection",
+    "EarlyStopping",
+    "Estimate",
+    "Heads",
+    "HydraLoss",
+    "Optimizer",
+    "Runtime",
+    "WeakLearnerSearch",
+]
 
 
 @dataclass(eq=False, repr=False)
@@ -45,7 +57,42 @@ class Checkpoint(Settings):
     @classmethod
     def of(cls, given: Any) -> Checkpoint | None:
         """Return what is given as ``checkpoint=``; a path stands for one with the defaults."""
-        return given if given is None or isinstance(given, cls) else cls(given)
+        return None if given is None else super().of(given)
+
+
+@dataclass(eq=False, repr=False)
+class Connection(Settings):
+    """How learners of a :class:`skdistill.BDistilBooster` read those before them.
+
+    Parameters
+    ----------
+    kind : {"none", "residual", "dense", "lstm", "gru"}, default="residual"
+        How a learner uses the last hidden activations of an earlier one: not at all, added to its
+        own, concatenated with its own, or through the gates of an LSTM or a GRU, which have a
+        weight for each unit. Where widths differ they are projected, except for "dense".
+    head_layers : int, default=1
+        How many of a network's last layers with parameters come after the connections. With 2, the
+        learners of an MLP get deeper round by round.
+    expansions : int, default=2
+        Classes that a model class is expanded to, R. The first has no connections; the r-th reads
+        the r - 1 learners before it.
+    connect : {"when_needed", "always"}, default="when_needed"
+        Whether to search the class without connections first. Learners without connections can run
+        side by side; those with connections make more of the same number of rounds.
+    """
+
+    _parameter_table = {
+        "kind": OneOf(("none", "residual", "dense", "lstm", "gru")),
+        "head_layers": Number(Integral, 1),
+        "expansions": Number(Integral, 1),
+        "connect": OneOf(("when_needed", "always")),
+    }
+
+    kind: str = "residual"
+    _: KW_ONLY
+    head_layers: int = 1
+    expansions: int = 2
+    connect: str = "when_needed"
 
 
 @dataclass(eq=False, repr=False)
@@ -84,6 +131,59 @@ class EarlyStopping(Settings):
 
 
 @dataclass(eq=False, repr=False)
+class Estimate(Settings):
+    """How a :class:`skdistill.GPEDDistiller` estimates expectations for the transfer set.
+
+    Parameters
+    ----------
+    kind : {"online", "stochastic"} or dict, default="online"
+        "online" (U_o, Eq 10 of the paper) is the mean over all samples that have predicted a row,
+        "stochastic" (U_s, Eq 9) the last one; a dict gives it by the names of expectations,
+        "online" for the others. "online" keeps a float32 sum for each value of each row, and a
+        count: for n rows and k values ``4 n (k + 1)`` bytes, 5.1 MiB for MNIST; sums beyond
+        scikit-learn's ``working_memory`` are in a temporary file. Of a teacher's stored members,
+        "online" is the mean over all of them, "stochastic" one of them, another for each row of a
+        minibatch.
+    n_asked : int, default=4
+        How many minibatches of the transfer set the chains predict for each step of the student,
+        which learns from the first of them; of the others only the running means are updated, so
+        that these are over more samples. The paper has 1. It has no effect where no estimate is
+        "online", or where the members of the teacher are stored.
+    """
+
+    _parameter_table = {"n_asked": Number(Integral, 1)}
+
+    kind: Any = "online"
+    _: KW_ONLY
+    n_asked: int = 4
+
+
+@dataclass(eq=False, repr=False)
+class Heads(Settings):
+    """The heads of a Hydra+ student.
+
+    Parameters
+    ----------
+    n_heads : int, default=None
+        Number of heads M; None is one for each member. With fewer heads than members, head
+        n mod M imitates member n; with more, head m imitates member m mod N. One head is plain
+        distillation (Hinton's), which cannot tell the parts of the uncertainty.
+    head_layers : int, default=1
+        How many of the module's last layers with parameters belong to a head; the others are the
+        core that the heads share.
+    """
+
+    _parameter_table = {
+        "n_heads": Number(Integral, 1, others=(None,)),
+        "head_layers": Number(Integral, 1),
+    }
+
+    n_heads: int | None = None
+    _: KW_ONLY
+    head_layers: int = 1
+
+
+@dataclass(eq=False, repr=False)
 class HydraLoss(Settings):
     """Weights and temperatures of the terms that Hydra+ minimises.
 
@@ -111,7 +211,7 @@ class HydraLoss(Settings):
     Notes
     -----
     Hydra is ``HydraLoss(member_weight=1, spread_weight=0)`` with ``transfer=None``, and Hinton's
-    distillation ``HydraLoss(member_weight=0, spread_weight=0)`` with ``n_heads=1, transfer=None``.
+    distillation ``HydraLoss(member_weight=0, spread_weight=0)`` with ``heads=1, transfer=None``.
 
     References
     ----------
@@ -138,10 +238,40 @@ class HydraLoss(Settings):
     aggregate_temperature: float = 1.0
     member_temperature: float = 4.0
 
-    @classmethod
-    def of(cls, given: HydraLoss | None) -> HydraLoss:
-        """Return what is given as ``loss=``; None stands for the defaults."""
-        return cls() if given is None else given
+
+@dataclass(eq=False, repr=False)
+class Optimizer(Settings):
+    """How the steps of training are taken, beside the learning rate.
+
+    Parameters
+    ----------
+    kind : str or torch optimizer class, default="Adam"
+        Name of an optimizer in ``torch.optim``, or its class; its parameters are given to the
+        estimator, as ``optimizer__<name>``.
+    lr_schedule : {"cosine", None}, default="cosine"
+        Schedule of the learning rate over the epochs.
+    clip_norm : float, "auto" or None, default="auto"
+        Largest norm of each network's gradient; "auto" is 5 for students, and None for members of
+        ensembles, whose gradients stay as they are.
+
+    Examples
+    --------
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> from skdistill.settings import Optimizer
+    >>> ensemble = BayesianEnsembleClassifier(optimizer=Optimizer("SGD", clip_norm=1.0))
+    >>> ensemble.set_params(optimizer__momentum=0.9, optimizer__clip_norm=2.0).optimizer
+    Optimizer(kind='SGD', clip_norm=2.0)
+    """
+
+    _parameter_table = {
+        "lr_schedule": OneOf((None, "cosine")),
+        "clip_norm": Number(Real, 0, closed="neither", others=("auto", None)),
+    }
+
+    kind: Any = "Adam"
+    _: KW_ONLY
+    lr_schedule: str | None = "cosine"
+    clip_norm: float | str | None = "auto"
 
 
 @dataclass(eq=False, repr=False)
@@ -171,6 +301,8 @@ class Runtime(Settings):
         of at least ten if the fit takes more than a few seconds, so that `n_jobs` has tasks to give
         out. Members are the same to rounding, and with dropout differ, from one size to another.
         Distillers take "auto" only.
+    checkpoint : str, path or Checkpoint, default=None
+        File from which a fit that was killed goes on, that of the teacher included.
 
     Examples
     --------
@@ -186,6 +318,7 @@ class Runtime(Settings):
         "compile": OneOf(("auto", True, False)),
         "n_threads": Number(Integral, 1, others=("auto",)),
         "member_block": Number(Integral, 1, others=("auto",)),
+        "checkpoint": SettingsRule(Checkpoint, FilePath(optional=True)),
     }
 
     _: KW_ONLY
@@ -194,8 +327,39 @@ class Runtime(Settings):
     compile: bool | str = "auto"
     n_threads: int | str = "auto"
     member_block: int | str = "auto"
+    checkpoint: Any = None
 
-    @classmethod
-    def of(cls, given: Runtime | None) -> Runtime:
-        """Return what is given as ``runtime=``; None stands for the defaults."""
-        return cls() if given is None else given
+
+@dataclass(eq=False, repr=False)
+class WeakLearnerSearch(Settings):
+    """How a :class:`skdistill.BDistilBooster` searches the learner of a round.
+
+    Parameters
+    ----------
+    max_search : int, default=5
+        Networks to train in a class until one is added. The weight of the barrier is bisected: it
+        grows if there was no weak learner, and falls if the learner overshot. A round begins with
+        the weight of the last learner of its class.
+    gamma : float, default=1.0
+        Inverse weight of the barrier that a class begins with. The larger, the more a learner
+        imitates the teacher, and the less it corrects the errors made before it.
+    temperature : float, default=1.0
+        Temperature of the task loss, the cross-entropy between teacher and learner. 1 for
+        regressors, whose task loss is the squared error.
+    eta : float or "auto", default="auto"
+        Learning rate of the rows' weights; "auto" is that of Theorem 1 of the paper, whose bound is
+        of use only for more than ``2.25 * log(2 * n_samples)`` rounds.
+    """
+
+    _parameter_table = {
+        "max_search": Number(Integral, 1),
+        "gamma": Number(Real, 1e-30),
+        "temperature": Number(Real, 0, closed="neither"),
+        "eta": Number(Real, 0, closed="neither", others=("auto",)),
+    }
+
+    _: KW_ONLY
+    max_search: int = 5
+    gamma: float = 1.0
+    temperature: float = 1.0
+    eta: float | str = "auto"

@@ -22,8 +22,8 @@ from skdistill import (
 from skdistill.expectations import Expectation
 from skdistill.families import GaussianFamily, known_families
 from skdistill.modules import ConvNet, Recurrent
-from skdistill.samplers import MCDropout
-from skdistill.settings import Runtime
+from skdistill.samplers import DeepEnsemble, MCDropout
+from skdistill.settings import Connection, Runtime, WeakLearnerSearch
 
 SMALL = {
     "max_epochs": 5,
@@ -41,7 +41,9 @@ def numbers(*distiller, **params) -> Any:
     ensemble = BayesianEnsembleRegressor(3, **SMALL)
     if not distiller:
         return ensemble.set_params(**params)
-    return distiller[0](ensemble.set_params(calibrate=None), **{**SMALL, **params})
+    return distiller[0](
+        ensemble.set_params(inference=DeepEnsemble(calibrate=None)), **{**SMALL, **params}
+    )
 
 
 def classes(*distiller, **params) -> Any:
@@ -49,7 +51,9 @@ def classes(*distiller, **params) -> Any:
     ensemble = BayesianEnsembleClassifier(3, **SMALL)
     if not distiller:
         return ensemble.set_params(**params)
-    return distiller[0](ensemble.set_params(calibrate=None), **{**SMALL, **params})
+    return distiller[0](
+        ensemble.set_params(inference=DeepEnsemble(calibrate=None)), **{**SMALL, **params}
+    )
 
 
 def network(kind: type) -> BayesianEnsembleClassifier:
@@ -116,9 +120,14 @@ MODELS = {
         GPEDDistiller, expectations=("predictive", "variance", OWN)
     ),
     "gped dirichlet classes": lambda: classes(GPEDDistiller, expectations="dirichlet"),
-    "booster numbers": lambda: numbers(BDistilBooster, n_rounds=2, max_search=2),
+    "booster numbers": lambda: numbers(
+        BDistilBooster, n_rounds=2, search=WeakLearnerSearch(max_search=2)
+    ),
     "booster gru classes": lambda: classes(
-        BDistilBooster, n_rounds=2, max_search=2, connection="gru", connect="always"
+        BDistilBooster,
+        n_rounds=2,
+        search=WeakLearnerSearch(max_search=2),
+        connection=Connection("gru", connect="always"),
     ),
 }
 

@@ -27,6 +27,7 @@ from skdistill import (
 from skdistill._engine import _traced
 from skdistill.distributed import data_parallel
 from skdistill.pruning import GroupLasso
+from skdistill.settings import Optimizer, Runtime
 
 N_RANKS, BATCH_SIZE = 2, 10
 
@@ -91,7 +92,9 @@ def with_batch_norm(in_features, out_features):
 
 
 def clipped_tightly(**settings):
-    return HydraPlusRegressor(TEACHER, clip_norm=0.01, weight_decay=0.1, **settings)
+    return HydraPlusRegressor(
+        TEACHER, optimizer=Optimizer(clip_norm=0.01), optimizer__weight_decay=0.1, **settings
+    )
 
 
 # What is compared with one process: an estimator and its rows.
@@ -187,7 +190,7 @@ def refuse(rank):
             ),
             "ensemble": error_of(lambda: TEACHER.fit(X, Y)),
             "checkpoint": error_of(
-                lambda: HydraPlusRegressor(TEACHER, checkpoint="fit.ckpt").fit(X, Y)
+                lambda: HydraPlusRegressor(TEACHER, runtime=Runtime(checkpoint="f")).fit(X, Y)
             ),
             "max_time": error_of(lambda: HydraPlusRegressor(TEACHER, max_time=9).fit(X, Y)),
             "teacher": error_of(lambda: HydraPlusRegressor(Failing(2)).fit(X, Y)),

@@ -42,7 +42,7 @@ from skdistill.estimator_checks import expected_failed_checks
 from skdistill.families import known_families
 from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD, MCDropout
-from skdistill.settings import Runtime
+from skdistill.settings import Heads, Optimizer, Runtime, WeakLearnerSearch
 
 # ------------------------------------------------------------------------------------------
 # check_estimator
@@ -66,7 +66,12 @@ def small_student_of_classes(**params):
 
 
 def small_booster(make_teacher=small_ensemble, **params):
-    settings = {"teacher": make_teacher(), "n_rounds": 2, "max_search": 2, "max_epochs": 20}
+    settings = {
+        "teacher": make_teacher(),
+        "n_rounds": 2,
+        "search": WeakLearnerSearch(max_search=2),
+        "max_epochs": 20,
+    }
     return BDistilBooster(**{**settings, **params})
 
 
@@ -212,7 +217,7 @@ def test_sklearn_contract_with_defaults(estimator, check):
 
 @pytest.mark.parametrize("cls", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
 def test_early_stopping_is_off_by_default(cls):
-    assert cls().early_stopping is False
+    assert not hasattr(cls(2, max_epochs=1).fit([[0.0], [1.0]], [0, 1]), "best_epochs_")
 
 
 # ------------------------------------------------------------------------------------------
@@ -333,15 +338,15 @@ def test_repr_shows_what_was_changed(cls):
         ({"max_epochs": np.nan}, TypeError, "max_epochs must be (a number|an integer).*, got nan"),
         ({"batch_size": np.nan}, TypeError, "batch_size must be (a number|an integer).*, got nan"),
         (
-            {"clip_norm": np.float32("nan")},
+            {"optimizer": Optimizer(clip_norm=np.float32("nan"))},
             TypeError,
             "clip_norm must be (a number|an integer).*, got .*nan",
         ),
         ({"max_epochs": 0}, ValueError, "max_epochs"),
         ({"max_epochs": 1.5}, TypeError, "max_epochs"),
         ({"batch_size": True}, TypeError, "batch_size"),
-        ({"clip_norm": 0.0}, ValueError, "clip_norm"),
-        ({"lr_schedule": "linear"}, ValueError, "lr_schedule must be one of"),
+        ({"optimizer": Optimizer(clip_norm=0.0)}, ValueError, "clip_norm"),
+        ({"optimizer": Optimizer(lr_schedule="linear")}, ValueError, "lr_schedule must be one of"),
         ({"runtime": Runtime(compile="yes")}, ValueError, "compile must be one of"),
         ({"optimizer": "Adamm"}, ValueError, "optimizer must be a torch optimizer"),
         ({"optimizer": dict}, ValueError, "optimizer must be a torch optimizer"),
@@ -374,12 +379,20 @@ def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, 
 @pytest.mark.parametrize(
     ("make", "params", "message"),
     [
-        (small_ensemble, {"normalize_y": "yes"}, "normalize_y must be one of"),
+        (small_ensemble, {"normalize": "yes"}, "normalize must be one of"),
         (small_classifier, {"class_weight": "even"}, "class_weight must be a dict, 'balanced' or"),
         (small_classifier, {"class_weight": [1, 2]}, "class_weight must be a dict, 'balanced' or"),
         (small_classifier, {"class_weight": {1: -1}}, r"class_weight\[1\] must be a number >= 0"),
-        (small_classifier, {"inference": "SGLD"}, "inference must be 'deep_ensemble', or an SGLD"),
-        (small_classifier, {"inference": SGLD}, "inference must be 'deep_ensemble', or an SGLD"),
+        (
+            small_classifier,
+            {"inference": "SGLD"},
+            "inference must be 'deep_ensemble', or a DeepEnsemble",
+        ),
+        (
+            small_classifier,
+            {"inference": SGLD},
+            "inference must be 'deep_ensemble', or a DeepEnsemble",
+        ),
         (small_ensemble, {"inference": SGLD(0.0)}, "inference__step_size must be a number > 0"),
         (small_classifier, {"inference": MCDropout(1.0)}, r"inference__rate .* in \(0, 1\)"),
     ],
@@ -453,7 +466,7 @@ def test_copies_are_of_what_was_fitted_whatever_was_set_later(cls, way, fitted, 
     estimator = copy.deepcopy(fitted[cls])
     expected = estimator.predict_members(data[0])
     later = {"module__activation": "relu", "module__hidden_units": (3, 2, 1)}
-    estimator.set_params(**later, **({"head_layers": 2} if cls in STUDENTS else {}))
+    estimator.set_params(**later, **({"heads": Heads(head_layers=2)} if cls in STUDENTS else {}))
     copied = COPIES[way](COPIES[way](estimator, tmp_path), tmp_path)
     np.testing.assert_array_equal(copied.predict_members(data[0]), expected)
     assert copied.get_params()["module__hidden_units"] == (3, 2, 1)

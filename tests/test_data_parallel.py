@@ -92,7 +92,7 @@ def test_ranks_are_bit_identical(name, trained):
         ("lr", "ValueError: lr must be the same on all ranks"),
         ("few rows", "ValueError: X must have at least one row for each of the 2 ranks"),
         ("ensemble", "TypeError: estimator must be a HydraPlusRegressor, .* BayesianEnsemble"),
-        ("checkpoint", "ValueError: checkpoint must be None within data_parallel"),
+        ("checkpoint", "ValueError: runtime__checkpoint must be None within data_parallel"),
         ("max_time", "ValueError: max_time must be None within data_parallel"),
         ("none", "no error"),
     ],

@@ -26,8 +26,8 @@ from skdistill import (
 )
 from skdistill.datasets import make_translation
 from skdistill.modules import RecurrentSequenceModel
-from skdistill.samplers import SGLD
-from skdistill.settings import Runtime
+from skdistill.samplers import SGLD, DeepEnsemble
+from skdistill.settings import Runtime, WeakLearnerSearch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"),
@@ -66,7 +66,9 @@ def gped(**params):
 
 MODELS = {
     "regressor": ensemble,
-    "bootstrap": lambda **params: ensemble(bootstrap=True, early_stopping=True, **params),
+    "bootstrap": lambda **params: ensemble(
+        inference=DeepEnsemble(bootstrap=True, early_stopping=True), **params
+    ),
     "classifier": lambda **params: ensemble(BayesianEnsembleClassifier, **params),
     "dropout": lambda **params: ensemble(module=normalised, **params),
     "hydra": lambda **params: HydraPlusRegressor(ensemble(), max_epochs=2, **params),
@@ -76,7 +78,7 @@ MODELS = {
     "distribution": lambda **params: DistributionDistiller(ensemble(), max_epochs=2, **params),
     "gped": gped,
     "booster": lambda **params: BDistilBooster(
-        ensemble(), n_rounds=2, gamma=0.01, max_epochs=2, **params
+        ensemble(), n_rounds=2, search=WeakLearnerSearch(gamma=0.01), max_epochs=2, **params
     ),
 }
 

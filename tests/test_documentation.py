@@ -35,11 +35,11 @@ def test_html_representation_links_to_the_page_of_the_class(page):
 
 
 def test_html_representation_explains_parameters():
-    html = skdistill.HydraPlusRegressor(n_heads=3)._repr_html_()
+    html = skdistill.HydraPlusRegressor(heads=3)._repr_html_()
     assert f"{DOCUMENTATION}generated/skdistill.HydraPlusRegressor.html" in html
     if "param-doc-description" in html:  # scikit-learn 1.8 or newer
         described = re.findall(r"param-doc-description.*?>(.*?)</", html, re.DOTALL)
-        assert any("n_heads" in text for text in described)
+        assert any("Heads" in text for text in described)
 
 
 def test_estimators_of_users_link_nowhere():

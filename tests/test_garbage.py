@@ -28,9 +28,18 @@ from skdistill import (
 from skdistill.expectations import Expectation
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGHMC, SGLD, MCDropout
+from skdistill.samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
 from skdistill.sequences import SequenceEnsemble, SpecialTokens
-from skdistill.settings import Checkpoint, EarlyStopping, Runtime
+from skdistill.settings import (
+    Checkpoint,
+    Connection,
+    EarlyStopping,
+    Estimate,
+    Heads,
+    Optimizer,
+    Runtime,
+    WeakLearnerSearch,
+)
 from skdistill.teachers import Teacher
 from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, UniformBox
 
@@ -139,10 +148,14 @@ MODELS = {
 
 # Groups of parameters, as objects.
 GROUPS = {
-    "checkpoint": Checkpoint("state"),
-    "early_stopping": EarlyStopping(),
+    "inference": DeepEnsemble(early_stopping=EarlyStopping()),
+    "optimizer": Optimizer(),
+    "runtime": Runtime(checkpoint=Checkpoint("state")),
+    "heads": Heads(),
+    "estimate": Estimate(),
+    "connection": Connection(),
+    "search": WeakLearnerSearch(),
     "pruning": GroupLasso(0.1),
-    "runtime": Runtime(),
     "tokens": SpecialTokens(),
 }
 
@@ -323,6 +336,9 @@ def test_tokens_beyond_the_vocabulary():
 @pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), np.int64(1), 1])
 def test_numbers_that_are_taken(value):
     model = BayesianEnsembleRegressor(
-        2, **SMALL, lr=value, early_stopping=EarlyStopping(validation_fraction=0.25)
+        2,
+        **SMALL,
+        lr=value,
+        inference=DeepEnsemble(early_stopping=EarlyStopping(validation_fraction=0.25)),
     )
     assert np.isfinite(model.fit(X, Y["regressor"]).predict(X)).all()

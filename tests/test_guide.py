@@ -115,8 +115,8 @@ def test_page_of_teachers(monkeypatch):
     few = [
         ("RandomForestClassifier(500,", "RandomForestClassifier(10,"),
         ("RandomForestRegressor(100,", "RandomForestRegressor(10,"),
-        ("n_heads=20, max_epochs=50,", "n_heads=20,"),
-        ("n_heads=20,", "n_heads=3, max_epochs=2,"),
+        ("heads=20, max_epochs=50,", "heads=20,"),
+        ("heads=20,", "heads=3, max_epochs=2,"),
         ("max_members=20), ", "max_members=5), max_epochs=2, "),
         ("as_teacher(networks), ", "as_teacher(networks), max_epochs=2, "),
         ("HydraPlusRegressor(process, ", "HydraPlusRegressor(process, max_epochs=2, "),
@@ -133,7 +133,7 @@ def test_page_of_teachers(monkeypatch):
 FEW_EPOCHS = {
     "ensembles": [
         ('class_weight="balanced", ', 'class_weight="balanced", max_epochs=2, '),
-        ('tune="oob", ', 'tune="oob", max_epochs=2, '),
+        ("inference=inference, ", "inference=inference, max_epochs=2, "),
         ("n_members=100,", "n_members=20,"),
         ("max_epochs=600,", "max_epochs=30,"),
         ("MCDropout(rate=0.2), ", "MCDropout(rate=0.2), max_epochs=2, "),

@@ -22,12 +22,14 @@ import numpy as np, torch
 from sklearn import config_context
 from sklearn.linear_model import LinearRegression
 from skdistill import BDistilBooster
+from skdistill.settings import Connection, WeakLearnerSearch
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 rng = np.random.default_rng(0)
 X = rng.normal(size=(100_000, 10))
-params = {"n_rounds": 5, "connect": "always", "max_epochs": 2, "gamma": 0.05, "random_state": 0}
+params = {"n_rounds": 5, "connection": Connection(connect="always"), "max_epochs": 2}
+params |= {"search": WeakLearnerSearch(gamma=0.05), "random_state": 0}
 model = BDistilBooster(LinearRegression(), **params).fit(X[:300], X[:300, 0] * X[:300, 1])
 calls = {
     "predict": lambda n: model.predict(X[:n]),

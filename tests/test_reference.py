@@ -31,8 +31,8 @@ from skdistill import (
 from skdistill.families import DirichletFamily, GaussianFamily
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGHMC, SGLD, MCDropout
-from skdistill.settings import EarlyStopping
+from skdistill.samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
+from skdistill.settings import Connection, EarlyStopping, WeakLearnerSearch
 
 VALUES = Path(__file__).with_name("reference.npz")
 N_ROWS, N_PREDICTED = 60, 7
@@ -70,13 +70,17 @@ def of_classes(**params: Any) -> Any:
 CHAINS = {"inference": SGLD(1e-3, prior_precision=1, n_chains=2), "n_members": 4, "max_epochs": 12}
 DYNAMIC_CHAINS = {**CHAINS, "inference": SGHMC(1e-5, prior_precision=1)}
 DROPOUT = {"inference": MCDropout()}
-SMALL_ROUNDS = {"n_rounds": 3, "max_search": 2}
+SMALL_ROUNDS = {"n_rounds": 3, "search": WeakLearnerSearch(max_search=2)}
 
 # Each makes an estimator; what it is fitted on follows from the name's last word.
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "ensemble numbers": ensemble,
-    "ensemble bootstrap numbers": lambda: ensemble(bootstrap=True, batch_size=16),
-    "ensemble stopped numbers": lambda: ensemble(early_stopping=EarlyStopping(n_iter_no_change=2)),
+    "ensemble bootstrap numbers": lambda: ensemble(
+        inference=DeepEnsemble(bootstrap=True), batch_size=16
+    ),
+    "ensemble stopped numbers": lambda: ensemble(
+        inference=DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=2))
+    ),
     "ensemble several numbers": ensemble,
     "ensemble sgld numbers": lambda: ensemble(**CHAINS),
     "ensemble sghmc numbers": lambda: ensemble(**DYNAMIC_CHAINS),
@@ -155,7 +159,10 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "booster several numbers": lambda: distil(BDistilBooster, ensemble(), **SMALL_ROUNDS),
     "booster classes": lambda: distil(BDistilBooster, of_classes(), **SMALL_ROUNDS),
     "booster lstm classes": lambda: distil(
-        BDistilBooster, of_classes(), connection="lstm", connect="always", **SMALL_ROUNDS
+        BDistilBooster,
+        of_classes(),
+        connection=Connection("lstm", connect="always"),
+        **SMALL_ROUNDS,
     ),
 }
 

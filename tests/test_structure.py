@@ -24,6 +24,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
+    SequenceDistributionDistiller,
 )
 from skdistill.samplers import SGLD
 
@@ -33,6 +34,19 @@ PUBLIC = [
     for name, value in vars(skdistill).items()
     if name in skdistill.__all__ and inspect.isclass(value)
 ]
+
+
+def test_constructors_have_few_parameters():
+    counts = {
+        cls.__name__: len(inspect.signature(cls).parameters) - 1  # kwargs
+        for cls in PUBLIC
+        if hasattr(cls, "get_params") and cls is not SequenceDistributionDistiller
+    }
+    assert len(counts) == 7
+    assert max(counts.values()) <= 22, counts
+    assert np.mean(list(counts.values())) <= 20, counts
+    assert len(inspect.signature(SequenceDistributionDistiller).parameters) <= 22
+
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 NUMBERS, CLASSES = X[:, 0] - X[:, 1], (X[:, 0] > 0).astype(int)

@@ -63,7 +63,7 @@ def test_mypy_accepts_a_users_script(tmp_path):
     """As strict as mypy gets, and without our configuration; `assert_type` holds the types."""
     pytest.importorskip("mypy")
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("import skdistill\nskdistill.HydraPlusRegressor(head_layers='one')\n")
+    wrong.write_text("import skdistill\nskdistill.HydraPlusRegressor(max_time='one')\n")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-color-output"]
     done = subprocess.run(
         [*command, "--cache-dir", str(tmp_path / "cache"), str(SCRIPT), str(wrong)],
@@ -75,4 +75,4 @@ def test_mypy_accepts_a_users_script(tmp_path):
     )
     errors = re.findall(r"^(\S+?):\d+: error: (.*)$", done.stdout, re.MULTILINE)
     assert [Path(file).name for file, _ in errors] == ["wrong.py"], done.stdout + done.stderr
-    assert '"head_layers"' in errors[0][1]
+    assert '"max_time"' in errors[0][1]

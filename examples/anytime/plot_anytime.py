@@ -25,6 +25,7 @@ from sklearn.model_selection import train_test_split
 from skdistill import BayesianEnsembleClassifier, BDistilBooster
 from skdistill.datasets import make_ellipsoid
 from skdistill.displays import AnytimeDisplay
+from skdistill.settings import Connection
 
 n_rounds = 7  # rounds of the booster
 max_epochs = 10  # epochs of each network
@@ -49,7 +50,7 @@ def decomposed(n_rounds, seed=0):
         FrozenEstimator(teacher),
         n_rounds=n_rounds,
         module__hidden_units=(16, 16),
-        connect="always",
+        connection=Connection(connect="always"),
         batch_size=128,
         max_epochs=max_epochs,
         random_state=seed,

@@ -19,6 +19,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skdistill import BayesianEnsembleClassifier, BDistilBooster
 from skdistill.modules import Recurrent
+from skdistill.settings import Connection, WeakLearnerSearch
 
 n_rounds = 1  # small networks to learn from the teacher
 max_epochs = 15  # epochs of each network
@@ -51,8 +52,8 @@ booster = BDistilBooster(
     module__cell="gru",
     module__hidden_units=(16,),
     early=True,
-    connect="always",
-    max_search=3,
+    connection=Connection(connect="always"),
+    search=WeakLearnerSearch(max_search=3),
     max_epochs=max_epochs,
     random_state=0,
 ).fit(X_train, y_train)

@@ -25,6 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.integrations.botorch import MembersModel
+from skdistill.samplers import DeepEnsemble
 
 n_members = 10  # networks of the teacher
 max_epochs = 200  # epochs of each model
@@ -57,9 +58,9 @@ def at_random(n_settings, seed):
 def propose(settings, measured, seed):
     teacher = BayesianEnsembleRegressor(
         n_members,
-        bootstrap=True,
+        # There are no rows to spare, and no noise to calibrate.
+        inference=DeepEnsemble(bootstrap=True, calibrate=None),
         prior_scale=10.0,
-        calibrate=None,  # no rows to spare, and no noise to calibrate
         max_epochs=max_epochs,
         random_state=seed,
     )

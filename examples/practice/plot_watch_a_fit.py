@@ -2,10 +2,10 @@
 Is a long fit still getting anywhere?
 =====================================
 
-With ``early_stopping=True`` each member sets rows aside, watches the loss on them, stops when it
-has not fallen for a while, and keeps the best epoch. The history of the fit shows afterwards, or
-while it runs by a callback, that the epochs it did without would have been wasted: the loss of
-training goes on falling, that of validation does not.
+With ``DeepEnsemble(early_stopping=True)`` each member sets rows aside, watches the loss on them,
+stops when it has not fallen for a while, and keeps the best epoch. The history of the fit shows
+afterwards, or while it runs by a callback, that the epochs it did without would have been wasted:
+the loss of training goes on falling, that of validation does not.
 """
 
 # %%
@@ -21,6 +21,7 @@ from sklearn.datasets import load_diabetes
 from skorch.callbacks import Callback
 
 from skdistill import BayesianEnsembleRegressor
+from skdistill.samplers import DeepEnsemble
 
 n_members = 5  # networks of the ensemble
 max_epochs = 400  # at most
@@ -44,7 +45,7 @@ ensemble = BayesianEnsembleRegressor(
     n_members,
     max_epochs=max_epochs,
     batch_size=64,
-    early_stopping=True,
+    inference=DeepEnsemble(early_stopping=True),
     callbacks=[Report()],
     random_state=0,
 ).fit(X, y)

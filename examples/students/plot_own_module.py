@@ -15,7 +15,7 @@ should.
 # It is built from the number of columns and the width of the output, which for a regression is a
 # mean and a raw variance for each target; further arguments are given as ``module__<name>``.
 # Ensembles train all members of it at once. The module of a Hydra+ student is an ``nn.Sequential``,
-# since its last two layers become heads, one for each member. ``normalize_X=False`` hands on the
+# since its last two layers become heads, one for each member. ``normalize="y"`` hands on the
 # inputs as they are: here they are angles.
 
 import matplotlib.pyplot as plt
@@ -58,7 +58,7 @@ def truth(angle):
 
 y = truth(X[:, 0]) + 0.1 * rng.standard_normal(200)
 settings = {"max_epochs": max_epochs, "random_state": 0}
-own = {"module": periodic, "module__width": 32, "normalize_X": False}
+own = {"module": periodic, "module__width": 32, "normalize": "y"}
 models = {
     "perceptron": BayesianEnsembleRegressor(n_members, **settings),
     "own module": BayesianEnsembleRegressor(n_members, **own, **settings),

@@ -16,7 +16,7 @@ The problem is that of the second figure of Lindqvist, Olmin, Lindsten & Svensso
 # -------------------------
 #
 # The teacher is fitted once. Frozen, it teaches both students, about rows without labels that reach
-# beyond its own data: ``transfer_only=True`` leaves the rows with labels to the teacher.
+# beyond its own data: ``TransferOnly`` leaves the rows with labels to the teacher.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,6 +24,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_uncertainty
 from skdistill.metrics import epistemic_fidelity
+from skdistill.transfer import TransferOnly
 
 n_members = 10  # networks of the ensemble
 max_epochs = 400  # epochs of each model
@@ -44,8 +45,7 @@ def student(family):
         FrozenEstimator(teacher),
         family=family,
         module__hidden_units=(10, 10),
-        transfer=None,
-        transfer_only=True,
+        transfer=TransferOnly(),
         **settings,
     )
     return distiller.fit(X, y, X_transfer=X_transfer)

@@ -64,9 +64,14 @@ class CategoricalFeaturesRule:
 
 
 COLUMN_PARAMETERS = {
-    "normalize_X": OneOf((True, False)),
+    "normalize": OneOf((True, False, "X", "y")),
     "categorical_features": CategoricalFeaturesRule(),
 }
+
+
+def standardises(normalize: bool | str, what: str) -> bool:
+    """Tell whether the parameter `normalize` asks for "X", or "y", to be standardised."""
+    return normalize in (True, what)
 
 
 @dataclass(frozen=True)
@@ -233,13 +238,13 @@ def read_rows(
     """Check X, and y if it is given, as ``validate_data`` of scikit-learn does; return numbers.
 
     Categories are encoded; ``reset=True`` finds them, as the attribute `_columns` of the estimator.
-    Values may be missing, NaN, in tables of an estimator with ``normalize_X=True``.
+    Values may be missing, NaN, in tables of an estimator with ``normalize=True``.
     """
     _refuse_sparse(X)
     X = with_days(as_table(X))
     refuse_masked(y, "y")
     settings = {**_SETTINGS, **settings}
-    may_lack = getattr(estimator, "normalize_X", False)
+    may_lack = standardises(getattr(estimator, "normalize", False), "X")
     settings["ensure_all_finite"] = "allow-nan" if may_lack else True
     if reset:
         estimator._columns = None

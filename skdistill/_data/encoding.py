@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from .._utils.moments import Moments, standardisation
 from ..modules import InputEncoder, PiecewiseLinear
-from .columns import Columns
+from .columns import Columns, standardises
 
 # Columns whose mean is within so many standard deviations of 0, and whose standard deviation is
 # as near to 1, are standardised already: a scaler stands before the estimator.
@@ -275,9 +275,9 @@ class InputSettings:
             tuple(given) if isinstance(given, (list, tuple)) else (given,),
             params.get("module__embeddings", "auto"),
             kind == "classifier",
-            params.get("normalize_X", False),
+            standardises(params.get("normalize", False), "X"),
             None if columns is None else columns.n_categories,
-            "normalize_X" in params,
+            "normalize" in params,
         )
 
     def encoding(

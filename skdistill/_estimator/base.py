@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
@@ -23,7 +24,6 @@ from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
 from .._utils.settings import SettingsRule, check_nested, objects_with, part_of
 from .._utils.validation import (
-    FilePath,
     Number,
     OneOf,
     Seed,
@@ -33,7 +33,7 @@ from .._utils.validation import (
 from .._utils.warnings import warn, without_schema_warnings
 from .._version import API_PAGE, __version__
 from ..modules import MLP, shares_weights
-from ..settings import Checkpoint, Runtime
+from ..settings import Optimizer, Runtime
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -79,12 +79,22 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
-# Names that parameters have had; most are those of an object now, which is found by its rule.
+# For clip_norm="auto": the largest norm of the gradient of a student.
+_CLIP_NORM = 5.0
+
+# Those of the optimizer that are ours, of an Optimizer object.
+_OF_STEPS = frozenset(Optimizer._defaults())
+
+# Names that parameters have had, beside those of an object's, which is found by its rule; or what
+# is to be given instead.
 _RENAMED = {
     **{"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"},
     **{"alpha": "teacher_weight", "beta": "member_weight"},  # of Hydra+
     "calibrate": "calibration_fraction",  # of students
     **{"begin_token": "begin", "end_token": "end", "pad_token": "pad"},
+    **dict.fromkeys(("normalize_X", "normalize_y"), 'normalize=True, False, "X" or "y"'),
+    **{"n_heads": "heads", "transfer_only": "transfer=TransferOnly(...)"},
+    "weight_decay": "optimizer__weight_decay=...",
 }
 
 # Attributes that hold the trained stack, in the order of a Fitted, and all private ones of a fit.
@@ -115,13 +125,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "max_epochs": Number(Integral, 1),
         "max_time": Number(Real, 0, closed="neither", others=(None,)),
         "batch_size": Number(Integral, 1),
-        "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
-        "lr_schedule": OneOf((None, "cosine")),
+        "optimizer": SettingsRule(Optimizer),
         "runtime": SettingsRule(Runtime, OneOf((None,)), ("dtype", "member_block")),
         "verbose": Number(Integral, 0, others=(True, False)),
-        "checkpoint": SettingsRule(Checkpoint, FilePath(optional=True)),
         "random_state": Seed(),
     }
+
+    _clip_norm: float | None = _CLIP_NORM  # what Optimizer(clip_norm="auto") stands for
 
     # Parameters of an MLP whose defaults differ from its own, for classifiers and regressors.
     _module_defaults: dict[str, dict[str, Any]]
@@ -146,7 +156,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         arguments, extra = dict(given), given["kwargs"]
         del arguments["self"], arguments["kwargs"]
         self.__dict__.update(arguments | extra)
-        unknown = [name for name in extra if name.split("__")[0] not in _PARTS]
+        unknown = [name for name in extra if not _is_of_part(name)]
         if unknown:
             self._unknown_params = unknown
 
@@ -196,7 +206,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._training_budget)
-        training = Training.of(self.get_params(deep=False))
+        training = Training.of(self.get_params(deep=False), self._clip_norm)
         training = replace(training, refinement=self._training_budget.refinement)
         net = training.net(self.module_, objective, self.n_epochs_).initialize()
         net.history.extend(self._history)
@@ -295,19 +305,23 @@ class Fitted:
 
 def _is_of_part(name: str) -> bool:
     """Tell whether a parameter is one of a part, given as ``<part>__<name>``."""
-    part, delimiter, _ = name.partition("__")
-    return bool(delimiter) and part in _PARTS
+    part, delimiter, inner = name.partition("__")
+    is_ours = part == "optimizer" and inner in _OF_STEPS
+    return bool(delimiter) and part in _PARTS and not is_ours
 
 
 def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
     """Advice for an unknown parameter: the object that has it, or one that is spelt alike."""
-    named = _RENAMED.get(name, name)
+    known, named = list(known), _RENAMED.get(name, name)
     if named in known:
         return f" It is called {named} now."
-    groups = (objects_with(estimator, group, named) for group in estimator._parameter_table)
-    if found := next(filter(None, groups), ""):
+    part, delimiter, inner = name.partition("__")
+    if "=" in named and re.split("__|=", named)[0] in known:
+        return f" Give {named} instead."
+    groups, wanted = ([part], [inner]) if delimiter else (estimator._parameter_table, [named, name])
+    advice = (objects_with(estimator, group, one) for one in wanted for group in groups)
+    if found := next(filter(None, advice), ""):
         return found
-    _, delimiter, inner = name.partition("__")
     if not delimiter:
         return did_you_mean(name, known)
     return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
@@ -329,7 +343,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
     given = [estimator.module] if modules is None else modules
     params = estimator.get_params(deep=False)
     check_modules(given, part_of(params, "module"))
-    return Training.of(params)
+    return Training.of(params, estimator._clip_norm)
 
 
 @dataclass(frozen=True)

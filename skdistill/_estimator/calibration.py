@@ -61,7 +61,7 @@ class Calibration:
     ----------
     scale, power, temperature : float or tuple of float, default=1.0
         One for each target of several. Variances of numbers are in units of their variance in
-        training if ``normalize_y`` is true.
+        training if `normalize` covers it.
     """
 
     scale: Any = 1.0

@@ -9,7 +9,14 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.columns import as_table, column_of, some_columns, values_of, with_days
+from .._data.columns import (
+    as_table,
+    column_of,
+    some_columns,
+    standardises,
+    values_of,
+    with_days,
+)
 from .._data.schema import (
     Column,
     columns_to_convert,
@@ -131,7 +138,7 @@ def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: b
         return np.array(estimator._columns.codes(X, number), dtype=np.float64)
     values = numbers_in(estimator, X, number) if may_convert else None
     values = with_days(some_columns(X, [number])) if values is None else values[:, None]
-    finite = "allow-nan" if estimator.normalize_X else True
+    finite = "allow-nan" if standardises(estimator.normalize, "X") else True
     settings: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
     return check_array(values, input_name=f"column {column.name!r} of X", **settings)[:, 0]
 

@@ -114,7 +114,7 @@ class RegressionTask:
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
         """Location and scale by which targets (n, t) are standardised, for the module's buffers."""
         if not normalize_y:
-            check_trainable(y, dtype, "y, with normalize_y=False,")
+            check_trainable(y, dtype, "y, which normalize does not standardise,")
             return self.scaling_by(np.zeros_like(y[0]), np.ones_like(y[0]), dtype)
         return self.scaling_by(*standardisation(y, weight), dtype)
 

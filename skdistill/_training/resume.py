@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..settings import Checkpoint
+from ..settings import Checkpoint, Runtime
 
 # Parameters that change nothing about a fitted model.
 NO_MATTER = ("checkpoint", "verbose", "n_threads", "n_jobs")
@@ -183,7 +183,7 @@ def resumable(
     Parameters
     ----------
     estimator : NetEstimator
-        Its parameter `checkpoint` is used.
+        The `checkpoint` of its `runtime` is used.
     random_state : RandomState
         The generator of the fit, of which nothing has been drawn yet.
     data : dict
@@ -194,7 +194,7 @@ def resumable(
     random_state : RandomState
         The generator to use.
     """
-    wanted = Checkpoint.of(estimator.checkpoint)
+    wanted = Checkpoint.of(Runtime.of(estimator.runtime).checkpoint)
     if wanted is None or current_progress() is not None:
         yield random_state
         return

@@ -52,18 +52,21 @@ def is_stream(X: Any) -> bool:
     return is_iterable and not is_collection and not any(hasattr(X, name) for name in _OF_ARRAYS)
 
 
-def refuse_with_stream(estimator: Any, neutral: dict[str, Any], arguments: dict[str, Any]) -> None:
+def refuse_with_stream(
+    params: dict[str, Any], neutral: dict[str, Any], arguments: dict[str, Any]
+) -> None:
     """Raise a ValueError for what does not go with batches.
 
     Parameters
     ----------
-    estimator : NetEstimator
+    params : dict
+        Parameters of the estimator, those of its parameters included.
     neutral : dict
-        The only value with batches of parameters that the estimator has.
+        The only value with batches, of those that there are.
     arguments : dict
         Further arguments of `fit`, all of which must be None.
     """
-    given = {name: getattr(estimator, name) for name in neutral if hasattr(estimator, name)}
+    given = {name: params[name] for name in neutral if name in params}
     for name, value in {**given, **arguments}.items():
         wanted = neutral.get(name)
         is_same = isinstance(value, (str, int, np.bool_)) and value == wanted

@@ -21,7 +21,7 @@ from .._utils.settings import part_of
 from .._utils.validation import did_you_mean
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
-from ..settings import Runtime
+from ..settings import Optimizer, Runtime
 from .budget import TimeBudget
 from .resume import clock, current_progress
 
@@ -70,21 +70,24 @@ class Training:
     refinement: float = 1.0
 
     @classmethod
-    def of(cls, params: dict[str, Any]) -> Training:
-        """Read an estimator's parameters, and raise a TypeError or ValueError for what is wrong."""
+    def of(cls, params: dict[str, Any], clip_norm: float | None = None) -> Training:
+        """Read an estimator's parameters, and raise a TypeError or ValueError for what is wrong.
+
+        `clip_norm` is what "auto" stands for.
+        """
         if not isinstance(params["callbacks"], (list, tuple, type(None))):
             raise TypeError(
                 "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
                 f"{params['callbacks']!r}."
             )
-        optimizer = _optimizer_class(params["optimizer"])
+        steps = Optimizer.of(params["optimizer"])
+        optimizer = _optimizer_class(steps.kind)
         settings = part_of(params, "optimizer")
         check_signature(optimizer, settings, "optimizer")
         runtime = Runtime.of(params["runtime"])
         device = device_of(runtime.device)
         lr = _RATE if params["lr"] == "auto" else params["lr"]
         _try_out(optimizer, {"lr": lr, **settings}, settings, device)
-        plain = ("lr", "lr_schedule", "clip_norm", "verbose")
         return cls(
             optimizer=optimizer,
             optimizer_settings=settings,
@@ -94,7 +97,10 @@ class Training:
             compile=runtime.compile,
             n_threads=runtime.n_threads,
             budget=None if params["max_time"] is None else TimeBudget(params["max_time"]),
-            **{name: params[name] for name in plain},
+            lr=params["lr"],
+            lr_schedule=steps.lr_schedule,
+            clip_norm=clip_norm if steps.clip_norm == "auto" else steps.clip_norm,
+            verbose=params["verbose"],
         )
 
     @property
@@ -242,11 +248,6 @@ def n_epochs_in(history: Sequence[dict]) -> int:
 def flop_per_step(module: nn.Module, rows: Any) -> float:
     """Floating-point operations of a training step, forward and backward."""
     return 3 * rows.batch_size * flop_per_row(module, rows.X.shape[1:])
-
-
-def decay_of_weights(module: nn.Module, strength: float) -> list[tuple[nn.Parameter, float]]:
-    """Give the weights of a stack's layers, not their biases, the same decay."""
-    return [(weight, strength) for weight, _ in weights_and_fan_ins(module)]
 
 
 def n_epochs_for(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,13 +43,19 @@ def check_nested(owner: Any, params: dict[str, Any]) -> None:
 
 def objects_with(owner: Any, name: str, inner: str) -> str:
     """Advice which objects, given as the parameter `name`, have the parameter `inner`."""
-    rule = getattr(owner, "_parameter_table", {}).get(name)
-    found = [
-        f"{name}={kind.__name__}({inner}=...)"
-        for kind in getattr(rule, "objects", ())
-        if inner in kind._defaults()
-    ]
+    found = _ways_to_give(owner, name, inner)
     return f" Give {' or '.join(found)} instead." if found else ""
+
+
+def _ways_to_give(owner: Any, name: str, inner: str) -> list[str]:
+    """Objects that have a parameter, or whose objects have it, as they are written."""
+    rule = getattr(owner, "_parameter_table", {}).get(name)
+    found = []
+    for kind in getattr(rule, "objects", ()):
+        is_own, groups = inner in kind._defaults(), kind._parameter_table
+        further = itertools.chain(*(_ways_to_give(kind, group, inner) for group in groups))
+        found += [f"{name}={kind.__name__}({w})" for w in ([f"{inner}=..."] if is_own else further)]
+    return found
 
 
 class Settings:
@@ -75,13 +82,16 @@ class Settings:
         Parameters
         ----------
         given : object
+            None stands for the defaults, and anything else for the first parameter.
 
         Returns
         -------
-        settings : Settings or None
-            None if there is none.
+        settings : Settings
         """
-        return given
+        kind: Any = cls  # which takes parameters
+        if isinstance(given, kind):
+            return given
+        return kind() if given is None else kind(given)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
@@ -152,19 +162,21 @@ class SettingsRule:
     Parameters
     ----------
     kind : type of Settings
-    others : Rule
-        Which other values there are.
+    others : Rule, default=None
+        Which other values there are; None leaves it to whoever reads them to check them.
     unread : tuple of str, default=()
         Parameters of the object that the estimator does not read: they must have their default.
     """
 
-    def __init__(self, kind: type[Settings], others: Rule, unread: tuple[str, ...] = ()):
+    def __init__(
+        self, kind: type[Settings], others: Rule | None = None, unread: tuple[str, ...] = ()
+    ):
         self.objects, self.others, self.unread = (kind,), others, unread
 
     def check(self, value: Any, name: str) -> None:
         (kind,) = self.objects
         if not isinstance(value, kind):
-            if not self.others.accepts(value):
+            if self.others is not None and not self.others.accepts(value):
                 raise self.others.error_type(value)(
                     f"{name} must be {self.others.accepted}, or a {kind.__name__}(...) of "
                     f"{kind.__module__}, an object and not its class; got {value!r}."

@@ -41,22 +41,14 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
-    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm
+    inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs
         As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features, early_stopping, max_restarts, tune, n_jobs
-        As in :class:`BayesianEnsembleRegressor`.
-    checkpoint, callbacks, runtime, verbose
+    normalize : bool, "X" or "y", default=True
+        As in :class:`BayesianEnsembleRegressor`. Labels stay as they are: "y" is False.
+    callbacks, runtime, verbose
         As in :class:`BayesianEnsembleRegressor`.
     warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
-    calibrate : {"auto", "oob", None}, default="auto"
-        As in :class:`BayesianEnsembleRegressor`, but the members' logits are divided by the number
-        that suits the labels best, by their log loss. From 10,000 rows on, each member also keeps
-        the weights of the epoch with the least Brier score of the rows that it leaves out, and
-        stops after a quarter of `max_epochs`, and at least 20, without a lower one; with
-        `early_stopping` the rows held out decide instead, by the log loss. With ``module=TabM`` all
-        members leave out the same tenth and keep the same epoch, and "auto" is None with fewer than
-        10,000 rows.
     distance_aware : bool, default=True
         As in :class:`BayesianEnsembleRegressor`; draws are added to the members' logits, so that no
         class is sure far from all samples.
@@ -69,7 +61,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     calibration_ : Temperature
-        With `calibrate`: its number `temperature`, by which the members' logits are divided in all
+        With calibration: its number `temperature`, by which the members' logits are divided in all
         predictions.
     module_ : CategoricalStack
         The members, as one torch module.
@@ -108,7 +100,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         "class_weight": ClassWeight(),
     }
 
-    _kind = "classifier"
+    _kind, _clip_norm = "classifier", None
     _module_defaults = {"classifier": {"hidden_units": (50, 50)}}
 
     def __init__(
@@ -119,24 +111,16 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         inference: Any = "deep_ensemble",
         prior_scale: float = 10.0,
         class_weight: Any = None,
-        bootstrap: bool = False,
         optimizer: Any = "Adam",
         lr: float = 0.01,
-        lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
-        clip_norm: float | None = None,
-        normalize_X: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
-        early_stopping: Any = False,
-        max_restarts: int = 3,
         warm_start: bool = False,
-        tune: str | None = None,
-        calibrate: str | None = "auto",
         distance_aware: bool = True,
         n_jobs: Any = None,
-        checkpoint: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,

@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from .._data.columns import standardises
 from .._data.encoding import EMBEDDED_FROM, MANY_ROWS, InputSettings
 from .._estimator.base import (
     Fitted,
@@ -55,11 +56,11 @@ _ROWS_LOOKED_AT = 1_000
 _WITH_STREAM = {
     "inference": "deep_ensemble",
     "class_weight": None,
-    "bootstrap": False,
-    "early_stopping": False,
     "warm_start": False,
-    "checkpoint": None,
-    "tune": None,
+    "runtime__checkpoint": None,
+    "inference__bootstrap": False,
+    "inference__early_stopping": False,
+    "inference__tune": None,
 }
 
 
@@ -78,8 +79,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     refuse_ranks(type(ensemble).__name__)
     spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
-        neutral = _WITH_STREAM if spec.calibrate == "auto" else {**_WITH_STREAM, "calibrate": None}
-        refuse_with_stream(ensemble, neutral, {"y": y, "sample_weight": sample_weight})
+        _refuse_with_stream(spec, ensemble.get_params(), y, sample_weight)
     before = Fitted.of(ensemble) if spec.warm_start else None
     if before is None:
         reset_fitted(ensemble)
@@ -115,6 +115,14 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
                     else observer.diagnostics()
                 )
     return ensemble
+
+
+def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, Any], y, sample_weight) -> None:
+    """Raise a ValueError for parameters and arguments that do not go with batches."""
+    neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
+    if spec.trains_each:
+        params = params | {"inference": "deep_ensemble"}
+    refuse_with_stream(params, neutral, {"y": y, "sample_weight": sample_weight})
 
 
 def _read(
@@ -190,7 +198,7 @@ class EnsembleFit:
         self.trials: list[dict[str, Any]] | None = None
         train, valid = split(spec, task, data, random_state)
         if before is None:
-            scaling = train.scaling(task, spec.normalize_y)
+            scaling = train.scaling(task, standardises(spec.normalize, "y"))
         else:
             scaling = scaling_of(before.module)
         leaves_out = self._leaves_out(train)
@@ -359,7 +367,7 @@ def _calibrates(spec: EnsembleSpec, train: Any) -> bool:
     """Tell whether `calibrate` asks for a calibration, given the training samples."""
     if spec.calibrate != "auto":
         return spec.calibrate is not None
-    is_usual = spec.inference == "deep_ensemble" and isinstance(train, Data)
+    is_usual = spec.trains_each and isinstance(train, Data)
     if shares_weights(spec.networks.module):
         # The samples cost members for numbers more than the temperature gives: on validation ones
         # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
@@ -412,7 +420,7 @@ def split(
         )
     except ValueError as error:
         raise ValueError(
-            f"early_stopping cannot hold out validation_fraction={fraction} of the rows"
+            f"inference__early_stopping cannot hold out validation_fraction={fraction} of the rows"
             f"{'' if labels is None else ' of every class'}. {error}"
         ) from error
     return data.at(train), data.at(valid)

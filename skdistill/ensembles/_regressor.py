@@ -9,7 +9,7 @@ from typing import Any, Self
 from sklearn.base import RegressorMixin
 
 from .._estimator.predicting import DistributionEstimator
-from .._utils.validation import Number, OneOf
+from .._utils.validation import Number
 from ..modules import MLP
 from ._fit import fit_ensemble
 from ._spec import PARAMETER_TABLE
@@ -32,12 +32,13 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for
         each target; the variance is the softplus of the latter.
         :class:`skdistill.modules.TabM` builds all members as one network, whose weights they share.
-    inference : "deep_ensemble", SGLD, SGHMC or MCDropout, default="deep_ensemble"
-        How members come about: trained each from weights of its own; drawn from the posterior by
-        Markov chains, see :class:`skdistill.samplers.SGLD` and
-        :class:`~skdistill.samplers.SGHMC`, which bring their own step size (`optimizer`, `lr` and
-        `lr_schedule` do not matter then) and run for `max_epochs` in all; or by dropping units of
-        one network, see :class:`~skdistill.samplers.MCDropout`.
+    inference : "deep_ensemble", DeepEnsemble, SGLD, SGHMC or MCDropout, default="deep_ensemble"
+        How members come about: trained each from weights of its own, see
+        :class:`skdistill.samplers.DeepEnsemble` for how they are bootstrapped, stopped, tuned and
+        calibrated; drawn from the posterior by Markov chains, see
+        :class:`~skdistill.samplers.SGLD` and :class:`~skdistill.samplers.SGHMC`, which bring their
+        own step size (`optimizer` and `lr` do not matter then) and run for `max_epochs` in all; or
+        by dropping units of one network, see :class:`~skdistill.samplers.MCDropout`.
     prior_scale : float, default=3.0
         Scale of the Gaussian prior on the weights of each layer, of standard deviation
         ``prior_scale / sqrt(fan_in)``: a weight decay (L2) of ``fan_in / (prior_scale**2 * n)`` on
@@ -46,16 +47,12 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     beta : float, default=0.5
         Exponent of the variance that weights each row's loss (beta-NLL [2]_); 0 is the likelihood,
         which is what Markov chains draw by in any case.
-    bootstrap : bool, default=False
-        Whether each member gets a bootstrap sample of the rows, drawn in proportion to
-        `sample_weight`.
-    optimizer : str or torch optimizer class, default="Adam"
-        Name of an optimizer in ``torch.optim``, or its class; its parameters are given as
-        ``optimizer__<name>``.
+    optimizer : str, torch optimizer class or Optimizer, default="Adam"
+        Name of an optimizer in ``torch.optim``, or its class, whose parameters are given as
+        ``optimizer__<name>``; or also how the learning rate falls and gradients are clipped, see
+        :class:`skdistill.settings.Optimizer`.
     lr : float, default=0.01
-        Learning rate.
-    lr_schedule : {"cosine", None}, default="cosine"
-        Schedule of the learning rate over the epochs.
+        Learning rate, at the beginning of its schedule.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 100, but with piecewise-linear embeddings as many as show each
         member 80,000 rows in all, and at least 50, or one for 200 rows if that is more; on tables
@@ -68,30 +65,24 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         rate falls by this to its end. When the time is up training ends, within an epoch too, with
         time left for what follows it: the rows that members leave out and the random functions.
         It is held to a tenth from a few seconds on. Blocks of members share the time, and so do
-        the settings of `tune`; members that diverge are trained anew only while there is some.
+        settings that are tried; members that diverge are trained anew only while there is some.
         Where it is too short for one epoch a warning says so. The model depends on the speed of
-        the machine then, and is not the same each time. Of a fit that goes on from a `checkpoint`
+        the machine then, and is not the same each time. Of a fit that goes on from a checkpoint
         the time before counts. Not with Markov chains.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is one in 150 rows, but
         at least 32 and at most 256; for chains it is 32 in any case.
         At least 128 with ``module=TabM``.
-    clip_norm : float, default=None
-        Largest norm of each member's gradient.
-    normalize_X : bool, default=True
-        Whether to standardise the columns of a table inside, and to take missing values: their
-        place is told by a further input where some were missing in `fit`, and else they count as
-        the column's mean. Columns that a scaler has standardised are taken as they are.
+    normalize : bool, "X" or "y", default=True
+        Whether to standardise the columns of a table inside, and the targets for training; "X" or
+        "y" is one of the two. Outputs are in y's units all the same. Columns that a scaler has
+        standardised are taken as they are. Where columns are standardised they may lack values:
+        their place is told by a further input where some were missing in `fit`, and else they count
+        as the column's mean.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
         Columns that hold categories, each of which becomes an input of the networks: names or
         numbers of columns, or a mask; "from_dtype" are the columns of a frame that are categorical
         or text. What was not seen in `fit`, and what is missing, is none of the categories.
-    early_stopping : bool or EarlyStopping, default=False
-        Whether, and how, held-out samples tell when each member stops, see
-        :class:`skdistill.settings.EarlyStopping`.
-    max_restarts : int, default=3
-        How often members whose loss becomes infinite, not a number or explodes are trained anew
-        from another seed. Members that still diverge are left out, with a warning.
     warm_start : bool, default=False
         Whether `fit` keeps the members of the fit before, bit for bit, and trains those that are
         missing: `n_members` is their number in all, so ``set_params(n_members=more)`` adds some.
@@ -99,27 +90,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         that one fit of all would have trained, to rounding (bit for bit if blocks of
         ``runtime__member_block`` begin at the same members). Other data may be given, of the same
         columns and targets; the location and scale of y stay those of the first fit, and so does
-        the setting that `tune` has found; `calibration_` is found anew. `max_epochs` and the other
+        the tuned setting; `calibration_` is found anew. `max_epochs` and the other
         parameters of training hold for the new members. Only for deep ensembles.
-    tune : {None, "oob"}, default=None
-        "oob" lets the first 5 members be trained by each of three settings: the parameters given,
-        twice the `prior_scale`, and, for an MLP without ``module__activation`` and
-        ``module__embeddings``, "silu" units without embeddings, which suit what is smooth. From
-        10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
-        40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
-        (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Members leave
-        out rows as with `calibrate`. The setting of the least negative log-likelihood of these
-        rows trains the others, see `tuning_`. It takes two to four times as long. Only for deep
-        ensembles in memory.
-    calibrate : {"auto", "oob", None}, default="auto"
-        "oob" lets each member leave out a tenth of the rows, and multiplies the members' variances
-        by the number that suits the targets of these rows best, by their CRPS, see
-        `calibration_`. The next member leaves out the next tenth; from 10,000 rows on, five members
-        in turn leave out the same one. "auto" is "oob" with at least 50 rows in memory for deep
-        ensembles, and else None. None does nothing: members have all rows, and intervals are too
-        narrow on small tables. The rows left out are drawn row by row, so with calibration one row
-        of weight two is no longer the same as two rows. With ``module=TabM`` all members leave out
-        the same tenth, and "auto" is None.
     distance_aware : bool, default=True
         Whether to add to each member a draw of a Gaussian process that is zero at the training
         samples [3]_, so that members disagree in gaps and beyond the data, where networks tend to
@@ -133,16 +105,13 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         bit for bit for every number and backend, on the same kind of processor. There is nothing
         to give out, and `n_jobs` has no effect, where ``runtime__member_block`` leaves one block,
         with ``inference`` by Markov chains or dropout, and on a GPU.
-    normalize_y : bool, default=True
-        Whether to standardise the targets for training. Outputs are in y's units all the same.
-    checkpoint : str, path or Checkpoint, default=None
-        File from which a fit that was killed goes on, see :class:`skdistill.settings.Checkpoint`.
     callbacks : list of skorch callbacks, default=None
         Also as (name, callback) pairs. With several jobs each block of members has copies of them,
         and what they note there stays there.
     runtime : skdistill.settings.Runtime, default=None
         The dtype to compute in, the device, the number of threads and of members that are trained
-        together; None is ``Runtime()``.
+        together, and the file from which a fit that was killed goes on; None is ``Runtime()``, see
+        :class:`skdistill.settings.Runtime`.
     verbose : int, default=0
         1 prints what is being trained and how long it will take, estimated from the first half
         second of steps and then every few seconds; 2 the estimate and a table of the epochs. With
@@ -161,14 +130,14 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     n_restarts_ : ndarray of shape (n_members,)
         How often each member was restarted.
     best_epochs_ : ndarray of shape (`n_members_`,)
-        Epoch of each member's weights, only with `early_stopping`, and for classes where rows that
-        members leave out decide, see `calibrate`.
+        Epoch of each member's weights, only with early stopping, and for classes where rows that
+        members leave out decide, see :class:`skdistill.samplers.DeepEnsemble`.
     calibration_ : Temperature
-        With `calibrate`: its number `temperature`, a tuple for several targets, by which the
+        With calibration: its number `temperature`, a tuple for several targets, by which the
         members' variances are multiplied in all predictions.
     tuning_ : list of dict
-        With `tune`, for each setting that was tried its `params` and its `loss`, the mean negative
-        log-likelihood in nats of the rows left out, for standardised targets.
+        With ``inference__tune``, for each setting that was tried its `params` and its `loss`, the
+        mean negative log-likelihood in nats of the rows left out, for standardised targets.
     module_ : GaussianStack
         The members, as one torch module.
     net_ : skorch.NeuralNet
@@ -224,11 +193,10 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
 
     _parameter_table = {
         **PARAMETER_TABLE,
-        "normalize_y": OneOf((True, False)),
         "beta": Number(Real, 0),
     }
 
-    _kind = "regressor"
+    _kind, _clip_norm = "regressor", None
     _module_defaults = {"regressor": {"hidden_units": (50, 50), "activation": "tanh"}}
 
     def __init__(
@@ -239,25 +207,16 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         inference: Any = "deep_ensemble",
         prior_scale: float = 3.0,
         beta: float = 0.5,
-        bootstrap: bool = False,
         optimizer: Any = "Adam",
         lr: float = 0.01,
-        lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
-        clip_norm: float | None = None,
-        normalize_X: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
-        early_stopping: Any = False,
-        max_restarts: int = 3,
         warm_start: bool = False,
-        tune: str | None = None,
-        calibrate: str | None = "auto",
         distance_aware: bool = True,
         n_jobs: Any = None,
-        normalize_y: bool = True,
-        checkpoint: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,

@@ -18,16 +18,11 @@ from .._training.trainer import Training
 from .._utils.settings import SettingsRule
 from .._utils.validation import Number, NumberOfJobs, OneOf, did_you_mean
 from ..modules import MLP, shares_weights
-from ..samplers import SGHMC, SGLD, MCDropout
+from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
 from ..settings import EarlyStopping, Runtime
 
 # What parameters must be where members share weights, and are trained as one network.
-_WITH_SHARING = {
-    "inference": "deep_ensemble",
-    "bootstrap": False,
-    "warm_start": False,
-    "tune": None,
-}
+_WITH_SHARING = {"warm_start": False, "inference__bootstrap": False, "inference__tune": None}
 
 # Of `max_time`, kept for what follows training: a share for predictions of held-out samples, and
 # seconds for random functions, which took .35 on a core that was free, from so many samples on.
@@ -37,15 +32,15 @@ _SHARE_AFTER, _SECONDS_OF_FUNCTIONS, _SAMPLES_OF_FUNCTIONS, _MOST_AFTER = 0.03, 
 class InferenceRule:
     """Rule of `inference`; `objects` are settings that may be given instead of the name."""
 
-    objects = (SGLD, SGHMC, MCDropout)
+    objects = (DeepEnsemble, SGLD, SGHMC, MCDropout)
 
     def check(self, value: Any, name: str) -> None:
         if type(value) in self.objects:
             value.check()
         elif not (isinstance(value, str) and value == "deep_ensemble"):
             raise ValueError(
-                f"{name} must be 'deep_ensemble', or an SGLD(...), SGHMC(...) or MCDropout(...) of "
-                f"skdistill.samplers, an object and not its class; got {value!r}."
+                f"{name} must be 'deep_ensemble', or a DeepEnsemble(...), SGLD(...), SGHMC(...) or "
+                f"MCDropout(...) of skdistill.samplers, an object and not its class; got {value!r}."
                 + did_you_mean(value, ("deep_ensemble",))
             )
 
@@ -58,11 +53,6 @@ PARAMETER_TABLE = {
     "runtime": SettingsRule(Runtime, OneOf((None,))),
     "inference": InferenceRule(),
     "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
-    "bootstrap": OneOf((True, False)),
-    "tune": OneOf((None, "oob")),
-    "calibrate": OneOf(("auto", "oob", None)),
-    "early_stopping": SettingsRule(EarlyStopping, OneOf((True, False))),
-    "max_restarts": Number(Integral, 0),
     "distance_aware": OneOf((True, False)),
     "warm_start": OneOf((True, False)),
     "n_jobs": NumberOfJobs(),
@@ -104,9 +94,9 @@ class EnsembleSpec:
     calibrate: str | None
     distance_aware: bool
     n_jobs: Any
+    normalize: bool | str
     class_weight: Any = None
     beta: float = 0.0
-    normalize_y: bool = True
     inputs: InputSettings | None = None
 
     @classmethod
@@ -117,7 +107,11 @@ class EnsembleSpec:
         known = signature(type(ensemble)).parameters
         changed = {n for n, v in given.items() if n not in known or not _is(v, known[n].default)}
         own = {name: value for name, value in given.items() if name in names}
-        own["early_stopping"] = EarlyStopping.of(ensemble.early_stopping)
+        if own["inference"] == "deep_ensemble":
+            own["inference"] = DeepEnsemble()
+        trained = own["inference"] if isinstance(own["inference"], DeepEnsemble) else DeepEnsemble()
+        own |= trained.get_params(deep=False)
+        own["early_stopping"] = EarlyStopping.of(trained.early_stopping)
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
         networks = NetworkSettings.of(given, ensemble._module_defaults[ensemble._kind])
         spec = cls(ensemble._kind, networks, training, frozenset(changed), **own)
@@ -125,6 +119,11 @@ class EnsembleSpec:
         if shares_weights(networks.module):
             spec._check_sharing()
         return spec
+
+    @property
+    def trains_each(self) -> bool:
+        """Whether each member is trained from weights of its own."""
+        return isinstance(self.inference, DeepEnsemble)
 
     @property
     def runs_chains(self) -> bool:
@@ -164,19 +163,11 @@ class EnsembleSpec:
 
     def _check_inference(self) -> None:
         """Raise a ValueError for parameters that do not go with `inference`."""
-        if self.inference == "deep_ensemble":
+        if self.trains_each:
             return
         kind = type(self.inference).__name__
-        for name in ("bootstrap", "early_stopping", "warm_start"):
-            if given := getattr(self, name):
-                raise ValueError(f"{name} must be False with inference={kind}(...), got {given!r}.")
-        if self.tune is not None:
-            raise ValueError(f"tune must be None with inference={kind}(...), got {self.tune!r}.")
-        if self.calibrate == "oob":
-            raise ValueError(
-                f"calibrate must be 'auto' or None with inference={kind}(...), whose members see "
-                "all samples; got 'oob'."
-            )
+        if self.warm_start:
+            raise ValueError(f"warm_start must be False with inference={kind}(...), got True.")
         if self.runs_chains and self.training.budget is not None:
             raise ValueError(
                 f"max_time must be None with inference={kind}(...), whose burn-in and step size "
@@ -185,16 +176,21 @@ class EnsembleSpec:
             )
         if self.runs_chains and self.training.clip_norm is not None:
             raise ValueError(
-                f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
-                f"draw from the posterior; got {self.training.clip_norm!r}."
+                f"optimizer__clip_norm must be None with inference={kind}(...), whose chains would "
+                f"no longer draw from the posterior; got {self.training.clip_norm!r}."
             )
 
     def _check_sharing(self) -> None:
         """Raise a ValueError for parameters that do not go with members that share weights."""
         name = self.networks.module.__name__
+        if not self.trains_each:
+            raise ValueError(
+                f"inference must be 'deep_ensemble' with module={name}, whose members share "
+                f"weights; got {self.inference!r}."
+            )
         for parameter, value in _WITH_SHARING.items():
-            given = getattr(self, parameter)
-            if given not in (value, "auto"):
+            given = getattr(self, parameter.removeprefix("inference__"))
+            if given != value:
                 raise ValueError(
                     f"{parameter} must be {value!r} with module={name}, whose members share "
                     f"weights; got {given!r}."

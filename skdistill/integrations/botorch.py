@@ -63,8 +63,8 @@ class MembersModel(EnsembleModel):
     epistemic part of ``predict_uncertainty`` is that of the members themselves, with S. Columns of
     categories are codes, see the estimator's ``categories_``.
 
-    The defaults expect noise. For few values without noise, ``bootstrap=True`` and a larger
-    ``prior_scale``, say 10, let members follow the values and differ elsewhere.
+    The defaults expect noise. For few values without noise, ``DeepEnsemble(bootstrap=True)`` and a
+    larger ``prior_scale``, say 10, let members follow the values and differ elsewhere.
 
     Examples
     --------
@@ -73,9 +73,11 @@ class MembersModel(EnsembleModel):
     >>> import torch
     >>> from skdistill import BayesianEnsembleRegressor
     >>> from skdistill.integrations.botorch import MembersModel
+    >>> from skdistill.samplers import DeepEnsemble
     >>> X = torch.rand(20, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     >>> y = -((X[:, 0] - 0.3) ** 2)
-    >>> ensemble = BayesianEnsembleRegressor(5, bootstrap=True, max_epochs=20, random_state=0)
+    >>> how = {"inference": DeepEnsemble(bootstrap=True), "max_epochs": 20, "random_state": 0}
+    >>> ensemble = BayesianEnsembleRegressor(5, **how)
     >>> model = MembersModel(ensemble.fit(X, y))
     >>> acquisition = qLogExpectedImprovement(model, best_f=y.max())
     >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
@@ -125,7 +127,7 @@ def _with_members(model: Any) -> DistributionEstimator:
             raise ValueError(
                 "estimator must take the columns as they are given, so that the acquisition is "
                 f"differentiable in them; got a Pipeline with {type(model[0]).__name__} in front. "
-                "normalize_X=True standardises columns inside the networks."
+                "normalize=True standardises columns inside the networks."
             )
         model = inner
     if isinstance(model, DistributionEstimator):

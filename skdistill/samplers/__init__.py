@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stochastic-gradient Markov chains, which draw the weights of networks from their posterior.
+"""How members of an ensemble come about: trained each, or drawn from the posterior by chains.
+
+Stochastic-gradient Markov chains draw the weights of networks from their posterior.
 
 The target is exp(-U / temperature) with the potential U = -log posterior: N times the mean loss
 less the log prior, where N is the sum of the sample weights. A training loop computes the gradient
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from ._diagnostics import effective_sample_size, split_r_hat
 from ._diagnostics import r_hat_of_chains as r_hat_of_chains
-from ._settings import SGHMC, SGLD, MCDropout
+from ._settings import SGHMC, SGLD, DeepEnsemble, MCDropout
 from ._settings import kept_iterations as kept_iterations
 from ._updates import SGHMCOptimizer as SGHMCOptimizer
 from ._updates import SGLDOptimizer as SGLDOptimizer
@@ -26,6 +28,7 @@ __all__ = [
     "SGLD",
     "SGHMC",
     "MCDropout",
+    "DeepEnsemble",
     "split_r_hat",
     "effective_sample_size",
 ]

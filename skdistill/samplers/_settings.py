@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._utils.settings import Settings
+from .._utils.settings import Settings, SettingsRule
 from .._utils.validation import AnyOf, Number, OneOf, check_parameters
+from ..settings import EarlyStopping
 from ._updates import FRICTION, RELATIVE_STEP, SamplingOptimizer, SGHMCOptimizer, SGLDOptimizer
 
 # Chains that run side by side where the step size is found.
@@ -22,11 +23,67 @@ _POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
 
 
 class _Inference(Settings):
-    """How the members of an ensemble are drawn, when it is not by training each from scratch."""
+    """How the members of an ensemble come about."""
 
     def check(self) -> None:
         """Raise TypeError or ValueError for the first parameter that is not accepted."""
         check_parameters(self, "inference__")
+
+
+@dataclass(eq=False, repr=False)
+class DeepEnsemble(_Inference):
+    """Members that are trained each from weights of its own.
+
+    Parameters
+    ----------
+    bootstrap : bool, default=False
+        Whether each member gets a bootstrap sample of the rows, drawn in proportion to
+        `sample_weight`.
+    early_stopping : bool or EarlyStopping, default=False
+        Whether, and how, held-out samples tell when each member stops, see
+        :class:`skdistill.settings.EarlyStopping`.
+    max_restarts : int, default=3
+        How often members whose loss becomes infinite, not a number or explodes are trained anew
+        from another seed. Members that still diverge are left out, with a warning.
+    tune : {None, "oob"}, default=None
+        "oob" lets the first 5 members be trained by each of three settings: the parameters given,
+        twice the `prior_scale`, and, for an MLP without ``module__activation`` and
+        ``module__embeddings``, "silu" units without embeddings, which suit what is smooth. From
+        10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
+        40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
+        (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Members leave
+        out rows as with `calibrate`. The setting of the least negative log-likelihood of these
+        rows trains the others, see `tuning_`. It takes two to four times as long. Not with batches
+        and ``module=TabM``.
+    calibrate : {"auto", "oob", None}, default="auto"
+        "oob" lets each member leave out a tenth of the rows, and multiplies the members' variances
+        by the number that suits the targets of these rows best, by their CRPS, or divides their
+        logits by the one that suits the labels best, by their log loss, see `calibration_`. The
+        next member leaves out the next tenth; from 10,000 rows on, five members in turn leave out
+        the same one. Each member of a classifier then also keeps the weights of the epoch with the
+        least Brier score of the rows that it leaves out, and stops after a quarter of `max_epochs`,
+        and at least 20, without a lower one; with `early_stopping` the rows held out decide
+        instead, by the log loss. "auto" is "oob" with at least 50 rows in memory, and else None.
+        None does nothing: members have all rows, and intervals are too narrow on small tables. The
+        rows left out are drawn row by row, so with calibration one row of weight two is no longer
+        the same as two rows. With ``module=TabM`` all members leave out the same tenth and keep
+        the same epoch, and "auto" is None for regressors and with fewer than 10,000 rows.
+    """
+
+    _parameter_table = {
+        "bootstrap": OneOf((True, False)),
+        "early_stopping": SettingsRule(EarlyStopping, OneOf((True, False))),
+        "max_restarts": Number(Integral, 0),
+        "tune": OneOf((None, "oob")),
+        "calibrate": OneOf(("auto", "oob", None)),
+    }
+
+    _: KW_ONLY
+    bootstrap: bool = False
+    early_stopping: Any = False
+    max_restarts: int = 3
+    tune: str | None = None
+    calibrate: str | None = "auto"
 
 
 @dataclass(eq=False, repr=False)

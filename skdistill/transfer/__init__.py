@@ -3,7 +3,8 @@
 
 Rows of the user's own are wrapped as :class:`TransferSet`. The others are made from the training
 rows by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
-:class:`Munge`, :class:`UniformBox` and :class:`Disagreement`. A maker holds settings only;
+:class:`Munge`, :class:`UniformBox` and :class:`Disagreement`. :class:`TransferOnly` keeps the
+student from the training rows themselves. A maker holds settings only;
 ``prepare(X)`` returns a function that draws new rows for the given ones. In a distiller that is
 fitted on a frame, the columns in ``categorical=`` may be given by name.
 """
@@ -24,7 +25,8 @@ from ._missing import prepare_lacking as prepare_lacking
 from ._mixup import Mixup
 from ._munge import Munge
 from ._noise import GaussianNoise
-from ._rows import TransferSet
+from ._rows import TransferOnly, TransferSet
+from ._rows import maker_given as maker_given
 
 __all__ = [
     "Disagreement",
@@ -32,6 +34,7 @@ __all__ = [
     "Mixup",
     "Munge",
     "TransferMaker",
+    "TransferOnly",
     "TransferSet",
     "UniformBox",
 ]

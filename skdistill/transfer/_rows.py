@@ -3,10 +3,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
 
-__all__ = ["TransferSet"]
+from .._utils.settings import Settings
+
+__all__ = ["TransferOnly", "TransferSet"]
+
+
+@dataclass(eq=False, repr=False)
+class TransferOnly(Settings):
+    """Let a student learn from `X_transfer` without X, as ``transfer=TransferOnly()``.
+
+    Of the rows that `transfer` generates it learns without those that they are generated from.
+
+    Parameters
+    ----------
+    transfer : str, TransferMaker or None, default=None
+        As the student's parameter of this name: how further rows are generated.
+    """
+
+    transfer: Any = None
+
+
+def maker_given(transfer: Any) -> Any:
+    """Return how rows are generated, of what is given as ``transfer=``."""
+    return transfer.transfer if isinstance(transfer, TransferOnly) else transfer
 
 
 class TransferSet:

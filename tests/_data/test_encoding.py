@@ -37,7 +37,7 @@ from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._embeddings import Periodic, PeriodicLayer
 from skdistill.modules._inputs import compressed
 from skdistill.persistence import load, save
-from skdistill.samplers import MCDropout
+from skdistill.samplers import DeepEnsemble, MCDropout
 from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_lacking
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (6,), "random_state": 0}
@@ -193,7 +193,7 @@ def test_columns_that_a_scaler_has_standardised_are_taken_as_they_are(rows):
     inside, outside = ensemble().fit(X, y), ensemble().fit(scaled, y)
     assert outside.module_.inputs is None
     np.testing.assert_allclose(inside.predict(X), outside.predict(scaled), rtol=1e-9)
-    as_is = ensemble(normalize_X=False).fit(scaled, y)
+    as_is = ensemble(normalize="y").fit(scaled, y)
     np.testing.assert_array_equal(as_is.predict(scaled), outside.predict(scaled))
 
 
@@ -232,9 +232,9 @@ def test_rounds_within_limits_take_the_same_inputs(rows):
     [
         (199, BayesianEnsembleRegressor, False),
         (200, BayesianEnsembleRegressor, True),
-        (200, partial(BayesianEnsembleRegressor, calibrate=None), False),
-        (9_999, partial(BayesianEnsembleRegressor, calibrate=None), False),
-        (10_000, partial(BayesianEnsembleRegressor, calibrate=None), True),
+        (200, partial(BayesianEnsembleRegressor, inference=DeepEnsemble(calibrate=None)), False),
+        (9_999, partial(BayesianEnsembleRegressor, inference=DeepEnsemble(calibrate=None)), False),
+        (10_000, partial(BayesianEnsembleRegressor, inference=DeepEnsemble(calibrate=None)), True),
         (9_999, partial(BayesianEnsembleRegressor, inference=MCDropout()), False),
         (10_000, BayesianEnsembleClassifier, False),
     ],

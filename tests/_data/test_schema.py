@@ -563,7 +563,7 @@ def test_validate_refuses_other_columns(table, model):
 @pytest.mark.parametrize("normalize", [True, False])
 def test_missing_values_are_refused_where_they_must_not_be(normalize):
     X = random.normal(size=(60, 2))
-    estimator = ensemble(normalize_X=normalize).fit(X, X[:, 0])
+    estimator = ensemble(normalize=(normalize) or "y").fit(X, X[:, 0])
     X[0, 1] = np.nan
     found = validate(estimator, X)
     assert list(found["verdict"]) == ["ok", "ok" if normalize else "refused"]

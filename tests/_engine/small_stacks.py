@@ -36,7 +36,7 @@ def ensemble(n_members=3, **kwargs):
         "batch_size": BATCH,
         "runtime": Runtime(device="cpu"),
         "random_state": 0,
-        "normalize_X": False,  # weights are held against X
+        "normalize": "y",  # weights are held against X
     }
     return BayesianEnsembleRegressor(n_members, **{**settings, **kwargs})
 

@@ -53,7 +53,8 @@ from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
 from skdistill._engine._steps import FlatStep
 from skdistill._utils.messages import time_left
 from skdistill.pruning import GroupLasso
-from skdistill.settings import EarlyStopping, Runtime
+from skdistill.samplers import DeepEnsemble
+from skdistill.settings import EarlyStopping, Optimizer, Runtime
 
 # --- callbacks of skorch and of users --------------------------------------------------------
 
@@ -71,8 +72,12 @@ class BatchCounter(Callback):
 def test_a_callback_that_listens_to_batches_hears_each_and_changes_nothing(early_stopping):
     X, y = data()
     counter = BatchCounter()
-    heard = ensemble(callbacks=[counter], early_stopping=early_stopping).fit(X, y)
-    assert_same_weights(heard, ensemble(early_stopping=early_stopping).fit(X, y), atol=1e-9)
+    heard = ensemble(
+        callbacks=[counter], inference=DeepEnsemble(early_stopping=early_stopping)
+    ).fit(X, y)
+    assert_same_weights(
+        heard, ensemble(inference=DeepEnsemble(early_stopping=early_stopping)).fit(X, y), atol=1e-9
+    )
     n_train = N - math.ceil(0.1 * N) if early_stopping else N
     assert counter.training == EPOCHS * math.ceil(n_train / BATCH)
     assert counter.validation == (EPOCHS if early_stopping else 0)
@@ -127,7 +132,7 @@ def test_who_listens_to_batches(callback, listens):
 
 def test_history_holds_losses_durations_and_learning_rates():
     X, y = data()
-    fitted = ensemble(early_stopping=True).fit(X, y)
+    fitted = ensemble(inference=DeepEnsemble(early_stopping=True)).fit(X, y)
     assert [row["epoch"] for row in fitted.history_] == list(range(1, EPOCHS + 1))
     for name in ("train_loss", "valid_loss", "dur"):
         assert all(math.isfinite(row[name]) for row in fitted.history_)
@@ -180,7 +185,7 @@ def test_skorchs_epoch_scoring_works(use_caching):
 def test_a_schedule_of_the_users():
     X, y = data()
     schedule = skorch_callbacks.LRScheduler("StepLR", step_size=2, gamma=0.5)
-    fitted = ensemble(lr_schedule=None, callbacks=[schedule]).fit(X, y)
+    fitted = ensemble(optimizer=Optimizer(lr_schedule=None), callbacks=[schedule]).fit(X, y)
     expected = LR * 0.5 ** (np.arange(EPOCHS) // 2)
     assert_allclose([row["event_lr"] for row in fitted.history_], expected)
 
@@ -189,7 +194,9 @@ def test_a_schedule_of_the_users_over_batches():
     X, y = data()
     schedule = skorch_callbacks.LRScheduler("StepLR", step_size=1, gamma=0.5, step_every="batch")
     spy = Spy()
-    ensemble(lr_schedule=None, callbacks=[schedule, spy], max_epochs=2).fit(X, y)
+    ensemble(optimizer=Optimizer(lr_schedule=None), callbacks=[schedule, spy], max_epochs=2).fit(
+        X, y
+    )
     (group,) = spy.net.optimizer_.param_groups
     assert float(group["lr"]) == pytest.approx(LR * 0.5 ** (2 * math.ceil(N / BATCH)))
 
@@ -202,10 +209,10 @@ def test_skorchs_early_stopping_ends_training_without_a_word(load_best):
     )
     fitted = ensemble(callbacks=[stopping]).fit(X, y)
     assert len(fitted.history_) == 4  # no epoch is better than the first by 1000 %
-    same = ensemble(max_epochs=4, lr_schedule=None).fit(X, y)
-    stopped = ensemble(callbacks=[stopping], lr_schedule=None).fit(X, y)
+    same = ensemble(max_epochs=4, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
+    stopped = ensemble(callbacks=[stopping], optimizer=Optimizer(lr_schedule=None)).fit(X, y)
     if load_best:
-        same = ensemble(max_epochs=1, lr_schedule=None).fit(X, y)
+        same = ensemble(max_epochs=1, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
     assert_same_weights(stopped, same)
 
 
@@ -424,8 +431,10 @@ def test_no_learning_rate_fails_in_silence(task, lr, tally):
     settings = {"lr": lr, "max_epochs": 10, "random_state": 0}
     least = -1.0 if is_regressor else 1 / 3
     for model in (
-        clone(teacher).set_params(**settings, max_restarts=1),
-        clone(teacher).set_params(**settings, max_restarts=0, optimizer="SGD"),
+        clone(teacher).set_params(**settings, inference=DeepEnsemble(max_restarts=1)),
+        clone(teacher).set_params(
+            **settings, inference=DeepEnsemble(max_restarts=0), optimizer="SGD"
+        ),
         (HydraPlusRegressor if is_regressor else HydraPlusClassifier)(teacher, **settings),
         DistributionDistiller(teacher, **settings),
     ):
@@ -443,7 +452,9 @@ def test_no_learning_rate_fails_in_silence(task, lr, tally):
 
 def test_a_learning_rate_that_ruins_an_ensemble_is_named():
     X, y = load_diabetes(return_X_y=True)
-    model = BayesianEnsembleRegressor(2, max_epochs=20, max_restarts=0, random_state=0)
+    model = BayesianEnsembleRegressor(
+        2, max_epochs=20, inference=DeepEnsemble(max_restarts=0), random_state=0
+    )
     with pytest.warns(ConvergenceWarning, match=r"Member\(s\) \[0, 1\] are worse than a constant"):
         model.set_params(lr=1.0).fit(X / X.std(0), y)
     with pytest.raises(ValueError, match=r"Every member diverged.*smaller lr than 1000\.0"):
@@ -464,7 +475,7 @@ def test_members_that_recover_are_not_trained_anew(seed, batch_size, lr):
         batch_size=batch_size,
         max_epochs=30,
         module__activation="relu",
-        normalize_X=False,
+        normalize="y",
         callbacks=[peaks],
         random_state=seed,
     )
@@ -512,7 +523,7 @@ class Poison(Callback):
 def test_a_member_that_diverges_after_it_has_stopped_is_not_trained_anew():
     X, y = data()
     stopping = EarlyStopping(n_iter_no_change=2, tol=0.01, validation_fraction=0.4)
-    settings = {"early_stopping": stopping, "max_epochs": 40, "lr": 0.1}
+    settings = {"inference": DeepEnsemble(early_stopping=stopping), "max_epochs": 40, "lr": 0.1}
     clean = ensemble(**settings).fit(X, y)
     poison = Poison()
     with warnings.catch_warnings():
@@ -551,14 +562,19 @@ class StopAt(Callback):
 
 def test_a_callback_may_end_training():
     X, y = data()
-    fitted = ensemble(callbacks=[StopAt(3)], lr_schedule=None).fit(X, y)
+    fitted = ensemble(callbacks=[StopAt(3)], optimizer=Optimizer(lr_schedule=None)).fit(X, y)
     assert len(fitted.history_) == 3
-    assert_same_weights(fitted, ensemble(max_epochs=3, lr_schedule=None).fit(X, y))
+    assert_same_weights(
+        fitted, ensemble(max_epochs=3, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
+    )
 
 
 def test_the_last_epoch_counts_also_where_a_callback_ends_training_in_it():
     X, y = data()
-    settings = {"early_stopping": True, "lr_schedule": None}
+    settings = {
+        "inference": DeepEnsemble(early_stopping=True),
+        "optimizer": Optimizer(lr_schedule=None),
+    }
     fitted = ensemble(callbacks=[StopAt(1)], **settings).fit(X, y)
     assert_array_equal(fitted.best_epochs_, 1)
     assert_same_weights(fitted, ensemble(max_epochs=1, **settings).fit(X, y))
@@ -665,9 +681,9 @@ def test_a_signal_at_any_moment_of_a_callback_is_no_wish_to_stop(handler):
 
 def test_ctrl_c_keeps_the_members_as_they_are(monkeypatch):
     X, y = data()
-    expected = ensemble(max_epochs=2, lr_schedule=None).fit(X, y)
+    expected = ensemble(max_epochs=2, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
     interrupt_at(monkeypatch, n_batches=2 * math.ceil(N / BATCH))
-    model = ensemble(lr_schedule=None)
+    model = ensemble(optimizer=Optimizer(lr_schedule=None))
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert_same_weights(model, expected)
@@ -753,7 +769,9 @@ def test_lines_tell_of_the_folds_of_a_teacher(capsys):
 
 def test_lines_name_the_settings_that_are_tried(capsys):
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60.0)
-    model = BayesianEnsembleRegressor(6, tune="oob", calibrate="auto", max_epochs=2, verbose=1)
+    model = BayesianEnsembleRegressor(
+        6, inference=DeepEnsemble(tune="oob", calibrate="auto"), max_epochs=2, verbose=1
+    )
     model.fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     named = [line for line in lines if line.startswith("tuning: setting ")]

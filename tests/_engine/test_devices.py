@@ -38,7 +38,7 @@ from skdistill.families import (
 from skdistill.losses import label_nll
 from skdistill.modules import MLP, stack
 from skdistill.samplers import SGLD
-from skdistill.settings import HydraLoss
+from skdistill.settings import HydraLoss, Optimizer
 
 META, SECOND = torch.device("meta"), torch.device("cuda:1")
 
@@ -69,10 +69,10 @@ def distillers():
     yield DistributionDistiller(CLASSIFIER, family=LogitNormalFamily(covariance=2), **SMALL)
     for n_heads in (None, 3):
         yield HydraPlusRegressor(
-            REGRESSOR, n_heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
+            REGRESSOR, heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
         )
         yield HydraPlusClassifier(
-            CLASSIFIER, n_heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
+            CLASSIFIER, heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
         )
     yield GPEDDistiller(REGRESSOR, **SMALL)
     yield GPEDDistiller(CLASSIFIER, **SMALL)
@@ -93,7 +93,7 @@ def without_values(tensor):
 @pytest.mark.parametrize("estimator", list(distillers()), ids=lambda e: type(e).__name__)
 def test_a_step_waits_for_no_number_and_stays_on_its_device(estimator, monkeypatch):
     spy = RowsSpy()
-    estimator.set_params(callbacks=[spy], clip_norm=1.0)
+    estimator.set_params(callbacks=[spy], optimizer=Optimizer(clip_norm=1.0))
     estimator.fit(X, CLASSES if estimator._kind == "classifier" else NUMBERS)
     net, (inputs, (targets, _)) = spy.net, next(iter(spy.rows))
     net.module_.zero_grad()

@@ -35,6 +35,7 @@ from torch.nn import functional as F
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.ensembles import _blocks
 from skdistill.modules import MLP
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
 # --- a stack is its members ------------------------------------------------------------------
@@ -87,7 +88,9 @@ def test_a_stack_trains_as_its_members_do_alone(dtype, tolerance, weighted, boot
     X, y = data(dtype)
     sample_weight = np.random.RandomState(1).uniform(0.2, 3, N).astype(dtype) if weighted else None
     spy = Spy()
-    fitted = ensemble(bootstrap=bootstrap, callbacks=[spy]).fit(X, y, sample_weight)
+    fitted = ensemble(inference=DeepEnsemble(bootstrap=bootstrap), callbacks=[spy]).fit(
+        X, y, sample_weight
+    )
 
     weight = np.ones(N, dtype) if sample_weight is None else sample_weight
     loc = np.average(y, weights=weight)
@@ -131,7 +134,9 @@ def test_bootstrap_samples_differ_and_follow_the_weights():
     X, y = data(n=400)
     weight = np.repeat([1.0, 3.0], 200)
     spy = Spy()
-    ensemble(bootstrap=True, max_epochs=1, callbacks=[spy]).fit(X, y, weight)
+    ensemble(inference=DeepEnsemble(bootstrap=True), max_epochs=1, callbacks=[spy]).fit(
+        X, y, weight
+    )
     counts = spy.row_weight.numpy()
     assert not np.array_equal(counts[0], counts[1])
     assert_allclose(counts[:, 200:].sum(1) / counts.sum(1), 0.75, atol=0.08)  # 3.5 sd
@@ -170,7 +175,11 @@ class TrainingMode(Callback):
 def test_dropout_and_normalisation_layers_are_in_training_mode_in_training(early_stopping):
     X, y = data()
     mode = TrainingMode()
-    settings = {"early_stopping": early_stopping, "callbacks": [mode], "max_epochs": 3}
+    settings = {
+        "inference": DeepEnsemble(early_stopping=early_stopping),
+        "callbacks": [mode],
+        "max_epochs": 3,
+    }
     fitted = ensemble(**settings).fit(X, y)
     assert mode.heard
     assert all(mode.heard)
@@ -218,7 +227,9 @@ def models():
     )
     return [
         pytest.param(ensemble(), id="ensemble"),
-        pytest.param(ensemble(bootstrap=True, early_stopping=True), id="bootstrap"),
+        pytest.param(
+            ensemble(inference=DeepEnsemble(bootstrap=True, early_stopping=True)), id="bootstrap"
+        ),
         pytest.param(with_dropout, id="dropout"),
         pytest.param(student, id="student"),
     ]

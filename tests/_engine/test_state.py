@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from skdistill import BayesianEnsembleRegressor
 from skdistill.samplers import SGHMC, SGLD
+from skdistill.settings import Optimizer
 
 X = np.random.RandomState(0).normal(size=(40, 3))
 Y = np.sin(X[:, 0])
@@ -30,7 +31,12 @@ def normalised(in_features, out_features):
 
 
 def ensemble(n_members=2, **params):
-    settings = {"batch_size": 8, "max_epochs": 6, "random_state": 0, "lr_schedule": None}
+    settings = {
+        "batch_size": 8,
+        "max_epochs": 6,
+        "random_state": 0,
+        "optimizer": Optimizer(lr_schedule=None),
+    }
     return BayesianEnsembleRegressor(n_members, **{**settings, **params})
 
 
@@ -54,8 +60,15 @@ class Visitor(Callback):
 
 CASES = {
     "closed form": {},
-    "schedule": {"callbacks": lambda: LRScheduler("StepLR", step_size=2), "optimizer": "AdamW"},
-    "momentum": {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr": 1e-3},
+    "schedule": {
+        "callbacks": lambda: LRScheduler("StepLR", step_size=2),
+        "optimizer": Optimizer("AdamW", lr_schedule=None),
+    },
+    "momentum": {
+        "optimizer": Optimizer("SGD", lr_schedule=None),
+        "optimizer__momentum": 0.9,
+        "lr": 1e-3,
+    },
     "recorded": {"module": normalised},
     "batches": {"module": normalised, "callbacks": lambda: Listening()},
 }

@@ -25,7 +25,8 @@ from skdistill import HydraPlusRegressor
 from skdistill._engine import suited_threads
 from skdistill._engine._flat_update import flush
 from skdistill._engine._steps import clip_each_member
-from skdistill.settings import Runtime
+from skdistill.samplers import DeepEnsemble
+from skdistill.settings import Optimizer, Runtime
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
@@ -58,8 +59,9 @@ def test_each_members_gradient_is_clipped_as_torch_clips_one_network(max_norm):
 def test_clip_norm_takes_effect_in_training():
     X, y = data()
     spy = Spy()
-    settings = {"optimizer": "SGD", "lr": 1.0, "lr_schedule": None, "max_epochs": 1}
-    fitted = ensemble(clip_norm=1e-3, callbacks=[spy], batch_size=N, **settings).fit(X, y)
+    optimizer = Optimizer("SGD", lr_schedule=None, clip_norm=1e-3)
+    settings = {"optimizer": optimizer, "lr": 1.0, "max_epochs": 1}
+    fitted = ensemble(callbacks=[spy], batch_size=N, **settings).fit(X, y)
     steps = [a - b for a, b in zip(parameters_of(fitted), spy.start, strict=True)]
     norms = torch.stack([step.flatten(1).norm(dim=1) for step in steps]).norm(dim=0)
     assert_allclose(norms, 1e-3, rtol=1e-3)  # of each member's one step
@@ -112,12 +114,14 @@ def test_a_fit_gives_the_callers_threads_back():
 def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost(clip_norm):
     X, y = data(np.float32)
     spy = Spy()
-    compiled = ensemble(runtime=Runtime(compile=True), callbacks=[spy], clip_norm=clip_norm).fit(
-        X, y
-    )
+    compiled = ensemble(
+        runtime=Runtime(compile=True), callbacks=[spy], optimizer=Optimizer(clip_norm=clip_norm)
+    ).fit(X, y)
     assert spy.net.step == "compiled"
     assert spy.net.steps_.on_module.seconds > 0
-    eager = ensemble(runtime=Runtime(compile=False), clip_norm=clip_norm).fit(X, y)
+    eager = ensemble(runtime=Runtime(compile=False), optimizer=Optimizer(clip_norm=clip_norm)).fit(
+        X, y
+    )
     assert_same_weights(compiled, eager, atol=1e-5)
     assert_allclose(
         [row["train_loss"] for row in compiled.history_],
@@ -132,7 +136,7 @@ def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost(clip_norm):
 def test_a_captured_step_is_the_eager_one(weighted, batch_size):
     X, y = data()
     weight = np.random.RandomState(1).uniform(0.2, 3, N) if weighted else None
-    settings = {"batch_size": batch_size, "early_stopping": True}
+    settings = {"batch_size": batch_size, "inference": DeepEnsemble(early_stopping=True)}
     spy = Spy()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*could not be captured")

@@ -14,7 +14,8 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps, _traced
 from skdistill._engine._traced import TracedGradient
 from skdistill.modules import MLP
-from skdistill.settings import EarlyStopping, HydraLoss, Runtime
+from skdistill.samplers import DeepEnsemble
+from skdistill.settings import EarlyStopping, HydraLoss, Optimizer, Runtime
 
 N, D, BATCH = 120, 3, 16
 
@@ -60,7 +61,7 @@ def ensemble(module, **kwargs):
         "runtime": Runtime(device="cpu"),
         "random_state": 0,
     }
-    settings["calibrate"] = None  # whose search would end a little elsewhere
+    settings["inference"] = DeepEnsemble(calibrate=None)  # its search would end a little elsewhere
     return BayesianEnsembleRegressor(3, module=module, **{**settings, **kwargs})
 
 
@@ -140,7 +141,7 @@ def test_terms_that_grow_and_penalties_reach_the_record(data, soon, records, mon
     settings = {
         "module": normalised,
         "loss": HydraLoss(spread_weight=1.0, diversity_weight=(0.5, 1, 4)),
-        "weight_decay": 0.1,
+        "optimizer__weight_decay": 0.1,
         "max_epochs": 6,
         "batch_size": BATCH,
         "random_state": 0,
@@ -227,8 +228,11 @@ def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, recor
     X, y, weight = data
     settings = {
         "max_epochs": 20,
-        "bootstrap": bootstrap,
-        "early_stopping": EarlyStopping(n_iter_no_change=3, tol=0.01),
+        "inference": DeepEnsemble(
+            calibrate=None,
+            bootstrap=bootstrap,
+            early_stopping=EarlyStopping(n_iter_no_change=3, tol=0.01),
+        ),
         "lr": 0.02,
     }
     closed = ensemble(MLP, module__hidden_units=(12, 5), module__activation="relu", **settings)
@@ -253,8 +257,10 @@ def test_other_optimizers_take_their_own_step(data, soon, monkeypatch):
 
 def test_clipping_reaches_recorded_gradients(data, soon, monkeypatch):
     X, y, _ = data
-    recorded = ensemble(normalised, clip_norm=0.1).fit(X, y)
-    plain = fit_unrecorded(ensemble(normalised, clip_norm=0.1), monkeypatch, X, y)
+    recorded = ensemble(normalised, optimizer=Optimizer(clip_norm=0.1)).fit(X, y)
+    plain = fit_unrecorded(
+        ensemble(normalised, optimizer=Optimizer(clip_norm=0.1)), monkeypatch, X, y
+    )
     assert_same_weights(recorded, plain)
 
 

@@ -192,7 +192,7 @@ REFUSED = {
 def test_rows_are_refused_in_the_same_words_few_or_many(rows, data, monkeypatch):
     X, y = data
     make, error, message = REFUSED[rows]
-    model = ensemble(normalize_X="NaN" not in rows).fit(X, y)  # else NaN is a missing value
+    model = ensemble(normalize=("NaN" not in rows) or "y").fit(X, y)  # else NaN is a missing value
     with pytest.raises(error, match=message) as few:
         model.predict(make(X))
     monkeypatch.setattr(batched, "_FEW", 0)
@@ -203,7 +203,7 @@ def test_rows_are_refused_in_the_same_words_few_or_many(rows, data, monkeypatch)
 
 def test_assume_finite_is_the_users_word_for_it(data):
     X, y = data
-    model = ensemble(normalize_X=False).fit(X, y)
+    model = ensemble(normalize="y").fit(X, y)
     expected = model.predict(X)
     with config_context(assume_finite=True):
         mean = model.predict(with_entry(X, np.nan))
@@ -275,7 +275,7 @@ def test_threads_of_torch_predict_chunks_side_by_side(make, data, chunks, monkey
 def test_threads_predict_by_the_callers_configuration(data, chunks):
     X, y = data
     # Of standardised columns only the logarithm would be large.
-    model = ensemble(module__activation="relu", normalize_X=False).fit(X, y)
+    model = ensemble(module__activation="relu", normalize="y").fit(X, y)
     X = X.copy()
     X[[40, 17, 50]] = 1e300  # the networks overflow
     for n_threads in (1, 3):

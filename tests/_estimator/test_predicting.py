@@ -63,7 +63,7 @@ STUDENTS = {
         for family in known_families("regressor")
     },
     "hydra": HydraPlusRegressor,
-    "hydra with a gain": partial(HydraPlusRegressor, n_heads=2),
+    "hydra with a gain": partial(HydraPlusRegressor, heads=2),
     "expectations": GPEDDistiller,
     "boosting": partial(BDistilBooster, n_rounds=2),
 }

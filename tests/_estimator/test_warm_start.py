@@ -26,8 +26,8 @@ from skdistill import (
 from skdistill._engine import SavedTraining
 from skdistill.distillers._fit import _student
 from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGLD, MCDropout
-from skdistill.settings import Checkpoint, HydraLoss, Runtime
+from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
+from skdistill.settings import Checkpoint, HydraLoss, Optimizer, Runtime
 
 SMALL = {"max_epochs": 4, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
 
@@ -57,8 +57,8 @@ def members(model, first=0, last=None):
     [
         {},
         {"runtime": Runtime(member_block=1)},
-        {"bootstrap": True},
-        {"early_stopping": True, "runtime": Runtime(member_block=3)},
+        {"inference": DeepEnsemble(bootstrap=True)},
+        {"inference": DeepEnsemble(early_stopping=True), "runtime": Runtime(member_block=3)},
     ],
 )
 @pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
@@ -73,7 +73,7 @@ def test_members_are_added_to_those_that_are_there(cls, y, params):
         np.testing.assert_allclose(value, members(at_once)[name], rtol=1e-12, atol=1e-12)
     assert ensemble.n_members_ == len(ensemble.n_restarts_) == 5
     assert {tuple(row["members"]) for row in ensemble.history_[n_rows:]} <= {(3, 4), (3,), (4,)}
-    if "early_stopping" in params:
+    if "best_epochs_" in vars(at_once):
         np.testing.assert_array_equal(ensemble.best_epochs_, at_once.best_epochs_)
 
 
@@ -210,7 +210,8 @@ def y_of(name):
 
 @pytest.mark.parametrize("name", STUDENTS)
 def test_further_epochs_make_the_student_of_all_of_them(name):
-    student = STUDENTS[name]().set_params(warm_start=True, lr_schedule=None)
+    student = STUDENTS[name]().set_params(warm_start=True)
+    student.set_params(optimizer=Optimizer(student.optimizer, lr_schedule=None))
     student.fit(X, y_of(name))
     student = pickle.loads(pickle.dumps(student))  # the state of the training goes with it
     student.set_params(max_epochs=9).fit(X, y_of(name))
@@ -278,7 +279,7 @@ def test_a_student_of_a_fit_without_warm_start_goes_on_too():
 
 
 def test_an_interrupted_fit_goes_on():
-    params = {"warm_start": True, "lr_schedule": None}
+    params = {"warm_start": True, "optimizer": Optimizer(lr_schedule=None)}
     student = STUDENTS["gaussian numbers"]().set_params(**params, callbacks=[CtrlCAfter(2)])
     with pytest.raises(KeyboardInterrupt):
         student.fit(X, NUMBERS)
@@ -374,7 +375,7 @@ def test_a_saved_model_goes_on(going_on, tmp_path):
 
 def test_a_fit_that_goes_on_has_a_checkpoint_of_its_own(going_on, tmp_path, monkeypatch):
     model, y = going_on
-    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
+    params = {"runtime": Runtime(checkpoint=Checkpoint(tmp_path / "checkpoint", every=0))}
     killed, resumed = clone_of(model, **params), clone_of(model, **params)
     with monkeypatch.context() as patched:
         patched.setattr(SavedTraining, "on_epoch_end", save_and_end)

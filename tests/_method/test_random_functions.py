@@ -669,7 +669,7 @@ def test_a_warm_start_keeps_what_was_found(ensembles):
     "student",
     [
         HydraPlusRegressor(max_epochs=2),
-        HydraPlusRegressor(n_heads=3, max_epochs=2),
+        HydraPlusRegressor(heads=3, max_epochs=2),
         DistributionDistiller("regressor", max_epochs=2),
         DistributionDistiller("regressor", family="normal_inverse_gamma", max_epochs=2),
         HydraPlusClassifier(max_epochs=2),

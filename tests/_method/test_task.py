@@ -110,7 +110,7 @@ def test_targets_that_their_dtype_cannot_hold_are_named(make, factor, data):
 @pytest.mark.parametrize("make", [ensemble, student])
 def test_a_large_offset_of_the_targets_does_no_harm(make, data):
     X, y = data
-    as_is = {"normalize_X": False}
+    as_is = {"normalize": "y"}
     plain, shifted = make(**as_is).fit(X, y), make(**as_is).fit(X, y + 1e8)
     np.testing.assert_allclose(shifted.predict(X) - 1e8, plain.predict(X), atol=1e-5 * y.std())
     parts = shifted.predict_uncertainty(X), plain.predict_uncertainty(X)
@@ -232,7 +232,7 @@ def test_a_row_that_overflows_is_named_and_never_predicted_as_nonsense(kind, dty
 
 def test_the_row_is_named_whatever_the_chunk(data):
     X, y = data
-    model = ensemble(module__activation="relu", normalize_X=False).fit(X, y)
+    model = ensemble(module__activation="relu", normalize="y").fit(X, y)
     many = np.tile(X, (100, 1))
     many[5_432, 2] = -1e200  # whose square overflows
     with (
@@ -257,8 +257,8 @@ def test_inputs_too_large_to_train_on_are_named(make, dtype, data):
 
 def test_targets_and_answers_too_large_for_the_dtype_are_named(data):
     X, y = data[0].astype(np.float32), data[1]
-    with pytest.raises(ValueError, match=r"^y, with normalize_y=False, must be within"):
-        ensemble(normalize_y=False).fit(X, 1e30 * y)
+    with pytest.raises(ValueError, match=r"^y, which normalize does not standardise, must be"):
+        ensemble(normalize="X").fit(X, 1e30 * y)
     answers = np.stack([y, np.full(len(y), 1e-60)], axis=1)[:, None, None]
     with pytest.raises(ValueError, match="member_predictions, must have means and variances"):
         DistributionDistiller("regressor", **FAST).fit(X, y, member_predictions=answers)

@@ -32,8 +32,8 @@ from skdistill import (
 from skdistill._engine import SavedTraining, _time
 from skdistill._training import resume
 from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGHMC, SGLD, MCDropout
-from skdistill.settings import Checkpoint, Runtime
+from skdistill.samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
+from skdistill.settings import Checkpoint, Optimizer, Runtime
 
 X, Y = make_regression(64, 3, random_state=0)
 SMALL = {
@@ -43,7 +43,7 @@ SMALL = {
     "module__embeddings": None,
     "random_state": 0,
 }
-ONE_BLOCK = {"calibrate": None, "distance_aware": False}
+ONE_BLOCK = {"inference": DeepEnsemble(calibrate=None), "distance_aware": False}
 CLOCK = SimpleNamespace(seconds=0.0, waited=0.0)  # of these without a processor
 
 
@@ -177,7 +177,9 @@ def test_steps_on_flat_buffers_have_the_learning_rate_of_the_moment(clock, optim
 
 def test_a_constant_learning_rate_stays_constant(clock):
     passing = Passing(1.0)
-    model = ensemble(lr_schedule=None, max_time=4.0, callbacks=[passing]).fit(X, Y)
+    model = ensemble(optimizer=Optimizer(lr_schedule=None), max_time=4.0, callbacks=[passing]).fit(
+        X, Y
+    )
     assert model.n_epochs_ == 4
     assert "event_lr" not in model.history_[-1]
 
@@ -214,7 +216,9 @@ def test_dropout_and_early_stopping_have_a_limit(clock):
     passing = [Passing(1.0)]
     dropout = ensemble(inference=MCDropout(0.2), max_time=4.0, callbacks=passing).fit(X, Y)
     assert dropout.n_epochs_ == 4
-    early = ensemble(early_stopping=True, max_time=4.0, callbacks=passing).fit(X, Y)
+    early = ensemble(
+        inference=DeepEnsemble(early_stopping=True), max_time=4.0, callbacks=passing
+    ).fit(X, Y)
     assert early.n_epochs_ == 4
     assert early.best_epochs_.max() <= 4
 
@@ -255,7 +259,12 @@ def test_settings_that_are_tried_share_the_time(clock):
         limits.append(seconds)
         real(self, seconds, *arguments)
 
-    params = {**SMALL, "module__hidden_units": (4,), "tune": "oob", "distance_aware": False}
+    params = {
+        **SMALL,
+        "module__hidden_units": (4,),
+        "inference": DeepEnsemble(tune="oob"),
+        "distance_aware": False,
+    }
     del params["module__embeddings"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_time.TimeLimit, "__init__", note)
@@ -419,7 +428,7 @@ def test_a_fit_that_goes_on_counts_the_time_before(clock, tmp_path, monkeypatch,
     student = HydraPlusRegressor(teacher, max_time=10.0, **SMALL)
     expected = clone(student).fit(X, Y)
     assert clock.seconds == 1010.0
-    student.set_params(checkpoint=Checkpoint(tmp_path / "checkpoint", every=0))
+    student.set_params(runtime=Runtime(checkpoint=Checkpoint(tmp_path / "checkpoint", every=0)))
     monkeypatch.setattr(SavedTraining, "on_epoch_end", end_epoch_and_die)
     with pytest.raises(Killed):
         student.fit(X, Y)

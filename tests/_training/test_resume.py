@@ -39,7 +39,7 @@ from skdistill._engine import SavedTraining
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.modules import RecurrentSequenceModel, TabM
 from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGLD, MCDropout
+from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,9 @@ def sequence_distiller():
 FITS = {
     "ensemble": (TEACHER, (X, Y)),
     "ensemble with early stopping": (
-        clone(TEACHER).set_params(early_stopping=EarlyStopping(n_iter_no_change=2), lr=0.05),
+        clone(TEACHER).set_params(
+            inference=DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=2)), lr=0.05
+        ),
         (X, Y),
     ),
     "ensemble of classes": (OF_CLASSES, (X, CLASSES)),
@@ -139,7 +141,9 @@ def assert_same(model, expected):
 
 def fit(name, **params):
     model, data = (FITS | ONLINE)[name]
-    return clone(model).set_params(**params).fit(*data)
+    model = clone(model)
+    model.runtime = Runtime.of(model.runtime)
+    return model.set_params(**params).fit(*data)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +163,7 @@ def expected():
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_goes_on_to_the_same_model(name, epoch, expected, tmp_path):
     path = tmp_path / "checkpoint"
-    params = {"checkpoint": Checkpoint(path, every=0)}
+    params = {"runtime__checkpoint": Checkpoint(path, every=0)}
     try:
         with ending(epoch):
             fit(name, **params)
@@ -172,7 +176,7 @@ def test_a_fit_goes_on_to_the_same_model(name, epoch, expected, tmp_path):
 def test_a_training_that_was_stopped_early_does_not_go_on(expected, tmp_path):
     n_epochs = len(expected(STOPPING).history_)
     for epoch in range(1, n_epochs + 1):
-        params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
+        params = {"runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
         with ending(epoch), pytest.raises(Stopped):
             fit(STOPPING, **params)
         assert_same(fit(STOPPING, **params), expected(STOPPING))
@@ -180,7 +184,7 @@ def test_a_training_that_was_stopped_early_does_not_go_on(expected, tmp_path):
 
 def test_a_fit_that_goes_on_trains_what_is_left_only(tmp_path):
     begun = []
-    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every="3 epochs")}
+    params = {"runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every="3 epochs")}
     with ending(20), pytest.raises(Stopped):
         fit("hydra", **params)
     real = SavedTraining.on_epoch_end
@@ -198,7 +202,10 @@ def test_a_fit_that_goes_on_trains_what_is_left_only(tmp_path):
 
 
 def test_seeds_of_chance_are_kept(tmp_path):
-    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0), "random_state": None}
+    params = {
+        "runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every=0),
+        "random_state": None,
+    }
     with ending(20), pytest.raises(Stopped):
         fit("distribution", teacher__random_state=None, **params)
     model = fit("distribution", teacher__random_state=None, **params)
@@ -207,10 +214,14 @@ def test_seeds_of_chance_are_kept(tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"lr": 0.02}, "lr"), ({"teacher__lr": 0.02}, "teacher__lr"), ({"n_heads": 2}, "n_heads")],
+    [
+        ({"lr": 0.02}, "lr"),
+        ({"teacher__lr": 0.02}, "teacher__lr"),
+        ({"heads": 2}, "heads__n_heads"),
+    ],
 )
 def test_other_parameters_are_refused_by_name(change, named, tmp_path):
-    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
+    params = {"runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
     with ending(3), pytest.raises(Stopped):
         fit("hydra", **params)
     with pytest.raises(ValueError, match=rf"what differs: {named}\."):
@@ -219,13 +230,13 @@ def test_other_parameters_are_refused_by_name(change, named, tmp_path):
 
 @pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
 def test_other_data_are_refused_by_name(name, tmp_path):
-    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
+    params = {"runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
     with ending(3), pytest.raises(Stopped):
         fit("hydra", **params)
     data = {"X": X, "y": Y, "sample_weight": None}
     data[name] = np.ones(60) * 2 if data[name] is None else data[name] + 1e-9
     with pytest.raises(ValueError, match=f"what differs: {name}"):
-        clone(FITS["hydra"][0]).set_params(**params).fit(**data)
+        clone(FITS["hydra"][0]).set_params(runtime=Runtime(), **params).fit(**data)
 
 
 # ------------------------------------------------------------------------------------------
@@ -239,7 +250,7 @@ REFUSED = r"checkpoint='.*checkpoint' .*Delete it to begin anew, or name another
 def stopped_at(path):
     """The checkpoint of a fit that was stopped in its second training."""
     with ending(5), pytest.raises(Stopped):
-        clone(STOPPED).set_params(checkpoint=Checkpoint(path, every=0)).fit(X, Y)
+        clone(STOPPED).set_params(runtime__checkpoint=Checkpoint(path, every=0)).fit(X, Y)
     return path.read_bytes()
 
 
@@ -317,7 +328,7 @@ CHANGES = [
 def test_damaged_checkpoints_are_refused(tmp_path, tally):
     path = tmp_path / "checkpoint"
     content = stopped_at(path)
-    model = clone(STOPPED).set_params(checkpoint=Checkpoint(path, every=0))
+    model = clone(STOPPED).set_params(runtime__checkpoint=Checkpoint(path, every=0))
     n_files = count_refused(lambda: model.fit(X, Y), path, content, CHANGES, REFUSED)
     assert n_files >= 200
     tally("damaged checkpoints", n_files)
@@ -327,7 +338,7 @@ def test_damaged_checkpoints_are_refused(tmp_path, tally):
 def test_a_checkpoint_of_another_estimator_is_refused(name, tmp_path):
     content = stopped_at(tmp_path / "checkpoint")
     with pytest.raises(ValueError, match=r"is of a fit with other .*: .*the estimator") as caught:
-        fit(name, checkpoint=tmp_path / "checkpoint")
+        fit(name, runtime__checkpoint=tmp_path / "checkpoint")
     assert re.search(REFUSED, str(caught.value))
     assert (tmp_path / "checkpoint").read_bytes() == content
 
@@ -336,7 +347,7 @@ def test_a_saved_model_is_no_checkpoint_and_the_reverse(tmp_path):
     path = tmp_path / "checkpoint"
     save(fit("ensemble"), path)
     with pytest.raises(ValueError, match="is a skdistill model, not a skdistill ch") as caught:
-        fit("ensemble", checkpoint=path)
+        fit("ensemble", runtime__checkpoint=path)
     assert re.search(REFUSED, str(caught.value))
     path.unlink()
     stopped_at(path)
@@ -347,7 +358,7 @@ def test_a_saved_model_is_no_checkpoint_and_the_reverse(tmp_path):
 @pytest.mark.parametrize("every", [-1, "often", "0 epochs", "3 days", None])
 def test_intervals_that_are_none_are_refused(every):
     with pytest.raises((TypeError, ValueError), match="checkpoint__every must be a number of sec"):
-        fit("ensemble", checkpoint=Checkpoint("path", every=every))
+        fit("ensemble", runtime__checkpoint=Checkpoint("path", every=every))
 
 
 # ------------------------------------------------------------------------------------------
@@ -365,12 +376,12 @@ def kill_and_resume(name, n_kills, folder):
         path = Path(folder) / str(n_killed)
         child = os.fork()
         if child == 0:
-            fit(name, checkpoint=Checkpoint(path, every=0))
+            fit(name, runtime__checkpoint=Checkpoint(path, every=0))
             os._exit(0)
         time.sleep(duration * rng.uniform(0.05, 1.0))
         os.kill(child, signal.SIGKILL)
         n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])  # else it was over before
-        assert_same(fit(name, checkpoint=Checkpoint(path, every=0)), expected)
+        assert_same(fit(name, runtime__checkpoint=Checkpoint(path, every=0)), expected)
         assert os.listdir(folder) == []
 
 

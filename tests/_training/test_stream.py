@@ -26,9 +26,10 @@ from skdistill import (
 )
 from skdistill._training.stream import Part, Stream, _Examples, is_stream
 from skdistill._utils import moments
-from skdistill.samplers import SGLD
+from skdistill.samplers import SGLD, DeepEnsemble
 from skdistill.settings import Runtime
 from skdistill.streams import Batches
+from skdistill.transfer import TransferOnly
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
 
@@ -71,7 +72,7 @@ def words(y):
 def ensemble(kind="regressor", **params):
     is_regressor = kind == "regressor"
     cls = BayesianEnsembleRegressor if is_regressor else BayesianEnsembleClassifier
-    return cls(**{"n_members": 3, "calibrate": None, **SMALL, **params})
+    return cls(**{"n_members": 3, "inference": DeepEnsemble(calibrate=None), **SMALL, **params})
 
 
 def forest(kind, X, y):
@@ -164,7 +165,7 @@ def test_the_first_reading_finds_the_scales_of_the_arrays(table):
 def test_the_amount_of_training_and_the_dtype_follow_the_rows_counted():
     X = np.random.default_rng(0).normal(size=(10_000, 2))
     params = {"max_epochs": 1, "n_members": 2, "module__hidden_units": (2,), "random_state": 0}
-    params["calibrate"] = None  # as there are no rows in memory to do it with
+    params["inference"] = DeepEnsemble(calibrate=None)  # as no rows are in memory for it
     found = BayesianEnsembleRegressor(**params).fit(Cut(X, X[:, 0], size=3000))
     expected = BayesianEnsembleRegressor(**params).fit(X, X[:, 0])
     for model in (found, expected):
@@ -289,19 +290,19 @@ def test_batches_that_change_from_reading_to_reading_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "params"),
     [
-        ("early_stopping", True),
-        ("bootstrap", True),
-        ("warm_start", True),
-        ("checkpoint", "file"),
-        ("inference", SGLD(1e-3)),
+        ("inference__early_stopping", {"inference": DeepEnsemble(early_stopping=True)}),
+        ("inference__bootstrap", {"inference": DeepEnsemble(bootstrap=True)}),
+        ("warm_start", {"warm_start": True}),
+        ("runtime__checkpoint", {"runtime": Runtime(checkpoint="file")}),
+        ("inference", {"inference": SGLD(1e-3)}),
     ],
 )
-def test_ensembles_name_what_batches_do_not_go_with(name, value, table):
+def test_ensembles_name_what_batches_do_not_go_with(name, params, table):
     X, y, _ = table
-    with pytest.raises(ValueError, match=f"{name} must be .* where X gives batches"):
-        ensemble(**{name: value}).fit(Cut(X, y))
+    with pytest.raises(ValueError, match=f"^{name} must be .* where X gives batches"):
+        ensemble(**params).fit(Cut(X, y))
 
 
 @pytest.mark.parametrize(
@@ -313,13 +314,14 @@ def test_ensembles_name_what_batches_do_not_go_with(name, value, table):
         ("teacher_cv", 3),
         ("memory", "folder"),
         ("warm_start", True),
-        ("checkpoint", "file"),
+        ("transfer", TransferOnly("noise")),
+        ("runtime", Runtime(checkpoint="file")),
     ],
 )
 @pytest.mark.parametrize("make", [HydraPlusRegressor, DistributionDistiller])
 def test_students_name_what_batches_do_not_go_with(make, name, value, table):
     X, y, _ = table
-    with pytest.raises(ValueError, match=f"{name} must be .* where X gives batches"):
+    with pytest.raises(ValueError, match=rf"^{name}\w* must be .* where X gives batches"):
         make(ensemble(), **{**SMALL, name: value}).fit(Cut(X, y))
 
 

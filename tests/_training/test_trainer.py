@@ -36,7 +36,7 @@ from skdistill import (
 )
 from skdistill.ensembles import _blocks
 from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGLD, MCDropout
+from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
@@ -324,7 +324,11 @@ def test_a_callback_that_returns_true_stops(data):
 
 @has_callbacks
 def test_a_stop_at_the_first_epoch_keeps_what_it_learnt(data):
-    model = ensemble(early_stopping=True).set_callbacks(Tasks(stop_at=0)).fit(*data)
+    model = (
+        ensemble(inference=DeepEnsemble(early_stopping=True))
+        .set_callbacks(Tasks(stop_at=0))
+        .fit(*data)
+    )
     assert model.best_epochs_.tolist() == [1, 1, 1]
 
 
@@ -357,7 +361,9 @@ def monitored(model, X, y, scoring, **fit_params):
 
 
 @has_callbacks
-@pytest.mark.parametrize("make", [partial(ensemble, calibrate=None), student])
+@pytest.mark.parametrize(
+    "make", [partial(ensemble, inference=DeepEnsemble(calibrate=None)), student]
+)
 def test_scores_are_monitored_after_each_epoch(make, data):
     X, y = data
     model = make()
@@ -377,7 +383,9 @@ def test_monitored_classes_are_the_users_and_so_are_columns_and_weights(data):
     frame = pd.DataFrame(X, columns=list("abcd"[: X.shape[1]])).assign(kind=["u", "v"] * 30)
     labels = np.where(y > np.median(y), "high", "low")
     weight = np.linspace(0, 1, 60)
-    model = BayesianEnsembleClassifier(3, max_epochs=4, calibrate=None, random_state=0)
+    model = BayesianEnsembleClassifier(
+        3, max_epochs=4, inference=DeepEnsemble(calibrate=None), random_state=0
+    )
     scores, (last,) = monitored(model, frame, labels, "accuracy", sample_weight=weight)
     assert len(scores) == 4
     assert scores[-1] == last == pytest.approx(model.score(frame, labels, weight))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,11 +14,21 @@ from sklearn.model_selection import GridSearchCV
 from skdistill import (
     BayesianEnsembleRegressor,
     BDistilBooster,
+    GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
 from skdistill._utils.settings import Settings
-from skdistill.settings import Runtime
+from skdistill.samplers import DeepEnsemble
+from skdistill.settings import (
+    Checkpoint,
+    Connection,
+    EarlyStopping,
+    Estimate,
+    Heads,
+    Optimizer,
+    Runtime,
+)
 from skdistill.transfer import Disagreement, GaussianNoise
 
 
@@ -147,7 +158,7 @@ X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
         ({"optimizer__weight_decy": 0.1}, "optimizer__weight_decay"),
         ({"optimizer": "Adm"}, "Adam"),
         ({"inference": "deep_ensembles"}, "deep_ensemble"),
-        ({"lr_schedule": "cosin"}, "cosine"),
+        ({"optimizer": Optimizer(lr_schedule="cosin")}, "cosine"),
         ({"runtime": Runtime(device="cudda")}, "cuda"),
     ],
 )
@@ -176,13 +187,52 @@ def test_a_device_that_is_not_there_says_what_to_write(model):
     assert "Runtime(device='auto')" in message
 
 
+ENSEMBLE = BayesianEnsembleRegressor(2, max_epochs=1)
+
 MOVED = [
     (BayesianEnsembleRegressor, "device", "Give runtime=Runtime(device=...) instead."),
-    (BayesianEnsembleRegressor, "tol", "Give early_stopping=EarlyStopping(tol=...) instead."),
-    (HydraPlusRegressor, "checkpoint_every", "Give checkpoint=Checkpoint(every=...) instead."),
+    (
+        BayesianEnsembleRegressor,
+        "tol",
+        "Give inference=DeepEnsemble(early_stopping=EarlyStopping(tol=...)) instead.",
+    ),
+    (BayesianEnsembleRegressor, "tune", "Give inference=DeepEnsemble(tune=...) instead."),
+    (BayesianEnsembleRegressor, "calibrate", "Give inference=DeepEnsemble(calibrate=...) instead."),
+    (
+        BayesianEnsembleRegressor,
+        "lr_schedule",
+        "Give optimizer=Optimizer(lr_schedule=...) instead.",
+    ),
+    (
+        BayesianEnsembleRegressor,
+        "optimizer__clip_norm",
+        "Give optimizer=Optimizer(clip_norm=...) instead.",
+    ),
+    (BayesianEnsembleRegressor, "normalize_y", 'Give normalize=True, False, "X" or "y" instead.'),
+    (HydraPlusRegressor, "checkpoint", "Give runtime=Runtime(checkpoint=...) instead."),
+    (
+        HydraPlusRegressor,
+        "checkpoint_every",
+        "Give runtime=Runtime(checkpoint=Checkpoint(every=...)) instead.",
+    ),
     (HydraPlusRegressor, "group_lasso", "Give pruning=GroupLasso(strength=...) instead."),
     (HydraPlusRegressor, "alpha", "Give loss=HydraLoss(teacher_weight=...) instead."),
     (HydraPlusRegressor, "calibrate", "It is called calibration_fraction now."),
+    (HydraPlusRegressor, "n_heads", "It is called heads now."),
+    (HydraPlusRegressor, "head_layers", "Give heads=Heads(head_layers=...) instead."),
+    (HydraPlusRegressor, "transfer_only", "Give transfer=TransferOnly(...) instead."),
+    (HydraPlusRegressor, "weight_decay", "Give optimizer__weight_decay=... instead."),
+    (partial(GPEDDistiller, ENSEMBLE), "n_asked", "Give estimate=Estimate(n_asked=...) instead."),
+    (
+        partial(BDistilBooster, ENSEMBLE),
+        "gamma",
+        "Give search=WeakLearnerSearch(gamma=...) instead.",
+    ),
+    (
+        partial(BDistilBooster, ENSEMBLE),
+        "head_layers",
+        "Give connection=Connection(head_layers=...) instead.",
+    ),
 ]
 
 
@@ -205,3 +255,46 @@ def test_groups_of_parameters_are_checked_by_name():
     assert "runtime must be None, or a Runtime(...)" in raised(lambda: student.fit(X, Y[:, 0]))
     booster = BDistilBooster(teacher, runtime=Runtime(dtype="float32"))
     assert "runtime__dtype must be 'auto'" in raised(lambda: booster.fit(X, Y[:, 0]))
+
+
+def test_an_object_stands_beside_the_parameters_of_what_it_names():
+    """``optimizer__momentum`` is torch's, ``optimizer__clip_norm`` the object's."""
+    settings = {"optimizer__momentum": 0.9, "optimizer__clip_norm": 2.0}
+    ensemble = BayesianEnsembleRegressor(2, optimizer=Optimizer("SGD"), max_epochs=1)
+    ensemble = clone(ensemble.set_params(**settings))
+    assert settings.items() <= ensemble.get_params().items()
+    assert ensemble.get_params(deep=False).get("optimizer__momentum") == 0.9
+    assert repr(ensemble.optimizer) == "Optimizer(kind='SGD', clip_norm=2.0)"
+    net = ensemble.fit(X, Y[:, 0]).net_
+    assert net.clip_norm == 2.0
+    assert net.optimizer_.param_groups[0]["momentum"] == 0.9
+
+
+def test_a_value_stands_for_the_object_with_it():
+    kinds = {"connection": Connection, "heads": Heads, "optimizer": Optimizer, "estimate": Estimate}
+    for given in ("x", {"y": 1}, 3):
+        assert [repr(kind.of(given)) for kind in kinds.values()] == [
+            repr(kind(given)) for kind in kinds.values()
+        ]
+    students = [
+        HydraPlusRegressor(ENSEMBLE, heads=heads, max_epochs=2, random_state=0).fit(X, Y[:, 0])
+        for heads in (3, Heads(3))
+    ]
+    assert np.array_equal(*(student.predict(X) for student in students))
+    ensembles = [
+        BayesianEnsembleRegressor(2, inference=inference, max_epochs=2, random_state=0)
+        for inference in ("deep_ensemble", DeepEnsemble())
+    ]
+    assert np.array_equal(*(ensemble.fit(X, Y[:, 0]).predict(X) for ensemble in ensembles))
+
+
+def test_a_parameter_of_an_object_in_an_object_is_searched_for():
+    inference = DeepEnsemble(early_stopping=EarlyStopping(validation_fraction=0.3))
+    ensemble = BayesianEnsembleRegressor(2, inference=inference, max_epochs=2, random_state=0)
+    name = "inference__early_stopping__n_iter_no_change"
+    search = GridSearchCV(ensemble, {name: [1, 2]}, cv=2).fit(X, Y[:, 0])
+    assert search.best_params_.keys() == {name}
+    runtime = Runtime(checkpoint=Checkpoint("somewhere", every=-1))
+    assert "runtime__checkpoint__every must be" in raised(
+        lambda: ensemble.set_params(runtime=runtime).fit(X, Y[:, 0])
+    )

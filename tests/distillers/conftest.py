@@ -16,6 +16,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
+from skdistill.samplers import DeepEnsemble
 
 
 class Counting:
@@ -36,7 +37,7 @@ class CountingRegressor(Counting, BayesianEnsembleRegressor):
     pass
 
 
-AS_THEY_ARE = {"random_state": 0, "normalize_X": False}
+AS_THEY_ARE = {"random_state": 0, "normalize": "y"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Task:
     def ensemble(self, **params: Any):
         """An ensemble that is not calibrated: after five epochs its errors are no noise."""
         settings = {"max_epochs": 5, "module__hidden_units": (8,), **AS_THEY_ARE}
-        settings["calibrate"] = None
+        settings["inference"] = DeepEnsemble(calibrate=None)
         return self.Ensemble(**{"n_members": 3, **settings, **params})
 
     def counting_ensemble(self):

@@ -35,14 +35,16 @@ from skdistill.distillers.bdistil._search import Barrier
 from skdistill.losses import cross_entropy, log_barrier
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds
+from skdistill.settings import Connection, Optimizer, WeakLearnerSearch
 from skdistill.teachers import as_teacher
+from skdistill.transfer import TransferOnly
 
 SMALL = {
     "n_rounds": 4,
     "max_epochs": 15,
     "batch_size": 32,
     "module__hidden_units": (16,),
-    "gamma": 0.1,
+    "search": WeakLearnerSearch(gamma=0.1),
     "random_state": 0,
 }
 
@@ -75,7 +77,9 @@ def booster(teacher, digits):
 
 @pytest.fixture(scope="module")
 def connected(teacher, digits):
-    return BDistilBooster(teacher, connect="always", **SMALL).fit(*digits[:2])
+    return BDistilBooster(teacher, connection=Connection(connect="always"), **SMALL).fit(
+        *digits[:2]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +153,11 @@ def distances(booster, X, g):
 @pytest.mark.parametrize("connect", ["when_needed", "always"])
 def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits, teacher):
     """With a barrier that is far too heavy, too."""
-    params = {**SMALL, "gamma": gamma, "connect": connect}
+    params = {
+        **SMALL,
+        "search": WeakLearnerSearch(gamma=gamma),
+        "connection": Connection(connect=connect),
+    }
     for seed in range(2):
         booster = BDistilBooster(teacher, **{**params, "random_state": seed}).fit(*digits[:2])
         found = distances(booster, digits[0], logits_of(teacher, digits[0]))
@@ -205,8 +213,13 @@ def test_objective_is_eq_6():
 
 
 def test_connections_are_searched_after_the_class_without(teacher, digits):
-    params = {**SMALL, "module__hidden_units": (3,), "max_epochs": 3, "gamma": 1e3}
-    booster = BDistilBooster(teacher, max_search=1, **params)
+    params = {
+        **SMALL,
+        "module__hidden_units": (3,),
+        "max_epochs": 3,
+        "search": WeakLearnerSearch(max_search=1, gamma=1e3),
+    }
+    booster = BDistilBooster(teacher, **params)
     with pytest.warns(ConvergenceWarning, match="No weak learner was found in round 2"):
         booster.fit(*digits[:2])
     assert booster.n_rounds_ == 1
@@ -215,7 +228,12 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
 
 def test_model_classes_are_searched_in_turn_and_never_again(teacher, digits):
     module = [partial(MLP, hidden_units=(2,)), partial(MLP, hidden_units=(48,))]
-    params = {"n_rounds": 3, "max_epochs": 15, "batch_size": 32, "gamma": 0.2, "max_search": 1}
+    params = {
+        "n_rounds": 3,
+        "max_epochs": 15,
+        "batch_size": 32,
+        "search": WeakLearnerSearch(max_search=1, gamma=0.2),
+    }
     params |= {"connection": "dense", "random_state": 0}
     booster = BDistilBooster(teacher, module=module, **params)
     booster.fit(*digits[:2])
@@ -231,8 +249,9 @@ def test_connections(connection, digits):
     X, y = (part[np.isin(digits[1], ["d0", "d1", "d2"])] for part in digits[:2])
     teacher = HistGradientBoostingClassifier(max_iter=10)
     n_epochs = 60 if connection in ("lstm", "gru") else 15  # gates learn slowly
-    params = {**SMALL, "n_rounds": 3, "connection": connection, "max_epochs": n_epochs}
-    booster = BDistilBooster(teacher, connect="always", **params).fit(X, y)
+    params = {**SMALL, "n_rounds": 3, "max_epochs": n_epochs}
+    params["connection"] = Connection(connection, connect="always")
+    booster = BDistilBooster(teacher, **params).fit(X, y)
     assert [found.n_connections for found in booster.rounds_] == [0, 1, 1]
     copied = pickle.loads(pickle.dumps(booster))
     assert_array_equal(copied.predict_proba(digits[2]), booster.predict_proba(digits[2]))
@@ -271,7 +290,7 @@ def test_an_ensemble_is_learnt_by_its_mean():
     X, y = rng.normal(size=(200, 2)), rng.normal(size=200)
     members = np.stack([np.outer(X[:, 0], [1, 3]), np.full((200, 2), 0.5)], -1)[:, :, None]
     booster = BDistilBooster("regressor", **{**SMALL, "n_rounds": 1, "max_epochs": 150})
-    booster.set_params(normalize_y=False).fit(X, y, member_predictions=members)
+    booster.set_params(normalize="X").fit(X, y, member_predictions=members)
     mean, std = booster.predict(X, return_std=True)
     near = np.abs(X[:, 0]) < 1
     assert_allclose(mean[near], 2 * X[near, 0], atol=0.3)
@@ -284,8 +303,8 @@ def test_an_ensemble_is_learnt_by_its_mean():
         ({}, 900),
         ({"transfer": "mixup"}, 1800),
         ({"transfer": "noise"}, 1800),
-        ({"transfer": "mixup", "transfer_only": True}, 300),
-        ({"transfer_only": True}, 300),
+        ({"transfer": TransferOnly("mixup")}, 300),
+        ({"transfer": TransferOnly()}, 300),
     ],
 )
 def test_rows_of_the_game(params, n_rows, teacher, digits):
@@ -308,8 +327,10 @@ def test_rows_of_the_game(params, n_rows, teacher, digits):
 
 def test_targets_that_are_not_standardised(diabetes):
     """Their variance of 3,000 has no exponential in float64, and none is needed."""
-    booster = BDistilBooster(LinearRegression(), **{**SMALL, "n_rounds": 2, "gamma": 1.0})
-    booster.set_params(normalize_y=False, max_epochs=40).fit(*diabetes)
+    booster = BDistilBooster(
+        LinearRegression(), **{**SMALL, "n_rounds": 2, "search": WeakLearnerSearch(gamma=1.0)}
+    )
+    booster.set_params(normalize="X", max_epochs=40).fit(*diabetes)
     mean, std = booster.predict(diabetes[0], return_std=True)
     teacher = booster.teacher_.predict(diabetes[0])
     assert r2_score(teacher, mean) > 0.95
@@ -393,7 +414,7 @@ def test_a_class_that_is_never_predicted():
 
 
 def test_a_first_round_that_diverges_is_an_error(teacher, digits):
-    booster = BDistilBooster(teacher, optimizer="SGD", clip_norm=None, **SMALL)
+    booster = BDistilBooster(teacher, optimizer=Optimizer("SGD", clip_norm=None), **SMALL)
     with pytest.raises(ValueError, match="The first learner's loss became infinite"):
         booster.set_params(lr=1e30).fit(*digits[:2])
     assert not hasattr(booster, "module_")
@@ -404,12 +425,20 @@ def test_a_first_round_that_diverges_is_an_error(teacher, digits):
     [
         ({"n_rounds": 0}, ValueError, "n_rounds"),
         ({"connection": "skip"}, ValueError, "connection must be one of"),
-        ({"connect": "never"}, ValueError, "connect must be one of"),
-        ({"gamma": 0.0}, ValueError, "gamma"),
-        ({"eta": "slow"}, TypeError, "eta must be a number > 0, or 'auto'"),
+        ({"connection": Connection(connect="never")}, ValueError, "connect must be one of"),
+        ({"search": WeakLearnerSearch(gamma=0.0)}, ValueError, "gamma"),
+        (
+            {"search": WeakLearnerSearch(eta="slow")},
+            TypeError,
+            "eta must be a number > 0, or 'auto'",
+        ),
         ({"module": []}, ValueError, "module must have at least one model class"),
         ({"module": [MLP, None]}, TypeError, "module must be a class or function"),
-        ({"head_layers": 5}, ValueError, "head_layers must be between 1 and 2"),
+        (
+            {"connection": Connection(head_layers=5)},
+            ValueError,
+            "head_layers must be between 1 and 2",
+        ),
         ({"early": True}, ValueError, "early=True needs a module that reads a series"),
     ],
 )
@@ -418,10 +447,12 @@ def test_parameters_that_make_no_sense(params, error, message, teacher, digits):
         BDistilBooster(teacher, **{**SMALL, **params}).fit(*digits[:2])
 
 
-@pytest.mark.parametrize("params", [{"temperature": 2.0}, {"early": True}])
+@pytest.mark.parametrize(
+    "params", [{"search": WeakLearnerSearch(temperature=2.0)}, {"early": True}]
+)
 def test_parameters_of_classifiers_are_refused_by_regressors(params, diabetes):
     (name,) = params
-    with pytest.raises(ValueError, match=f"{name} must be .* with a regressor as teacher"):
+    with pytest.raises(ValueError, match=rf"{name}\w* must be .* with a regressor as teacher"):
         BDistilBooster(LinearRegression(), **params).fit(*diabetes)
 
 
@@ -662,15 +693,21 @@ def test_uncertainty_has_no_parts(booster, regressor, digits, diabetes):
 
 def test_grid_search_and_seeds(digits, teacher):
     params = {**SMALL, "n_rounds": 1, "max_epochs": 2}
-    search = GridSearchCV(BDistilBooster(teacher, **params), {"gamma": [0.1, 0.5]}, cv=2)
-    assert search.fit(*digits[:2]).best_params_["gamma"] in (0.1, 0.5)
+    search = GridSearchCV(BDistilBooster(teacher, **params), {"search__gamma": [0.1, 0.5]}, cv=2)
+    assert search.fit(*digits[:2]).best_params_["search__gamma"] in (0.1, 0.5)
     first, second = (BDistilBooster(teacher, **params).fit(*digits[:2]) for _ in range(2))
     assert_array_equal(first.predict_proba(digits[2]), second.predict_proba(digits[2]))
     assert [row["round"] for row in first.history_] == [1, 1]
 
 
 def test_ctrl_c_keeps_the_rounds_that_are_finished(ctrl_c, teacher, digits):
-    params = {**SMALL, "optimizer": ctrl_c, "lr": 0.01, "max_epochs": 3, "gamma": 0.05}
+    params = {
+        **SMALL,
+        "optimizer": ctrl_c,
+        "lr": 0.01,
+        "max_epochs": 3,
+        "search": WeakLearnerSearch(gamma=0.05),
+    }
     n_steps = 3 * math.ceil(600 / 32)
     booster = BDistilBooster(teacher, optimizer__at=n_steps + 2, **params)
     with pytest.raises(KeyboardInterrupt):
@@ -717,9 +754,8 @@ def test_series_are_predicted_early(cell, series):
         module__cell=cell,
         module__hidden_units=(6,),
         early=True,
-        connect="always",
-        gamma=1.0,
-        max_search=2,
+        connection=Connection(connect="always"),
+        search=WeakLearnerSearch(max_search=2, gamma=1.0),
         max_epochs=15,
         lr=0.1 if cell == "fastrnn" else 0.03,
         random_state=0,
@@ -742,7 +778,9 @@ def test_series_are_predicted_early(cell, series):
 def test_series_without_early_prediction(series):
     X, y, _ = series
     params = {"module": Recurrent, "module__hidden_units": (6,), "max_epochs": 8, "n_rounds": 2}
-    booster = BDistilBooster(ReadsTheSum(), max_search=1, lr=0.03, random_state=0, **params)
+    booster = BDistilBooster(
+        ReadsTheSum(), search=WeakLearnerSearch(max_search=1), lr=0.03, random_state=0, **params
+    )
     booster.fit(X, y)
     assert booster.score(X, y) > 0.95
     assert not hasattr(booster, "predict_early")
@@ -758,7 +796,9 @@ def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monk
         y = np.array(["ash", "elm", "oak"])[np.digitize(y, [-0.5, 0.5])]
     member = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
     Ensemble = BayesianEnsembleClassifier if kind == "classifier" else BayesianEnsembleRegressor
-    model = BDistilBooster(Ensemble(2, **member), connect="always", **SMALL).fit(X[:200], y[:200])
+    model = BDistilBooster(
+        Ensemble(2, **member), connection=Connection(connect="always"), **SMALL
+    ).fit(X[:200], y[:200])
     sizes: list[int] = []
 
     class Witness(Rounds):

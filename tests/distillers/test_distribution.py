@@ -43,7 +43,9 @@ from skdistill.families import (
 )
 from skdistill.families._family import without_zeros
 from skdistill.modules import GaussianHead
+from skdistill.settings import Optimizer
 from skdistill.teachers import as_teacher
+from skdistill.transfer import TransferOnly
 
 N_ROWS = 6
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
@@ -60,8 +62,7 @@ def linear(task, **params):
         "lr": 0.1,
         "random_state": 0,
         "transfer": None,
-        "normalize_y": False,
-        "normalize_X": False,
+        "normalize": False,
     }
     return DistributionDistiller(task, **{**settings, **params})
 
@@ -117,7 +118,7 @@ def test_moments_keep_what_the_student_misses_out_of_the_epistemic_part():
     curve, shifts = np.cos(3 * rows), 0.1 * np.array([-1.0, 0.0, 1.0])
     means = curve + shifts
     members = np.stack([means, np.full_like(means, 0.04)], axis=-1)[:, :, None]
-    shared = {"module__hidden_units": (), "transfer": None, "normalize_y": False, "lr": 0.03}
+    shared = {"module__hidden_units": (), "transfer": None, "normalize": "X", "lr": 0.03}
     shared["module__embeddings"] = None  # a line it is without bins
     found = {}
     for loss in ("nll", "moments"):
@@ -473,7 +474,9 @@ def test_forests_teach(kind, data):
 
 
 def test_a_failed_fit_keeps_the_teacher_and_is_not_fitted(data):
-    model = small_student("regressor", lr=1e30, clip_norm=None, optimizer="SGD", batch_size=5)
+    model = small_student(
+        "regressor", lr=1e30, optimizer=Optimizer("SGD", clip_norm=None), batch_size=5
+    )
     with pytest.raises(ValueError, match="student's loss"):
         model.fit(data[0], data[1])
     assert model.teacher_.n_members == 3
@@ -503,7 +506,7 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
         "with more": model.fit(X, y, X_transfer=X[:7])._training_budget.n_rows,
     }
     assert n_rows == {"plain": 60, "weighted": 120, "with more": 67}
-    model.set_params(transfer_only=True).fit(X, y, X_transfer=X[:7])
+    model.set_params(transfer=TransferOnly()).fit(X, y, X_transfer=X[:7])
     assert model._training_budget.n_rows == 7
     model.set_params(transfer="box").fit(X, y)
     assert model._training_budget.n_rows == 60
@@ -584,9 +587,9 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
         ({"supervised_weight": -1}, ValueError, "supervised_weight"),
         ({"family": GaussHeadFamily(n_samples=0)}, ValueError, "n_samples"),
         ({"family": DropoutHeadFamily(dropout_rate=1.0)}, ValueError, "dropout_rate"),
-        ({"n_heads": 3}, TypeError, "DistributionDistiller got unknown parameters"),
+        ({"heads": 3}, TypeError, "DistributionDistiller got unknown parameters"),
         (
-            {"transfer_only": True, "transfer": "box", "supervised_weight": 1.0},
+            {"transfer": TransferOnly("box"), "supervised_weight": 1.0},
             ValueError,
             "supervised_weight must be 0",
         ),
@@ -806,7 +809,7 @@ def test_a_student_of_a_forest_is_as_right_as_the_forest(family):
     rows = rows.astype(np.float32) / 16
     forest = RandomForestClassifier(20, random_state=0).fit(rows[:600], y[:600])
     members = as_teacher(FrozenEstimator(forest)).fit(rows, y).predict_members(rows[:600])
-    settings = {"max_epochs": 60, "normalize_X": False, "random_state": 0}  # pixels have one unit
+    settings = {"max_epochs": 60, "normalize": "y", "random_state": 0}  # pixels have one unit
     model = DistributionDistiller("classifier", family=family, **settings)
     model.fit(rows[:600], y[:600], member_predictions=members)
     assert model.score(rows[600:], y[600:]) > forest.score(rows[600:], y[600:]) - 0.02

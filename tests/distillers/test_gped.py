@@ -27,8 +27,8 @@ from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaus
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD
-from skdistill.settings import Checkpoint
-from skdistill.transfer import GaussianNoise, TransferSet
+from skdistill.settings import Checkpoint, Estimate, Optimizer, Runtime
+from skdistill.transfer import GaussianNoise, TransferOnly, TransferSet
 
 few_draws = pytest.mark.filterwarnings(
     "ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"
@@ -49,7 +49,7 @@ def line():
 
 
 # Rows are taken as they are, so that weights can be held against X.
-AS_THEY_ARE = {"random_state": 0, "normalize_X": False}
+AS_THEY_ARE = {"random_state": 0, "normalize": "y"}
 
 
 def chains(cls=BayesianEnsembleClassifier, inference=None, **params):
@@ -110,7 +110,7 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
     members = torch.tensor(ensemble.predict_members(X)).transpose(0, 1)
     visits = members.unflatten(0, (n_chains, n_steps)).transpose(0, 1)
 
-    params = {"optimizer": "SGD", "lr_schedule": None, "clip_norm": None, "batch_size": 60}
+    params = {"optimizer": Optimizer("SGD", lr_schedule=None, clip_norm=None), "batch_size": 60}
     params["expectations"] = "predictive", "entropy"
     params["estimate"] = dict(zip(params["expectations"], estimates, strict=True))
     start = student(teacher, **{**params, "lr": 1e-300}).fit(X, y)
@@ -176,7 +176,7 @@ def test_the_chains_are_asked_about_more_rows_than_the_student_learns_from(moons
     monkeypatch.setattr(_loop.OnlineDistillation, "on_train_end", noting := Noting())
     inference = SGLD(2e-3, prior_precision=1.0, burn_in=0)
     teacher, params = chains(inference=inference, max_epochs=10), {"batch_size": 8}
-    fits = [student(teacher, n_asked=n, **params).fit(X, y) for n in (1, 4, 100)]
+    fits = [student(teacher, estimate=Estimate(n_asked=n), **params).fit(X, y) for n in (1, 4, 100)]
     assert len({len(fitted.history_) for fitted in fits}) == 1
     n_steps = 10 * 2
     counts = [seen.targets.running.counts for seen in noting.seen]
@@ -392,7 +392,7 @@ def test_an_offset_of_y_leaves_the_epistemic_part(replayed, line):
         teacher = chains(BayesianEnsembleRegressor, SGLD(1e-4, burn_in=0), **params)
         if replayed:
             teacher = FrozenEstimator(teacher.fit(X, y + offset))
-        distiller = student(teacher, normalize_y=False, max_epochs=2 if replayed else "auto")
+        distiller = student(teacher, normalize="X", max_epochs=2 if replayed else "auto")
         fitted = distiller.fit(X, y + offset, X_monitor=X)
         found.append(fitted.monitor_["epistemic"])
     assert (found[1] > 0).all()
@@ -412,7 +412,7 @@ def test_the_scale_of_the_teachers_targets_may_be_another(line):
     X, y = line
     for normalize_y in (True, False):
         teacher = chains(
-            BayesianEnsembleRegressor, SGLD(1e-4), max_epochs=20, normalize_y=normalize_y
+            BayesianEnsembleRegressor, SGLD(1e-4), max_epochs=20, normalize=(normalize_y) or "X"
         )
         fitted = student(teacher).fit(X, y, X_monitor=X)
         states = samples(teacher, X, y, 1)  # the last of a few: near them
@@ -587,7 +587,7 @@ def test_transfer_rows_count_like_rows_of_x(moons):
     teacher, params = chains(inference=SGLD(2e-3)), {"batch_size": 80}
     both = student(teacher, **params).fit(X, y, X_transfer=TransferSet(X[:20] + 1))
     frame = np.concatenate([X, X[:20] + 1])
-    only = student(teacher, transfer_only=True, **params).fit(X, y, X_transfer=frame)
+    only = student(teacher, transfer=TransferOnly(), **params).fit(X, y, X_transfer=frame)
     np.testing.assert_allclose(both.predict_proba(X), only.predict_proba(X))
     without = student(teacher, **params).fit(X, y)
     assert np.abs(both.predict_proba(X) - without.predict_proba(X)).max() > 1e-4
@@ -673,9 +673,17 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"memory": "here"}, ValueError, "memory must be None beside chains"),
         ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"transfer": "auto"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
-        ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, or a"),
-        ({"checkpoint": Checkpoint("path", every=-1)}, ValueError, "checkpoint__every must be a"),
-        ({"transfer_only": True}, ValueError, "transfer_only=True needs X_transfer"),
+        (
+            {"runtime": Runtime(checkpoint=3)},
+            TypeError,
+            "checkpoint must be the path of a file or None, or a",
+        ),
+        (
+            {"runtime": Runtime(checkpoint=Checkpoint("path", every=-1))},
+            ValueError,
+            "checkpoint__every must be a",
+        ),
+        ({"transfer": TransferOnly()}, ValueError, r"TransferOnly\(...\) needs X_transfer"),
         ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
         (
             {"teacher__inference__burn_in": 200},
@@ -684,7 +692,11 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ),
         ({"teacher__inference__thinning": 81}, ValueError, "burn_in=20 and thinning=81 leave"),
         ({"teacher__inference__step_size": 1e3}, ValueError, r"chain\(s\) \[0\] diverged"),
-        ({"lr": 1e12, "clip_norm": None}, ValueError, "The student's loss became infinite"),
+        (
+            {"lr": 1e12, "optimizer": Optimizer(clip_norm=None)},
+            ValueError,
+            "The student's loss became infinite",
+        ),
     ],
 )
 def test_bad_parameters_are_named(params, error, message, moons):
@@ -730,7 +742,7 @@ def test_columns_of_rows_of_interest_are_those_of_x(moons):
 
 def test_an_empty_transfer_set_is_refused(moons):
     with pytest.raises(ValueError, match="X_transfer must have at least one row"):
-        student(chains(), transfer_only=True).fit(*moons, X_transfer=np.zeros((0, 2)))
+        student(chains(), transfer=TransferOnly()).fit(*moons, X_transfer=np.zeros((0, 2)))
 
 
 def test_an_unknown_expectation_is_named(taught, moons):
@@ -759,8 +771,8 @@ def test_monitored_rows_of_a_frame_are_read_once(wrap):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"number": rng.normal(size=40), "kind": rng.choice(["b", "a"], 40)})
     y = (X["kind"] == "a").astype(int)
-    teacher = chains(max_epochs=40, normalize_X=True)
-    fitted = student(teacher, normalize_X=True, expectations=("predictive",))
+    teacher = chains(max_epochs=40, normalize=True)
+    fitted = student(teacher, normalize=True, expectations=("predictive",))
     fitted.fit(X, y, X_monitor=wrap(X[:9]))
     error = np.abs(fitted.predict_proba(X[:9]) - fitted.monitor_["predictive"]).mean()
     assert fitted.monitor_error_["predictive"] == pytest.approx(error, rel=1e-5)

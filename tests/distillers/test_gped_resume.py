@@ -26,7 +26,7 @@ from skdistill.distillers.gped._loop import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD
-from skdistill.settings import Checkpoint, Runtime
+from skdistill.settings import Checkpoint, Optimizer, Runtime
 from skdistill.transfer import GaussianNoise
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ CASES = {
     "last samples, noise": {"estimate": "stochastic", "transfer": GaussianNoise()},
     "full batches": {"batch_size": 60, "teacher__batch_size": 60, "teacher__max_epochs": 60},
     "dropout": {"module": Dropping, "module__hidden_units": None},
-    "momentum": {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr_schedule": None},
+    "momentum": {"optimizer": Optimizer("SGD", lr_schedule=None), "optimizer__momentum": 0.9},
     "any module": {"teacher__module": Dropping, "teacher__module__hidden_units": None},
     "numbers": {},
     "numbers of NumPy": {
@@ -128,7 +128,7 @@ def distiller(case="sgld", checkpoint=None, **params):
         batch_size=16,
         lr=0.01,
         random_state=0,
-        checkpoint=checkpoint,
+        runtime=Runtime(checkpoint=checkpoint),
     ).set_params(**{**CASES[case], **params})
     return without_none(gped)
 
@@ -253,7 +253,11 @@ CHANGES = {
         "batch_size",
     ),
     "a sampler": ({}, {"teacher__inference__step_size": 1e-3}, "teacher__inference__step_size"),
-    "a dict": ({"estimate": {"own": "online"}}, {"estimate": {"own": "stochastic"}}, "estimate"),
+    "a dict": (
+        {"estimate": {"own": "online"}},
+        {"estimate": {"own": "stochastic"}},
+        "estimate__kind",
+    ),
     "another dict": (
         {"teacher__class_weight": {0: 1.0, 1: 2.0}},
         {"teacher__class_weight": {0: 2.0, 1: 1.0}},
@@ -271,7 +275,7 @@ CHANGES = {
     "an optimizer": (
         {"optimizer": torch.optim.Adam},
         {"optimizer": torch.optim.AdamW},
-        "optimizer",
+        "optimizer__kind",
     ),
 }
 
@@ -314,15 +318,14 @@ def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
     gped = distiller(checkpoint=tmp_path / "checkpoint", **{**LINEAR, "module": Locked})
     with pytest.raises(ValueError, match="module cannot be compared with other values"):
         fit(gped)
-    fit(gped.set_params(checkpoint=None))
+    fit(gped.set_params(runtime__checkpoint=None))
 
 
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
     stopped_fit(distiller(checkpoint=path))
     gped = distiller(
-        checkpoint=Checkpoint(str(path), every=9),
-        runtime=Runtime(n_threads=1),
+        runtime=Runtime(n_threads=1, checkpoint=Checkpoint(str(path), every=9)),
         teacher__runtime=Runtime(n_threads=1),
     )
     with ending(15):  # of the 20 steps, fewer are left

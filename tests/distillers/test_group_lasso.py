@@ -17,6 +17,7 @@ from skdistill.distillers import DistributionDistiller
 from skdistill.model_selection import flops
 from skdistill.modules import ConvNet, n_parameters
 from skdistill.pruning import GroupLasso, widths
+from skdistill.settings import Heads
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,11 @@ def test_copies_predict_the_same(pruned, task):
 
 
 def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
-    settings = {"module__hidden_units": (8, 8), "module__dropout": 0.2, "head_layers": 2}
+    settings = {
+        "module__hidden_units": (8, 8),
+        "module__dropout": 0.2,
+        "heads": Heads(head_layers=2),
+    }
     student = task.student(
         frozen, pruning=GroupLasso(0.5), max_epochs=40, transfer=None, **settings
     )
@@ -106,7 +111,7 @@ def test_images(classification):
     student = classification.Student(
         module=ConvNet,
         module__channels=(12, 8),
-        head_layers=2,
+        heads=Heads(head_layers=2),
         pruning=GroupLasso(0.3),
         max_epochs=60,
         random_state=0,

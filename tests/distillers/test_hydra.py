@@ -23,7 +23,7 @@ from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask, RegressionTask
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import MLP
-from skdistill.settings import HydraLoss
+from skdistill.settings import Heads, HydraLoss, Optimizer
 
 
 def n_outputs(task):
@@ -39,7 +39,7 @@ def n_outputs(task):
 def test_no_teacher_is_a_default_ensemble(task):
     model = task.student(None, max_epochs=1).fit(task.X[:20], task.y[:20])
     assert type(model.teacher_) is task.Ensemble
-    expected = task.Ensemble(normalize_X=model.normalize_X).get_params()
+    expected = task.Ensemble(normalize=model.normalize).get_params()
     params = model.teacher_.get_params()
     assert params.pop("random_state") is not None
     assert expected.pop("random_state") is None
@@ -88,7 +88,7 @@ def n_networks(task, n_heads):
 
 @pytest.mark.parametrize(("n_heads", "expected"), [(None, 3), (1, 1), (2, 2), (3, 3), (5, 5)])
 def test_any_number_of_heads(n_heads, expected, frozen, task):
-    model = task.student(frozen, n_heads=n_heads).fit(*task.data)
+    model = task.student(frozen, heads=n_heads).fit(*task.data)
     assert model.n_heads_ == expected
     members = model.predict_members(task.X)
     assert members.shape[:2] == (60, expected)
@@ -98,7 +98,7 @@ def test_any_number_of_heads(n_heads, expected, frozen, task):
 
 
 def test_one_head_cannot_tell_the_parts(frozen, task):
-    model = task.student(frozen, n_heads=1).fit(*task.data)
+    model = task.student(frozen, heads=1).fit(*task.data)
     total, aleatoric, epistemic = model.predict_uncertainty(task.X)
     assert (total > 0).all()
     assert aleatoric is None
@@ -108,18 +108,17 @@ def test_one_head_cannot_tell_the_parts(frozen, task):
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"n_heads": 0}, ValueError, "n_heads"),
-        ({"n_heads": -2}, ValueError, "n_heads"),
-        ({"n_heads": 1.5}, TypeError, "n_heads"),
-        ({"n_heads": np.nan}, TypeError, "n_heads must be (a number|an integer).*, got nan"),
-        ({"head_layers": 0}, ValueError, "head_layers"),
-        ({"head_layers": 3}, ValueError, "head_layers must be between 1 and 2"),
+        ({"heads": 0}, ValueError, "heads"),
+        ({"heads": Heads(-2)}, ValueError, "heads__n_heads"),
+        ({"heads": 1.5}, TypeError, "heads"),
+        ({"heads": np.nan}, TypeError, "heads must be an integer.*got nan"),
+        ({"heads": Heads(head_layers=0)}, ValueError, "head_layers"),
+        ({"heads": Heads(head_layers=3)}, ValueError, "head_layers must be between 1 and 2"),
         ({"loss": HydraLoss(teacher_weight=1.5)}, ValueError, "loss__teacher_weight"),
         ({"loss": HydraLoss(member_weight=-0.5)}, ValueError, "loss__member_weight"),
         ({"loss": HydraLoss(spread_weight=-1.0)}, ValueError, "spread_weight"),
-        ({"weight_decay": -1.0}, ValueError, "weight_decay"),
+        ({"optimizer__weight_decay": -1.0}, ValueError, "weight_decay"),
         ({"loss": HydraLoss(diversity="max")}, ValueError, "diversity must be one of"),
-        ({"transfer_only": "yes"}, ValueError, "transfer_only must be one of"),
         ({"loss": HydraLoss(diversity_weight=-0.1)}, ValueError, "diversity_weight must be"),
         ({"loss": HydraLoss(diversity_weight="much")}, ValueError, "diversity_weight must be"),
         ({"loss": HydraLoss(diversity_weight=(0.1, 5))}, ValueError, "diversity_weight must be"),
@@ -169,7 +168,7 @@ def test_parameters_out_of_range_are_named(params, error, message, frozen, task)
 
 @pytest.mark.parametrize(("head_layers", "n_shared"), [(1, 2), (2, 1), (3, 0)])
 def test_head_layers_says_where_the_heads_begin(head_layers, n_shared, frozen, task):
-    settings = {"head_layers": head_layers, "module__hidden_units": (8, 6)}
+    settings = {"heads": Heads(head_layers=head_layers), "module__hidden_units": (8, 6)}
     model = task.student(frozen, **settings).fit(*task.data)
     network = model.module_.network
     assert len(list(network.core.parameters())) == 2 * n_shared
@@ -212,7 +211,7 @@ class Pair(nn.Linear):
 
 
 MISTAKES = {
-    "head_layers": ({"head_layers": 4}, "head_layers must be between 1 and 3"),
+    "head_layers": ({"heads": Heads(head_layers=4)}, "head_layers must be between 1 and 3"),
     "activation": ({"module__activation": "swish"}, "activation must be one of"),
     "no layers": (
         {"module": lambda in_features, out_features: nn.Bilinear(in_features, 1, out_features)},
@@ -267,7 +266,7 @@ def half_frozen(in_features, out_features, norm=nn.Identity):
 
 @pytest.mark.parametrize("norm", [nn.Identity, nn.Softplus], ids=["by hand", "vmap"])
 def test_frozen_weights_stay_as_they_are_and_count(norm, frozen, task):
-    params = {"module": half_frozen, "module__norm": norm, "weight_decay": 0.1}
+    params = {"module": half_frozen, "module__norm": norm, "optimizer__weight_decay": 0.1}
     model = task.Student(frozen, max_epochs=2, random_state=0, **params).fit(*task.data)
     values = [p.detach() for p in model.module_.parameters()]  # weight, bias of core, of heads
     assert [(value == 0.25).all().item() for value in values] == [True, False, False, True]
@@ -370,7 +369,7 @@ def test_the_diversity_term_turns_heads_apart(diversity, frozen, task):
 
 def test_weight_decay_shrinks_the_weights(frozen, task):
     def norm(decay):
-        model = task.student(frozen, weight_decay=decay, max_epochs=40).fit(*task.data)
+        model = task.student(frozen, optimizer__weight_decay=decay, max_epochs=40).fit(*task.data)
         parameters = model.module_.named_parameters()
         return sum(p.square().sum().item() for name, p in parameters if "weight" in name)
 
@@ -425,7 +424,7 @@ def divergence_of_classes(members, y, n_heads):
 
 IDENTITIES = {
     "Hydra": {"loss__member_weight": 1.0},
-    "Hinton": {"loss__member_weight": 0.0, "n_heads": 1},
+    "Hinton": {"loss__member_weight": 0.0, "heads": 1},
 }
 
 
@@ -441,8 +440,8 @@ def test_training_equals_a_bare_loop(name, frozen, task):
         return network
 
     loss = HydraLoss(spread_weight=0.0)
-    settings = {"loss": loss, "transfer": None, "clip_norm": None}
-    settings["normalize_X"] = False
+    settings = {"loss": loss, "transfer": None, "optimizer": Optimizer(clip_norm=None)}
+    settings["normalize"] = "y"
     if task.is_classification:
         loss.set_params(aggregate_temperature=2.0, member_temperature=3.0)
     model = task.Student(
@@ -478,10 +477,10 @@ def test_training_is_the_same_on_every_engine(n_heads, module, frozen, further, 
     # first, 1e-9 after the second, in which the diversity counts too, and 1e-5 after the eighth.
     settings = {
         "loss": HydraLoss(teacher_weight=0.7, diversity_weight=(0.1, 0, 1)),
-        "weight_decay": 0.01,
+        "optimizer__weight_decay": 0.01,
     }
     settings = {**settings, "batch_size": 17, "max_epochs": 2, "random_state": 0}
-    fast = task.Student(frozen, module=module, n_heads=n_heads, **settings)
+    fast = task.Student(frozen, module=module, heads=n_heads, **settings)
     slow = clone(fast).set_params(callbacks=[Listener()])
     weight = np.linspace(0.5, 2, 60)
     for model, engines in ((fast, {"closed_form", "traced"}), (slow, {"stacked", "vmap"})):

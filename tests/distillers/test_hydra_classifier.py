@@ -23,7 +23,7 @@ from skdistill._method.task import ClassificationTask
 from skdistill.distillers.hydra import _plan
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
-from skdistill.settings import HydraLoss
+from skdistill.settings import Heads, HydraLoss
 from skdistill.teachers import as_teacher
 
 # ------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def answers_and_outputs(n_members, n_heads, n=7, n_classes=4, seed=0):
 def objective_of(case, epoch=3, **settings):
     """The objective of a student in an epoch, by default the last of four."""
     model = HydraPlusClassifier(loss=HydraLoss(**settings))
-    model.set_params(n_heads=len(case.heads))
+    model.set_params(heads=len(case.heads))
     plan = hydra_plan(model, ClassificationTask(np.arange(4))).taught_by(len(case.members))
     objective = plan.objective(None, TrainingBudget(n_epochs=4))
     objective.begin_epoch(epoch)
@@ -291,7 +291,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
 
 def test_one_head_is_as_faithful_in_total(teacher):
     (X, y), (X_test, _) = draw(250, seed=0), draw(1000, seed=1)
-    model = HydraPlusClassifier(teacher, n_heads=1, max_epochs=80, random_state=0).fit(X, y)
+    model = HydraPlusClassifier(teacher, heads=1, max_epochs=80, random_state=0).fit(X, y)
     total = model.predict_uncertainty(X_test).total
     assert distance(model.predict_proba(X_test), teacher.predict_proba(X_test)) < 0.02
     assert np.median(total / teacher.predict_uncertainty(X_test).total) == pytest.approx(
@@ -314,7 +314,7 @@ def test_temperatures_and_terms_change_what_is_learnt(teacher):
         learnt(loss=HydraLoss(member_temperature=1.0)),
         learnt(loss=HydraLoss(spread_weight=1.0)),
         learnt(loss=HydraLoss(diversity_weight=1.0)),
-        learnt(n_heads=4).repeat(2, axis=1),
+        learnt(heads=4).repeat(2, axis=1),
     ]
     for a, b in zip(variants[:1] * 7, variants[1:], strict=True):
         assert np.abs(a - b).max() > 1e-3
@@ -502,7 +502,7 @@ def seer(images):
 @pytest.mark.parametrize(("head_layers", "n_in_heads"), [(1, 1), (2, 2), (3, 3)])
 def test_a_student_of_images(head_layers, n_in_heads, images, seer):
     X, y = images
-    settings = {"head_layers": head_layers, "max_epochs": 60}
+    settings = {"heads": Heads(head_layers=head_layers), "max_epochs": 60}
     settings["loss"] = HydraLoss(diversity_weight=0.001)
     model = HydraPlusClassifier(seer, random_state=0, **NET, **settings).fit(X, y)
     weights = model.module_.network.head_weights()

@@ -105,7 +105,7 @@ def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
 def objective_of(n_members, n_heads, n_epochs=4, **settings):
     """The objective of a student that trains for `n_epochs`."""
     model = HydraPlusRegressor(loss=HydraLoss(**settings))
-    model.set_params(n_heads=n_heads)
+    model.set_params(heads=n_heads)
     return (
         hydra_plan(model, RegressionTask(1, True))
         .taught_by(n_members)
@@ -241,8 +241,8 @@ def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
     ("settings", "n_heads", "n_networks"),
     [
         ({}, 3, 4),
-        ({"n_heads": 2}, 2, 3),
-        ({"n_heads": 1}, 1, 1),
+        ({"heads": 2}, 2, 3),
+        ({"heads": 1}, 1, 1),
         ({"loss": HydraLoss(spread_weight=0.0)}, 3, 3),
     ],
 )

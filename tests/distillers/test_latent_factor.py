@@ -19,6 +19,7 @@ from skdistill import (
     save,
 )
 from skdistill.families import LatentFactorFamily
+from skdistill.settings import Optimizer
 
 N_ROWS, N_MEMBERS = 6, 9
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
@@ -32,7 +33,7 @@ def student(kind, **params):
         "max_epochs": 1500,
         "lr": 0.05,
         "random_state": 0,
-        "normalize_y": False,
+        "normalize": "X",
     }
     return DistributionDistiller(kind, **{**settings, **params})
 
@@ -163,11 +164,11 @@ def test_files_and_copies_draw_the_same(kind, data, tmp_path):
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
 def test_training_goes_on_with_the_same_factors(kind, data):
-    model, y = fitted(kind, data, warm_start=True, lr_schedule=None)
+    model, y = fitted(kind, data, warm_start=True, optimizer=Optimizer(lr_schedule=None))
     scores = model._plan.family.scores
     model.set_params(max_epochs=8).fit(data[0], y)
     np.testing.assert_array_equal(model._plan.family.scores, scores)
-    at_once, _ = fitted(kind, data, lr_schedule=None, max_epochs=8)
+    at_once, _ = fitted(kind, data, optimizer=Optimizer(lr_schedule=None), max_epochs=8)
     np.testing.assert_array_equal(
         model.predict_uncertainty(data[0]).total, at_once.predict_uncertainty(data[0]).total
     )

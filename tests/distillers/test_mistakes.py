@@ -28,6 +28,7 @@ from skdistill import (
 )
 from skdistill.samplers import SGLD
 from skdistill.teachers import as_teacher
+from skdistill.transfer import TransferOnly
 
 SMALL = {"max_epochs": 1, "module__hidden_units": (4,)}
 
@@ -168,7 +169,7 @@ def test_transfer_rows_beyond_the_data_are_not_told_of():
 
 def test_the_advice_about_rows_that_a_pipeline_does_not_transform_is_right():
     student = HydraPlusRegressor(
-        BayesianEnsembleRegressor(2, **SMALL), transfer=None, transfer_only=True, random_state=0
+        BayesianEnsembleRegressor(2, **SMALL), transfer=TransferOnly(), random_state=0
     ).set_params(**SMALL)
     expected = make_pipeline(StandardScaler(), student)
     scaled = StandardScaler().fit(X).transform(X[:40])

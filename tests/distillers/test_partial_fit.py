@@ -32,6 +32,7 @@ from skdistill import (
     save,
 )
 from skdistill.pruning import GroupLasso
+from skdistill.settings import Optimizer
 from skdistill.teachers import as_teacher
 
 SMALL = {"module__hidden_units": (8,), "random_state": 0}
@@ -55,7 +56,9 @@ def classes(task):
 # ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("params", [{}, {"transfer": "mixup"}, {"lr_schedule": None}])
+@pytest.mark.parametrize(
+    "params", [{}, {"transfer": "mixup"}, {"optimizer": Optimizer(lr_schedule=None)}]
+)
 def test_a_call_with_all_rows_is_a_fit_of_one_epoch(student, task, classes, params):
     student.set_params(max_epochs=1, **params)
     whole = clone(student).fit(*task.data)
@@ -65,7 +68,9 @@ def test_a_call_with_all_rows_is_a_fit_of_one_epoch(student, task, classes, para
 
 
 def test_calls_with_all_rows_are_the_epochs_of_a_fit(student, task, classes):
-    student.set_params(max_epochs=6, lr_schedule=None)  # spread_weight grows over the six
+    student.set_params(
+        max_epochs=6, optimizer=Optimizer(lr_schedule=None)
+    )  # spread_weight grows over the six
     whole = clone(student).fit(*task.data)
     for _ in range(6):
         student.partial_fit(*task.data, **classes)
@@ -301,7 +306,7 @@ def test_a_call_that_diverges_leaves_the_student_as_it_was(student, task, classe
     student.partial_fit(*task.data, **classes)
     before, state = pickle.dumps(weights(student)), student._training_state
     with pytest.raises(ValueError, match="became infinite"):
-        student.set_params(lr=1e30, clip_norm=None).partial_fit(*task.data)
+        student.set_params(lr=1e30, optimizer=Optimizer(clip_norm=None)).partial_fit(*task.data)
     assert pickle.dumps(weights(student)) == before
     assert student._training_state is state
     assert student.n_epochs_ == 1
@@ -342,7 +347,7 @@ def test_the_family_stays(frozen, task, classes):
 def test_the_shape_of_the_network_stays(frozen, task, classes):
     student = task.student(frozen).partial_fit(*task.data, **classes)
     with pytest.raises(ValueError, match="The parameters that shape the network must be as in"):
-        student.set_params(n_heads=2).partial_fit(*task.data)
+        student.set_params(heads=2).partial_fit(*task.data)
     assert student.n_heads_ == 3
 
 

@@ -24,6 +24,7 @@ from skdistill.distillers.sequence._plan import TokenObjective
 from skdistill.families import DirichletFamily, MixtureFamily
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import SequenceEnsemble, SpecialTokens
+from skdistill.settings import Optimizer
 
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
 DIRICHLET = ["reverse_kl", "reverse_kl_reference", "forward_kl", "nll"]
@@ -274,7 +275,7 @@ def test_ctrl_c_in_the_first_epoch_leaves_nothing(members, data, ctrl_c):
 
 
 def test_a_student_that_diverges_says_what_to_do(members, data):
-    student = distiller(members, lr=1e30, clip_norm=None, max_epochs=5)
+    student = distiller(members, lr=1e30, optimizer=Optimizer(clip_norm=None), max_epochs=5)
     with pytest.raises(ValueError, match="Try a smaller lr than 1e\\+30 or clip_norm than None"):
         student.fit(*data)
 
@@ -308,7 +309,7 @@ def test_a_student_that_can_hold_it_has_what_members_know(loss, tables):
         module=Table,
         max_epochs=800,
         lr=0.1,
-        clip_norm=None,
+        optimizer=Optimizer(clip_norm=None),
         random_state=0,
     ).fit(TEXTS)
     ensemble = SequenceEnsemble(tables, has_source=False)

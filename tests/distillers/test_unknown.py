@@ -44,7 +44,7 @@ _ENSEMBLE = BayesianEnsembleRegressor(4, max_epochs=5, random_state=0)
 _BRIEF = {"max_epochs": 20, "random_state": 0}
 STRANGERS = {
     "hydra": HydraPlusRegressor(_FOREST, **_BRIEF),
-    "one head": HydraPlusRegressor(_FOREST, n_heads=1, **_BRIEF),
+    "one head": HydraPlusRegressor(_FOREST, heads=1, **_BRIEF),
     "pipeline": HydraPlusRegressor(make_pipeline(StandardScaler(), _ENSEMBLE), **_BRIEF),
     "gped": GPEDDistiller(_FOREST, **_BRIEF),
     "bdistil": BDistilBooster(_FOREST, n_rounds=3, random_state=0),

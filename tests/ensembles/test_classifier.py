@@ -36,7 +36,8 @@ from skdistill.ensembles._fit import split
 from skdistill.ensembles._job import Data
 from skdistill.ensembles._spec import EnsembleSpec
 from skdistill.modules import MLP, ConvNet
-from skdistill.settings import EarlyStopping
+from skdistill.samplers import DeepEnsemble
+from skdistill.settings import EarlyStopping, Optimizer
 
 
 def ensemble(**params):
@@ -79,7 +80,9 @@ def test_learns_probabilities():
     y = rng.uniform(size=4000) > probability(x)
     settings = {"max_epochs": 30, "batch_size": 64, "random_state": 0}
     # Members that leave out rows of their own disagree a little more where there are rows.
-    model = BayesianEnsembleClassifier(5, calibrate=None, **settings).fit(x[:, None], y)
+    model = BayesianEnsembleClassifier(5, inference=DeepEnsemble(calibrate=None), **settings).fit(
+        x[:, None], y
+    )
     grid = np.linspace(-1.9, 1.9, 100)
     error = model.predict_proba(grid[:, None])[:, 0] - probability(grid)
     assert np.abs(error).mean() < 0.04  # as of ten local shares of 400 rows each: sd .025
@@ -112,7 +115,7 @@ def test_the_loss_is_the_cross_entropy(data):
     X, y = data
     weight = np.linspace(0.1, 2, 60)
     still = {"batch_size": 100, "max_epochs": 1, "lr": 1e-12, "prior_scale": np.inf}
-    model = ensemble(calibrate=None, **still)
+    model = ensemble(inference=DeepEnsemble(calibrate=None), **still)
     members = model.fit(X, y, sample_weight=weight).predict_members(X)
     losses = -np.log(members[np.arange(60), :, y])  # (n, S)
     expected = np.average(losses, axis=0, weights=weight).mean()
@@ -120,7 +123,9 @@ def test_the_loss_is_the_cross_entropy(data):
 
 
 def test_a_member_does_not_depend_on_the_others(data):
-    many, few = (ensemble(n_members=n, calibrate=None).fit(*data) for n in (5, 2))
+    many, few = (
+        ensemble(n_members=n, inference=DeepEnsemble(calibrate=None)).fit(*data) for n in (5, 2)
+    )
     members = many.predict_members(data[0])[:, :2]
     np.testing.assert_allclose(members, few.predict_members(data[0]), rtol=1e-9)
 
@@ -136,16 +141,16 @@ def test_bootstrap_members_differ_in_their_rows(data):
     def same_weights(in_features, out_features):
         return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
 
-    settings = {"batch_size": 60, "max_epochs": 3, "calibrate": None}
+    settings = {"batch_size": 60, "max_epochs": 3, "inference": DeepEnsemble(calibrate=None)}
     model = BayesianEnsembleClassifier(3, module=same_weights, **settings)
     np.testing.assert_allclose(model.fit(*data).predict_members(data[0]).std(axis=1), 0, atol=1e-12)
-    model.set_params(bootstrap=True).fit(*data)
+    model.set_params(inference=DeepEnsemble(bootstrap=True)).fit(*data)
     assert (model.predict_members(data[0]).std(axis=1) > 0).all()
 
 
 def test_a_learning_rate_too_large_is_noticed(data):
     X, y = data
-    model = ensemble(optimizer="SGD", lr=1e8, max_restarts=0)
+    model = ensemble(optimizer="SGD", lr=1e8, inference=DeepEnsemble(max_restarts=0))
     with pytest.raises(ValueError, match="Every member diverged"):
         model.fit(1e3 * X, y)
     with pytest.raises(NotFittedError):
@@ -268,7 +273,7 @@ WEIGHTS = {
 def test_integer_weights_equal_repetitions_in_full_batches(params, data):
     X, y = data
     weight = np.tile([1, 2, 0], 20)
-    settings = {"batch_size": 200, "calibrate": None, **params}
+    settings = {"batch_size": 200, "inference": DeepEnsemble(calibrate=None), **params}
     weighted = ensemble(**settings).fit(X, y, sample_weight=weight)
     repeated = ensemble(**settings)
     repeated.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
@@ -276,7 +281,12 @@ def test_integer_weights_equal_repetitions_in_full_batches(params, data):
 
 
 @pytest.mark.parametrize(
-    "params", [*WEIGHTS.values(), {"bootstrap": True}, {"early_stopping": True}]
+    "params",
+    [
+        *WEIGHTS.values(),
+        {"inference": DeepEnsemble(bootstrap=True)},
+        {"inference": DeepEnsemble(early_stopping=True)},
+    ],
 )
 def test_rows_of_weight_zero_are_as_if_they_were_not_there(params, data):
     X, y = data
@@ -453,7 +463,9 @@ def test_one_network_cannot_tell_the_parts(data):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_log_probabilities_stay_finite_where_probabilities_underflow(dtype, data):
     X, y = data
-    model = ensemble(max_epochs=20, normalize_X=False, calibrate=None).fit(X.astype(dtype), y)
+    model = ensemble(max_epochs=20, normalize="y", inference=DeepEnsemble(calibrate=None)).fit(
+        X.astype(dtype), y
+    )
     far = 1e4 * X
     assert (model.predict_proba(far) == 0).any()
     logits = model.module_.network(
@@ -527,7 +539,9 @@ def test_unfitted_says_so(name, data):
 
 def test_validation_rows_are_a_share_of_every_class(data):
     X, y = data
-    model = ensemble(early_stopping=EarlyStopping(validation_fraction=0.2)).fit(X, y)
+    model = ensemble(
+        inference=DeepEnsemble(early_stopping=EarlyStopping(validation_fraction=0.2))
+    ).fit(X, y)
     weight = np.arange(1.0, 61.0)
     task, data = (
         ClassificationTask(np.unique(y)),
@@ -544,12 +558,16 @@ def test_validation_rows_are_a_share_of_every_class(data):
 
 
 def test_each_member_keeps_its_best_epoch(data):
-    settings = {"n_members": 1, "lr": 0.1, "lr_schedule": None}
+    settings = {"n_members": 1, "lr": 0.1, "optimizer": Optimizer(lr_schedule=None)}
     stopping = EarlyStopping(n_iter_no_change=5)
-    stopped = ensemble(max_epochs=60, early_stopping=stopping, **settings).fit(*data)
+    stopped = ensemble(
+        max_epochs=60, inference=DeepEnsemble(early_stopping=stopping), **settings
+    ).fit(*data)
     (best,) = stopped.best_epochs_
     assert 1 < best == len(stopped.history_) - 5
-    until_best = ensemble(max_epochs=best, early_stopping=True, **settings).fit(*data)
+    until_best = ensemble(
+        max_epochs=best, inference=DeepEnsemble(early_stopping=True), **settings
+    ).fit(*data)
     assert_same_members(stopped, until_best, data[0])
     losses = [row["valid_loss"] for row in stopped.history_]
     assert np.argmin(losses) + 1 == best
@@ -565,7 +583,9 @@ def test_each_member_keeps_its_best_epoch(data):
 )
 def test_classes_that_cannot_be_split_are_named(counts, fraction, detail, data):
     labels = np.repeat(["a", "b", "rare"], counts)
-    model = ensemble(early_stopping=EarlyStopping(validation_fraction=fraction))
+    model = ensemble(
+        inference=DeepEnsemble(early_stopping=EarlyStopping(validation_fraction=fraction))
+    )
     message = f"early_stopping cannot hold out validation_fraction={fraction} .*every class.*"
     with pytest.raises(ValueError, match=message + detail) as error:
         model.fit(data[0][: len(labels)], labels)

@@ -24,7 +24,14 @@ from torch import nn
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.ensembles._diagnostics import SamplerDiagnostics, large_r_hat
-from skdistill.samplers import SGHMC, SGLD, MCDropout, effective_sample_size, split_r_hat
+from skdistill.samplers import (
+    SGHMC,
+    SGLD,
+    MCDropout,
+    effective_sample_size,
+    split_r_hat,
+)
+from skdistill.settings import Optimizer
 
 CHAINS = [SGLD, SGHMC]
 few_draws = pytest.mark.filterwarnings(
@@ -33,7 +40,7 @@ few_draws = pytest.mark.filterwarnings(
 
 
 # Rows are taken as they are, so that weights can be held against X.
-SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "random_state": 0, "normalize_X": False}
+SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "random_state": 0, "normalize": "y"}
 
 
 def regressor(inference, **params):
@@ -107,8 +114,7 @@ def weights_of_chains(X, y, weight, inference, **params):
         module=LineWithKnownNoise,
         inference=inference,
         beta=0.0,
-        normalize_y=False,
-        normalize_X=False,
+        normalize=False,
         batch_size=len(X),
         max_epochs=max_epochs,
         random_state=0,
@@ -184,7 +190,7 @@ def assert_as_hmc(inference, max_epochs, tolerance):
         inference=inference,
         module__hidden_units=(8,),
         module__activation="tanh",
-        normalize_X=False,
+        normalize=False,
         batch_size=60,
         max_epochs=max_epochs,
         random_state=0,
@@ -309,14 +315,8 @@ def test_chains_repeat_with_their_seed(sampler, make, data):
         (SGLD(1e-3, burn_in=8), {}, "n_members=6 is too many.*its 10 iterations 2.*max_epochs"),
         (SGHMC(1e-3, thinning=2), {}, "inference__thinning=2.*Raise max_epochs"),
         (SGLD(1e-3, burn_in=100), {}, "inference__burn_in=100"),
-        (SGLD(1e-3), {"bootstrap": True}, r"bootstrap must be False with inference=SGLD\(...\)"),
-        (
-            SGHMC(1e-3),
-            {"early_stopping": True},
-            r"early_stopping must be False with inference=SGHMC\(...\)",
-        ),
-        (MCDropout(), {"bootstrap": True}, r"bootstrap must be False with inference=MCDropout"),
-        (MCDropout(), {"early_stopping": True}, "early_stopping must be False with inference=MC"),
+        (SGLD(1e-3), {"warm_start": True}, r"warm_start must be False with inference=SGLD\(...\)"),
+        (MCDropout(), {"warm_start": True}, "warm_start must be False with inference=MCDropout"),
     ],
 )
 @pytest.mark.parametrize("make", MAKERS)
@@ -479,7 +479,7 @@ def test_twenty_members_that_are_independent_draws_are_not_warned_of(line):
         20,
         module=LineWithKnownNoise,
         inference=SGHMC(2e-4, friction=0.2, burn_in=150, thinning=50),
-        normalize_y=False,
+        normalize="X",
         batch_size=40,
         max_epochs=1150,
         random_state=0,
@@ -524,7 +524,7 @@ def linear_pair(in_features, out_features):
 @pytest.fixture(scope="module")
 def dropped(data):
     """An ensemble by dropout, its trained layers and its members' masks."""
-    settings = {"max_epochs": 2, "normalize_X": False, "random_state": 0}
+    settings = {"max_epochs": 2, "normalize": "y", "random_state": 0}
     model = BayesianEnsembleClassifier(
         1000, module=linear_pair, inference=MCDropout(0.3), **settings
     ).fit(*data)
@@ -640,7 +640,7 @@ def test_a_network_of_one_layer_has_nothing_to_drop(data):
 
 
 def test_a_network_that_diverges_by_dropout_is_an_error(data):
-    model = regressor(MCDropout(), optimizer="SGD", lr=1e6, lr_schedule=None)
+    model = regressor(MCDropout(), optimizer=Optimizer("SGD", lr_schedule=None), lr=1e6)
     with pytest.raises(ValueError, match=r"The network diverged. Try a smaller lr than 1000000\.0"):
         model.fit(*data)
     with pytest.raises(NotFittedError):

@@ -24,6 +24,7 @@ from skorch.callbacks import Callback
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.ensembles import EnsembleSpec, _blocks, _job
 from skdistill.modules import MLP
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +43,9 @@ REGRESSOR = BayesianEnsembleRegressor(**SMALL)
 FITS = {
     "plain": REGRESSOR,
     "early stopping": clone(REGRESSOR).set_params(
-        early_stopping=EarlyStopping(n_iter_no_change=2), lr=0.05
+        inference=DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=2)), lr=0.05
     ),
-    "bootstrap": clone(REGRESSOR).set_params(bootstrap=True),
+    "bootstrap": clone(REGRESSOR).set_params(inference=DeepEnsemble(bootstrap=True)),
     "dropout": clone(REGRESSOR).set_params(module__dropout=0.2),
     "classes": BayesianEnsembleClassifier(**SMALL, class_weight="balanced"),
 }
@@ -75,7 +76,7 @@ def assert_same(model, expected):
         [(row["train_loss"], row["members"]) for row in m.history_] for m in (model, expected)
     ]
     assert losses[0] == losses[1]
-    if model.early_stopping:
+    if hasattr(expected, "best_epochs_"):
         np.testing.assert_array_equal(model.best_epochs_, expected.best_epochs_)
 
 
@@ -202,7 +203,11 @@ def with_a_fault(in_features, out_features, generator):
 def test_members_that_diverge_in_a_process_are_restarted():
     models = []
     for n_jobs in (1, 2):
-        settings = {"module": with_a_fault, "calibrate": None, "n_jobs": n_jobs}
+        settings = {
+            "module": with_a_fault,
+            "inference": DeepEnsemble(calibrate=None),
+            "n_jobs": n_jobs,
+        }
         model = clone(REGRESSOR).set_params(**settings)
         del model.module__hidden_units
         with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[3\].*trained anew"):
@@ -314,7 +319,11 @@ def numbers_of_members(model):
 def test_a_worker_that_dies_costs_its_block_alone(tmp_path):
     expected, checkpoint, notes = fit(), tmp_path / "checkpoint", tmp_path / "notes"
     # The file is there as soon as the first block has been saved.
-    settings = {"checkpoint": checkpoint, "callbacks": [Dies(notes, checkpoint)], "n_jobs": 2}
+    settings = {
+        "runtime__checkpoint": checkpoint,
+        "callbacks": [Dies(notes, checkpoint)],
+        "n_jobs": 2,
+    }
     model = clone(REGRESSOR).set_params(**settings)
     with pytest.raises(TerminatedWorkerError) as caught:
         model.fit(X, Y)
@@ -349,7 +358,7 @@ class EndsOnce(Notes):
 
 @pytest.mark.parametrize("n_jobs", [[2, 1], [1, 2]])
 def test_a_fit_goes_on_with_another_number_of_jobs(n_jobs, tmp_path):
-    saved = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every="1 epochs")}
+    saved = {"runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every="1 epochs")}
     model = clone(REGRESSOR).set_params(**saved, callbacks=[EndsOnce(tmp_path / "notes")])
     with joblib.parallel_config(backend="threading"):
         with pytest.raises(Ended):

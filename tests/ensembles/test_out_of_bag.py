@@ -22,8 +22,8 @@ from skdistill.ensembles import _tuning
 from skdistill.ensembles._out_of_bag import N_PARTS, Parts
 from skdistill.metrics import interval_coverage
 from skdistill.modules import PiecewiseLinear
-from skdistill.samplers import SGLD, MCDropout
-from skdistill.settings import Runtime
+from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
+from skdistill.settings import Optimizer, Runtime
 
 SMALL = {
     "max_epochs": 6,
@@ -31,7 +31,6 @@ SMALL = {
     "random_state": 0,
     "runtime": Runtime(device="cpu"),
 }
-SMALL["calibrate"] = "auto"
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -77,13 +76,18 @@ def test_on_large_tables_five_members_leave_out_the_same_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "params", [{}, {"bootstrap": True}, {"n_jobs": 2, "runtime": Runtime(member_block=2)}]
+    "params",
+    [
+        {},
+        {"inference": DeepEnsemble(bootstrap=True)},
+        {"n_jobs": 2, "runtime": Runtime(member_block=2)},
+    ],
 )
 def test_rows_left_out_have_no_influence(params):
     y = NUMBERS.copy()
     left_out = parts_of("regressor", y).of_row == 1
     y[left_out] += 100
-    settings = {**SMALL, "normalize_y": False, "calibrate": "oob", **params}
+    settings = {**SMALL, "normalize": "X", "inference": DeepEnsemble(calibrate="oob"), **params}
     first, second = (BayesianEnsembleRegressor(4, **settings).fit(X, t) for t in (NUMBERS, y))
     for name, value in weights(first).items():
         if name.startswith("network."):
@@ -149,7 +153,7 @@ def test_intervals_cover_what_they_say():
     for calibrate in (None, "auto"):
         ensemble = BayesianEnsembleRegressor(
             20,
-            calibrate=calibrate,
+            inference=DeepEnsemble(calibrate=calibrate),
             distance_aware=False,
             max_epochs=60,
             random_state=0,
@@ -191,10 +195,12 @@ def test_a_calibrated_ensemble_is_kept_with_its_temperature(cls, y, tmp_path):
 
 def test_few_rows_are_not_calibrated_unless_asked_for():
     for n_rows, calibrate, is_calibrated in [(49, "auto", False), (50, "auto", True)]:
-        found = BayesianEnsembleRegressor(3, **{**SMALL, "calibrate": calibrate})
+        found = BayesianEnsembleRegressor(
+            3, **{**SMALL, "inference": DeepEnsemble(calibrate=calibrate)}
+        )
         found.fit(X[:n_rows], NUMBERS[:n_rows])
         assert hasattr(found, "calibration_") == is_calibrated
-    asked = BayesianEnsembleRegressor(3, **{**SMALL, "calibrate": "oob"})
+    asked = BayesianEnsembleRegressor(3, **{**SMALL, "inference": DeepEnsemble(calibrate="oob")})
     assert hasattr(asked.fit(X[:20], NUMBERS[:20]), "calibration_")
     with pytest.raises(ValueError, match=r"X must have at least 10 rows.*got 9"):
         asked.fit(X[:9], NUMBERS[:9])
@@ -213,14 +219,12 @@ def test_what_members_see_in_full_is_not_calibrated():
     for inference in (SGLD(1e-5), MCDropout()):
         settings = {**SMALL, "inference": inference}
         assert not hasattr(BayesianEnsembleRegressor(3, **settings).fit(X, NUMBERS), "calibration_")
-        for name in ("calibrate", "tune"):
-            with pytest.raises(ValueError, match=f"{name} must be .* with inference="):
-                BayesianEnsembleRegressor(3, **{**settings, name: "oob"}).fit(X, NUMBERS)
     streamed = BayesianEnsembleRegressor(3, **SMALL).fit(OneBatch())
     assert not hasattr(streamed, "calibration_")
     for name in ("calibrate", "tune"):
-        with pytest.raises(ValueError, match=f"{name} must be None where X gives batches"):
-            BayesianEnsembleRegressor(3, **{**SMALL, name: "oob"}).fit(OneBatch())
+        asked = BayesianEnsembleRegressor(3, **SMALL, inference=DeepEnsemble(**{name: "oob"}))
+        with pytest.raises(ValueError, match=f"inference__{name} must be None where X gives"):
+            asked.fit(OneBatch())
 
 
 # ------------------------------------------------------------------------------------------
@@ -231,7 +235,9 @@ def test_what_members_see_in_full_is_not_calibrated():
 def test_the_best_setting_trains_all_members():
     blocks = Runtime(device="cpu", member_block=5)
     settings = {**SMALL, "max_epochs": 30, "runtime": blocks}
-    tuned = BayesianEnsembleRegressor(12, tune="oob", **settings).fit(X, NUMBERS)
+    tuned = BayesianEnsembleRegressor(12, inference=DeepEnsemble(tune="oob"), **settings).fit(
+        X, NUMBERS
+    )
     assert [trial["params"] for trial in tuned.tuning_] == [
         {"prior_scale": 3.0},
         {"prior_scale": 6.0},
@@ -255,7 +261,7 @@ def test_no_setting_that_is_tried_has_more_epochs_than_the_first():
     # Without embeddings there would be 100; callbacks of scikit-learn expect no more tasks than
     # the first setting has.
     x = np.random.RandomState(0).normal(size=(1_000, 2))
-    tuned = BayesianEnsembleRegressor(2, tune="oob", random_state=0)
+    tuned = BayesianEnsembleRegressor(2, inference=DeepEnsemble(tune="oob"), random_state=0)
     tuned.fit(x, np.sin(x[:, 0]))
     assert tuned.tuning_[2]["params"]["max_epochs"] == 80
 
@@ -263,17 +269,29 @@ def test_no_setting_that_is_tried_has_more_epochs_than_the_first():
 def test_a_smooth_table_gets_the_weaker_prior(monkeypatch):
     monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (10.0, {})))
     x = np.linspace(-3, 3, 100)[:, None]
-    settings = {"max_epochs": 60, "normalize_X": False, "random_state": 0, "tune": "oob"}
+    settings = {
+        "max_epochs": 60,
+        "normalize": "y",
+        "random_state": 0,
+        "inference": DeepEnsemble(tune="oob"),
+    }
     found = BayesianEnsembleRegressor(6, prior_scale=0.3, **settings).fit(x, np.sin(2 * x[:, 0]))
     weak, strong = found.tuning_[1]["loss"], found.tuning_[0]["loss"]
     assert weak < strong - 0.5
 
 
 def test_settings_of_the_user_stay():
-    settings = {**SMALL, "tune": "oob", "module__activation": "relu", "prior_scale": np.inf}
+    settings = {
+        **SMALL,
+        "inference": DeepEnsemble(tune="oob"),
+        "module__activation": "relu",
+        "prior_scale": np.inf,
+    }
     found = BayesianEnsembleClassifier(3, **settings).fit(X, LABELS)
     assert [trial["params"] for trial in found.tuning_] == [{"prior_scale": np.inf}]
-    uncalibrated = BayesianEnsembleClassifier(3, **{**settings, "calibrate": None}).fit(X, LABELS)
+    inference = DeepEnsemble(tune="oob", calibrate=None)
+    uncalibrated = BayesianEnsembleClassifier(3, **{**settings, "inference": inference})
+    uncalibrated.fit(X, LABELS)
     assert not hasattr(uncalibrated, "calibration_")
     assert_same_weights(found, uncalibrated)
 
@@ -287,12 +305,17 @@ def test_settings_of_the_user_stay():
 )
 def test_large_tables_try_finer_embeddings(kind, y, embeddings, monkeypatch):
     monkeypatch.setattr(_tuning, "MANY_ROWS", len(X))
-    model = kind(3, tune="oob", max_epochs="auto", random_state=0).fit(X, y)
+    model = kind(3, inference=DeepEnsemble(tune="oob"), max_epochs="auto", random_state=0).fit(X, y)
     given, other = (trial["params"] for trial in model.tuning_)
     assert set(given) == {"prior_scale"}
     assert repr(other["module__embeddings"]) == repr(embeddings)
     assert other.get("max_epochs", 40) == 40
-    settings = {"tune": "oob", "module__embeddings": None, "max_epochs": 2, "random_state": 0}
+    settings = {
+        "inference": DeepEnsemble(tune="oob"),
+        "module__embeddings": None,
+        "max_epochs": 2,
+        "random_state": 0,
+    }
     assert len(kind(3, **settings).fit(X, y).tuning_) == 1
 
 
@@ -300,7 +323,12 @@ def test_further_members_have_the_setting_that_was_found(monkeypatch):
     monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (1e-3, {"module__activation": "silu"})))
     monkeypatch.setattr(_tuning, "_loss_of", lambda trainer, random_state: -1.0)
     monkeypatch.setattr(_tuning, "best_of", lambda trials: trials[-1])
-    params = {**SMALL, "tune": "oob", "warm_start": True, "runtime": Runtime(member_block=2)}
+    params = {
+        **SMALL,
+        "inference": DeepEnsemble(tune="oob"),
+        "warm_start": True,
+        "runtime": Runtime(member_block=2),
+    }
     grown = BayesianEnsembleRegressor(2, **params).fit(X, NUMBERS)
     monkeypatch.undo()
     grown.tuning_[0]["loss"] = 0.0
@@ -311,7 +339,12 @@ def test_further_members_have_the_setting_that_was_found(monkeypatch):
 
 def test_a_setting_by_which_all_members_diverge_is_not_taken(monkeypatch):
     monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (1e-6, {})))  # a decay of 1e12
-    params = {**SMALL, "optimizer": "SGD", "lr": 0.01, "max_restarts": 0, "tune": "oob"}
+    params = {
+        **SMALL,
+        "optimizer": "SGD",
+        "lr": 0.01,
+        "inference": DeepEnsemble(max_restarts=0, tune="oob"),
+    }
     found = BayesianEnsembleRegressor(3, **params).fit(X, NUMBERS)
     assert np.isfinite(found.tuning_[0]["loss"])
     assert found.tuning_[1]["loss"] == np.inf
@@ -342,7 +375,7 @@ def left_out_brier(model, parts):
 
 @pytest.mark.usefixtures("every_table_is_large")
 def test_members_for_classes_keep_the_epoch_of_the_least_brier_score():
-    settings = {**SMALL, "lr": 0.1, "lr_schedule": None, "max_epochs": 30}
+    settings = {**SMALL, "lr": 0.1, "optimizer": Optimizer(lr_schedule=None), "max_epochs": 30}
     model = BayesianEnsembleClassifier(12, **settings).fit(X, LABELS)
     parts = parts_of("classifier", LABELS)
     kept = left_out_brier(model, parts)
@@ -369,7 +402,7 @@ def test_members_leave_out_as_many_rows_each(member):
     ("kind", "y", "params"),
     [
         (BayesianEnsembleRegressor, NUMBERS, {}),
-        (BayesianEnsembleClassifier, LABELS, {"calibrate": None}),
+        (BayesianEnsembleClassifier, LABELS, {"inference": DeepEnsemble(calibrate=None)}),
     ],
 )
 @pytest.mark.usefixtures("every_table_is_large")

@@ -16,7 +16,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skdistill import BayesianEnsembleRegressor
 from skdistill.ensembles import EnsembleSpec, _blocks, _job
 from skdistill.modules import MLP
-from skdistill.settings import EarlyStopping, Runtime
+from skdistill.samplers import DeepEnsemble
+from skdistill.settings import EarlyStopping, Optimizer, Runtime
 from skdistill.streams import Batches
 
 # Seed of networks of which only the widths are looked at; those of members are drawn.
@@ -115,11 +116,13 @@ def test_the_scale_of_y_does_not_matter(data):
 
 def test_targets_may_be_left_as_they_are(data):
     X, y = data
-    model = ensemble(normalize_y=False).fit(X, y)
+    model = ensemble(normalize="X").fit(X, y)
     assert model.module_.y_loc.tolist() == [0.0]
     assert model.module_.y_scale.tolist() == [1.0]
-    by_hand = ensemble(calibrate=None).fit(X, (y - y.mean()) / y.std())
-    standardised = ensemble(calibrate=None, normalize_y=False).fit(X, (y - y.mean()) / y.std())
+    by_hand = ensemble(inference=DeepEnsemble(calibrate=None)).fit(X, (y - y.mean()) / y.std())
+    standardised = ensemble(inference=DeepEnsemble(calibrate=None), normalize="X").fit(
+        X, (y - y.mean()) / y.std()
+    )
     assert_same_members(by_hand, standardised, X, rtol=1e-9)
 
 
@@ -136,7 +139,7 @@ def test_the_standardisation_is_weighted(data):
 def loss_of_the_first_epoch(X, y, beta):
     """Mean over members of the beta-NLL (Eq 5 of Seitzer et al.) before any step, by hand."""
     still = {"batch_size": 100, "max_epochs": 1, "lr": 1e-12, "prior_scale": np.inf}
-    model = ensemble(beta=beta, calibrate=None, **still)
+    model = ensemble(beta=beta, inference=DeepEnsemble(calibrate=None), **still)
     model.fit(X, y)
     means, variances = np.moveaxis(model.predict_members(X)[:, :, 0], -1, 0)
     likelihood = 0.5 * (np.log(variances) + (y[:, None] - means) ** 2 / variances)
@@ -153,11 +156,12 @@ def test_the_loss_is_the_beta_nll(beta, data):
 def test_beta_takes_part_in_training_but_not_in_validation(data):
     X, y = data
     likelihood, weighted = (
-        ensemble(beta=beta, early_stopping=True, max_epochs=1).fit(X, y) for beta in (0.0, 1.0)
+        ensemble(beta=beta, inference=DeepEnsemble(early_stopping=True), max_epochs=1).fit(X, y)
+        for beta in (0.0, 1.0)
     )
     assert likelihood.history_[0]["train_loss"] != weighted.history_[0]["train_loss"]
     assert (likelihood.predict(X) != weighted.predict(X)).all()
-    still = {"early_stopping": True, "max_epochs": 1, "lr": 1e-12}
+    still = {"inference": DeepEnsemble(early_stopping=True), "max_epochs": 1, "lr": 1e-12}
     first, second = (ensemble(beta=beta, **still).fit(X, y) for beta in (0.0, 1.0))
     assert first.history_[0]["valid_loss"] == pytest.approx(second.history_[0]["valid_loss"])
 
@@ -177,7 +181,9 @@ def test_the_prior_shrinks_weights_and_not_biases(data):
 
 @pytest.mark.parametrize("optimizer", ["SGD", torch.optim.AdamW])
 def test_other_optimizers_and_clipping(optimizer, data):
-    model = ensemble(optimizer=optimizer, clip_norm=1.0, lr_schedule=None, max_epochs=40).fit(*data)
+    model = ensemble(
+        optimizer=Optimizer(optimizer, lr_schedule=None, clip_norm=1.0), max_epochs=40
+    ).fit(*data)
     assert model.score(*data) > 0.5
 
 
@@ -207,7 +213,7 @@ def test_members_differ_by_order_of_rows_alone(data):
         return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
 
     X, y = data
-    settings = {"module": same_weights, "max_epochs": 3, "calibrate": None}
+    settings = {"module": same_weights, "max_epochs": 3, "inference": DeepEnsemble(calibrate=None)}
     one_batch, batches = (
         BayesianEnsembleRegressor(3, batch_size=size, **settings).fit(X, y) for size in (60, 20)
     )
@@ -289,7 +295,7 @@ def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
     settings = {
         "max_epochs": 1,
         "runtime": Runtime(device="cpu"),
-        "calibrate": None,
+        "inference": DeepEnsemble(calibrate=None),
         "random_state": 0,
     }
     BayesianEnsembleRegressor(3, module=build, **settings).fit(X, y)
@@ -299,7 +305,9 @@ def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
 
 def test_a_member_does_not_depend_on_the_others(data):
     X, y = data
-    many, few = (ensemble(n_members=n, calibrate=None).fit(X, y) for n in (5, 2))
+    many, few = (
+        ensemble(n_members=n, inference=DeepEnsemble(calibrate=None)).fit(X, y) for n in (5, 2)
+    )
     np.testing.assert_allclose(many.predict_members(X)[:, :2], few.predict_members(X), rtol=1e-9)
 
 
@@ -312,7 +320,11 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
     X, y = data
     weight = np.tile([1.0, 2.0, 0.0], 20)
     strange, kept = np.where(weight > 0, y, 1e9), weight > 0
-    for params in ({}, {"bootstrap": True}, {"early_stopping": True}):
+    for params in (
+        {},
+        {"inference": DeepEnsemble(bootstrap=True)},
+        {"inference": DeepEnsemble(early_stopping=True)},
+    ):
         weighted = ensemble(**params).fit(X, strange, sample_weight=weight)
         dropped = ensemble(**params).fit(X[kept], y[kept], sample_weight=weight[kept])
         assert_same_members(weighted, dropped, X)
@@ -321,7 +333,7 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
 def test_integer_weights_equal_repetitions_in_full_batches(data):
     X, y = data
     weight = np.tile([1, 2, 0], 20)
-    settings = {"batch_size": 100, "calibrate": None}
+    settings = {"batch_size": 100, "inference": DeepEnsemble(calibrate=None)}
     weighted = ensemble(**settings).fit(X, y, sample_weight=weight)
     repeated = ensemble(**settings).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     assert_same_members(weighted, repeated, X, rtol=1e-7)
@@ -337,7 +349,9 @@ def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
         return seen[-1]
 
     monkeypatch.setattr(_blocks.EnsembleTrainer, "_weights_of_rows", spy)
-    model = ensemble(n_members=n_members, bootstrap=True, max_epochs=1, calibrate=None)
+    model = ensemble(
+        n_members=n_members, inference=DeepEnsemble(bootstrap=True, calibrate=None), max_epochs=1
+    )
     model.fit(X, y, sample_weight=weight)
     return torch.cat(seen).numpy()
 
@@ -363,7 +377,9 @@ def test_bootstrap_members_differ_in_their_rows(data):
         return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
 
     X, y = data
-    model = BayesianEnsembleRegressor(3, module=same_weights, bootstrap=True, batch_size=60)
+    model = BayesianEnsembleRegressor(
+        3, module=same_weights, inference=DeepEnsemble(bootstrap=True), batch_size=60
+    )
     members = model.set_params(max_epochs=3).fit(X, y).predict_members(X)
     assert (members[..., 0].std(axis=1) > 0).all()
 
@@ -389,10 +405,12 @@ def test_each_member_keeps_its_best_epoch(noisy):
     model = ensemble(
         n_members=4,
         module__hidden_units=(50,),
-        early_stopping=EarlyStopping(validation_fraction=0.3, n_iter_no_change=5, tol=0.0),
+        inference=DeepEnsemble(
+            early_stopping=EarlyStopping(validation_fraction=0.3, n_iter_no_change=5, tol=0.0)
+        ),
         max_epochs=200,
         lr=0.05,
-        lr_schedule=None,
+        optimizer=Optimizer(lr_schedule=None),
         callbacks=[listener],
     ).fit(X, y)
     losses = np.array(listener.valid)  # (epochs, members)
@@ -408,12 +426,16 @@ def test_each_member_keeps_its_best_epoch(noisy):
 
 def test_weights_are_those_of_the_best_epoch(data):
     X, y = data
-    settings = {"n_members": 1, "lr": 0.3, "lr_schedule": None}
+    settings = {"n_members": 1, "lr": 0.3, "optimizer": Optimizer(lr_schedule=None)}
     stopping = EarlyStopping(n_iter_no_change=10)
-    stopped = ensemble(max_epochs=60, early_stopping=stopping, **settings).fit(X, y)
+    stopped = ensemble(
+        max_epochs=60, inference=DeepEnsemble(early_stopping=stopping), **settings
+    ).fit(X, y)
     (best,) = stopped.best_epochs_
     assert 1 < best < len(stopped.history_)
-    until_best = ensemble(max_epochs=best, early_stopping=True, **settings).fit(X, y)
+    until_best = ensemble(
+        max_epochs=best, inference=DeepEnsemble(early_stopping=True), **settings
+    ).fit(X, y)
     assert_same_members(stopped, until_best, X)
 
 
@@ -424,19 +446,23 @@ def test_early_stopping_costs_no_accuracy():
     train, test = slice(0, 300), slice(300, None)
 
     def test_nll(**params):
-        settings = {"max_epochs": 200, "normalize_X": False, "random_state": 0}
+        settings = {"max_epochs": 200, "normalize": "y", "random_state": 0}
         model = BayesianEnsembleRegressor(2, **settings, **params)
         distribution = model.fit(X[train], y[train]).predict_distribution(X[test])
         return -distribution.log_prob(torch.from_numpy(y[test, None])).mean().item()
 
     # Without, -.82; with a quarter of the epochs as patience -.70.
-    without, auto = test_nll(), test_nll(early_stopping=True)
+    without, auto = test_nll(), test_nll(inference=DeepEnsemble(early_stopping=True))
     assert auto < without + 0.2
-    assert auto + 0.1 < test_nll(early_stopping=EarlyStopping(n_iter_no_change=20))  # -.54
+    assert auto + 0.1 < test_nll(
+        inference=DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=20))
+    )  # -.54
 
 
 def test_tol_is_the_least_improvement(data):
-    model = ensemble(early_stopping=EarlyStopping(tol=1e9, n_iter_no_change=2)).fit(*data)
+    model = ensemble(
+        inference=DeepEnsemble(early_stopping=EarlyStopping(tol=1e9, n_iter_no_change=2))
+    ).fit(*data)
     assert len(model.history_) == 3  # the first epoch always improves on nothing
     assert model.best_epochs_.tolist() == [1, 1, 1]
 
@@ -444,14 +470,14 @@ def test_tol_is_the_least_improvement(data):
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_early_stopping_on_a_few_rows(n, data):
     X, y = data
-    model = ensemble(early_stopping=True).fit(X[:n], y[:n])
+    model = ensemble(inference=DeepEnsemble(early_stopping=True)).fit(X[:n], y[:n])
     assert np.isfinite(model.predict(X)).all()
 
 
 def test_early_stopping_on_one_row_says_what_is_wrong(data):
     X, y = data
     with pytest.raises(ValueError, match="n_samples=1"):
-        ensemble(early_stopping=True).fit(X[:1], y[:1])
+        ensemble(inference=DeepEnsemble(early_stopping=True)).fit(X[:1], y[:1])
 
 
 def test_no_best_epochs_without_early_stopping(data):
@@ -486,7 +512,8 @@ def faulty(*calls):
 
 def ensemble_of(module, **params):
     settings = {"n_members": 4, "module": module, "max_epochs": 5, "random_state": 0}
-    settings["calibrate"] = None  # by which each member depends on all of them
+    # By a calibration each member depends on all of them.
+    settings["inference"] = DeepEnsemble(calibrate=None)
     return BayesianEnsembleRegressor(**{**settings, **params})
 
 
@@ -518,8 +545,9 @@ def test_members_may_be_restarted_more_than_once(data):
 @pytest.mark.parametrize("max_restarts", [0, 1])
 def test_members_that_always_diverge_are_left_out_with_a_warning(max_restarts, data):
     module = faulty(2, *([4] if max_restarts else []))
+    model = ensemble_of(module).set_params(inference__max_restarts=max_restarts)
     with pytest.warns(ConvergenceWarning) as caught:
-        model = ensemble_of(module, max_restarts=max_restarts).fit(*data)
+        model.fit(*data)
     assert len(caught) == max_restarts + 1
     assert "member(s) [2]" in str(caught[-1].message)
     assert f"left out after {max_restarts} restarts" in str(caught[-1].message)
@@ -529,7 +557,7 @@ def test_members_that_always_diverge_are_left_out_with_a_warning(max_restarts, d
 
 
 def test_an_ensemble_of_which_nothing_is_left_is_an_error(data):
-    model = ensemble_of(faulty(*range(100)), max_restarts=1)
+    model = ensemble_of(faulty(*range(100))).set_params(inference__max_restarts=1)
     with (
         pytest.warns(ConvergenceWarning, match=r"\[0, 1, 2, 3\]"),
         pytest.raises(ValueError, match=r"Every member diverged, also after 1 restarts.*0\.01"),
@@ -540,7 +568,7 @@ def test_an_ensemble_of_which_nothing_is_left_is_an_error(data):
 
 
 def test_a_learning_rate_too_large_is_noticed(data):
-    model = ensemble(optimizer="SGD", lr=1e4, max_restarts=0)
+    model = ensemble(optimizer="SGD", lr=1e4, inference=DeepEnsemble(max_restarts=0))
     with pytest.raises(ValueError, match=r"smaller lr than 10000\.0"):
         model.fit(*data)
 
@@ -604,7 +632,9 @@ def interrupted(ctrl_c):
 
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data, interrupted):
-    model = interrupted(data, at=8, early_stopping=early_stopping)  # in the third epoch
+    model = interrupted(
+        data, at=8, inference=DeepEnsemble(early_stopping=early_stopping)
+    )  # in the third epoch
     assert model.n_members_ == 3
     assert [("train_loss" in row) for row in model.history_] == [True, True, False]
     assert model.predict(data[0]).shape == (60,)
@@ -616,7 +646,7 @@ def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data, interr
 def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
     early_stopping, data, interrupted
 ):
-    model = interrupted(data, at=2, early_stopping=early_stopping)
+    model = interrupted(data, at=2, inference=DeepEnsemble(early_stopping=early_stopping))
     with pytest.raises(NotFittedError):
         model.predict(data[0])
 
@@ -685,7 +715,12 @@ class BatchNormalised(torch.nn.Module):
 def test_batch_normalisation_keeps_running_statistics(data):
     X, y = data
     shifted = 5.0 + 2.0 * X
-    settings = {"max_epochs": 60, "normalize_X": False, "calibrate": None, "random_state": 0}
+    settings = {
+        "max_epochs": 60,
+        "normalize": "y",
+        "inference": DeepEnsemble(calibrate=None),
+        "random_state": 0,
+    }
     model = BayesianEnsembleRegressor(2, module=BatchNormalised, **settings)
     model.fit(shifted, y)
     means = model.module_.state_dict()["network.norm__running_mean"]
@@ -698,9 +733,16 @@ def test_batch_normalisation_keeps_running_statistics(data):
 
 def test_running_statistics_are_those_of_the_best_epoch(data):
     X, y = data
-    settings = {"module": BatchNormalised, "lr": 0.5, "lr_schedule": None, "random_state": 0}
+    settings = {
+        "module": BatchNormalised,
+        "lr": 0.5,
+        "optimizer": Optimizer(lr_schedule=None),
+        "random_state": 0,
+    }
     stopping = EarlyStopping(n_iter_no_change=10)
-    model = BayesianEnsembleRegressor(1, early_stopping=stopping, **settings).fit(X, y)
+    model = BayesianEnsembleRegressor(
+        1, inference=DeepEnsemble(early_stopping=stopping), **settings
+    ).fit(X, y)
     (best,) = model.best_epochs_
     assert best < len(model.history_)
     until_best = clone(model).set_params(max_epochs=best).fit(X, y)
@@ -718,7 +760,7 @@ class LooksAtItsRows(torch.nn.Module):
 
 def test_a_module_that_cannot_be_vectorised_runs_in_a_loop(data):
     X, y = data
-    settings = {"max_epochs": 60, "calibrate": None, "random_state": 0}
+    settings = {"max_epochs": 60, "inference": DeepEnsemble(calibrate=None), "random_state": 0}
     model = BayesianEnsembleRegressor(2, module=LooksAtItsRows, **settings)
     with pytest.warns(UserWarning, match="LooksAtItsRows cannot be vectorised"):
         model.fit(X, y)
@@ -793,7 +835,7 @@ def half_frozen(in_features, out_features, norm=torch.nn.Identity):
 @pytest.mark.parametrize("norm", [torch.nn.Identity, torch.nn.Softplus], ids=["by hand", "vmap"])
 def test_frozen_weights_stay_as_they_are(norm, data):
     model = BayesianEnsembleRegressor(
-        3, module=half_frozen, module__norm=norm, max_epochs=2, clip_norm=1.0
+        3, module=half_frozen, module__norm=norm, max_epochs=2, optimizer=Optimizer(clip_norm=1.0)
     ).fit(*data)
     trained = [(p.detach() != 0.25).all().item() for p in model.module_.parameters()]
     assert trained == [False, False, True, True]
@@ -865,7 +907,7 @@ def test_targets_and_inputs_must_be_finite(value, data):
     bad_X[3, 1] = bad_y[3] = value
     with pytest.raises(ValueError, match=r"Input y contains (NaN|infinity)"):
         ensemble().fit(X, bad_y)
-    model = ensemble(normalize_X=not np.isnan(value))  # else numbers may be missing
+    model = ensemble(normalize=(not np.isnan(value)) or "y")  # else numbers may be missing
     with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
         clone(model).fit(bad_X, y)
     with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
@@ -876,18 +918,24 @@ def test_targets_and_inputs_must_be_finite(value, data):
     ("params", "message"),
     [
         ({"n_members": 0}, "n_members"),
-        ({"inference": "hmc"}, "inference must be 'deep_ensemble', or an SGLD"),
+        ({"inference": "hmc"}, "inference must be 'deep_ensemble', or a DeepEnsemble"),
         ({"prior_scale": 0.0}, "prior_scale"),
         ({"prior_scale": 1e-300}, "prior_scale must be a number in"),
         ({"prior_scale": 1e300}, "prior_scale must be a number in"),
         ({"lr": 1e300}, "lr must be .* at most"),
         ({"beta": -1.0}, "beta"),
-        ({"early_stopping": EarlyStopping(validation_fraction=1.0)}, "validation_fraction"),
-        ({"early_stopping": EarlyStopping(n_iter_no_change=0)}, "n_iter_no_change"),
-        ({"early_stopping": EarlyStopping(tol=-1.0)}, "tol"),
-        ({"max_restarts": -1}, "max_restarts"),
-        ({"bootstrap": "yes"}, "bootstrap"),
-        ({"early_stopping": "yes"}, "early_stopping"),
+        (
+            {"inference": DeepEnsemble(early_stopping=EarlyStopping(validation_fraction=1.0))},
+            "validation_fraction",
+        ),
+        (
+            {"inference": DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=0))},
+            "n_iter_no_change",
+        ),
+        ({"inference": DeepEnsemble(early_stopping=EarlyStopping(tol=-1.0))}, "tol"),
+        ({"inference": DeepEnsemble(max_restarts=-1)}, "max_restarts"),
+        ({"inference": DeepEnsemble(bootstrap="yes")}, "bootstrap"),
+        ({"inference": DeepEnsemble(early_stopping="yes")}, "early_stopping"),
     ],
 )
 def test_parameters_out_of_range_are_named(params, message, data):
@@ -930,8 +978,10 @@ def test_a_second_fit_that_fails_leaves_nothing_of_the_first(data):
 
 def test_a_second_fit_forgets_the_first(data):
     X, y = data
-    model = ensemble(early_stopping=True).fit(X[:, :2], np.column_stack([y, y]))
-    model.set_params(early_stopping=False).fit(X, y)
+    model = ensemble(inference=DeepEnsemble(early_stopping=True)).fit(
+        X[:, :2], np.column_stack([y, y])
+    )
+    model.set_params(inference=DeepEnsemble(early_stopping=False)).fit(X, y)
     assert_same_members(model, ensemble().fit(X, y), X)
     assert model.n_outputs_ == 1
     assert not hasattr(model, "best_epochs_")

@@ -25,8 +25,8 @@ from skdistill._method.task import TASKS
 from skdistill.ensembles._out_of_bag import Parts
 from skdistill.export import export_program
 from skdistill.modules import TabM, n_parameters
-from skdistill.samplers import SGLD
-from skdistill.settings import Runtime
+from skdistill.samplers import SGLD, DeepEnsemble
+from skdistill.settings import Optimizer, Runtime
 
 N, D, K = 300, 3, 8
 
@@ -104,7 +104,9 @@ def test_fewer_rows_than_members_are_refused(data):
 def test_the_prior_of_a_members_own_weights_is_divided_by_their_number(data):
     """After one step of plain gradient descent the weights have shrunk by lr times the decay."""
     X, y = data
-    settings = dict(max_epochs=1, batch_size=N, optimizer="SGD", lr=1.0, lr_schedule=None)
+    settings = dict(
+        max_epochs=1, batch_size=N, optimizer=Optimizer("SGD", lr_schedule=None), lr=1.0
+    )
     start = ensemble(**settings, prior_scale=np.inf, module__mini=True)
     free = start.fit(X, y).module_.network
     pulled = clone(start).set_params(prior_scale=0.1).fit(X, y).module_.network
@@ -124,7 +126,7 @@ def test_rows_of_weight_zero_and_weights(data):
 
 
 def test_early_stopping_is_of_all_members_together(data):
-    model = ensemble(early_stopping=True, max_epochs=30).fit(*data)
+    model = ensemble(inference=DeepEnsemble(early_stopping=True), max_epochs=30).fit(*data)
     assert len(set(model.best_epochs_)) == 1
     assert model.best_epochs_.shape == (K,)
     valid = [row["valid_loss"] for row in model.history_]
@@ -135,7 +137,7 @@ def test_the_network_is_restarted_from_another_seed_if_it_diverges(data):
     X, y = data
     diverged = pytest.raises(ValueError, match="Every member diverged")
     with pytest.warns(ConvergenceWarning, match="trained anew"), diverged:
-        ensemble(optimizer="SGD", lr=1e6, max_restarts=1).fit(X, y)
+        ensemble(optimizer="SGD", lr=1e6, inference=DeepEnsemble(max_restarts=1)).fit(X, y)
 
 
 def test_dropout_trains_by_autograd(data):
@@ -183,8 +185,8 @@ def test_many_members_are_loaded(data, tmp_path):
 @pytest.mark.parametrize(
     "student",
     [
-        HydraPlusRegressor(n_heads=4, max_epochs=3, random_state=0),
-        HydraPlusRegressor(n_heads=4, max_epochs=3, transfer="disagreement", random_state=0),
+        HydraPlusRegressor(heads=4, max_epochs=3, random_state=0),
+        HydraPlusRegressor(heads=4, max_epochs=3, transfer="disagreement", random_state=0),
         DistributionDistiller(None, family="gaussian", max_epochs=3, random_state=0),
     ],
     ids=["hydra", "disagreement", "distribution"],
@@ -198,7 +200,7 @@ def test_any_student_learns_from_it(student, fitted, data):
     ("params", "message"),
     [
         ({"inference": SGLD(1e-5)}, "inference must be 'deep_ensemble' with module=TabM"),
-        ({"bootstrap": True}, "bootstrap must be False with module=TabM"),
+        ({"inference": DeepEnsemble(bootstrap=True)}, "bootstrap must be False with module=TabM"),
         ({"warm_start": True}, "warm_start must be False with module=TabM"),
         ({"module__n_members": 4}, "module__n_members must not be given"),
         ({"batch_size": 7}, "batch_size must be at least n_members=8"),
@@ -219,7 +221,7 @@ def test_a_student_refuses_it(data):
 
 
 def test_one_member_is_no_special_case(data):
-    model = ensemble(n_members=1, early_stopping=True).fit(*data)
+    model = ensemble(n_members=1, inference=DeepEnsemble(early_stopping=True)).fit(*data)
     assert model.predict_uncertainty(data[0][:3]).epistemic is None
 
 
@@ -258,7 +260,7 @@ def test_on_large_tables_classes_keep_the_best_epoch_of_the_mean_probabilities(d
     (rows,) = parts_of(BayesianEnsembleClassifier, y).left_out([0])
     settings = {
         "lr": 0.03,
-        "lr_schedule": None,
+        "optimizer": Optimizer(lr_schedule=None),
         "runtime": Runtime(dtype="float64"),
     }
     model = ensemble(BayesianEnsembleClassifier, max_epochs=60, **settings).fit(X, y)
@@ -282,7 +284,9 @@ def test_on_large_tables_noisy_classes_are_predicted_better(data):
     losses = [
         log_loss(
             y_fresh,
-            ensemble(BayesianEnsembleClassifier, calibrate=calibrate, **settings)
+            ensemble(
+                BayesianEnsembleClassifier, inference=DeepEnsemble(calibrate=calibrate), **settings
+            )
             .fit(X, y)
             .predict_proba(fresh),
         )
@@ -296,7 +300,7 @@ def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data)
     X, y = data
     y = y if kind is BayesianEnsembleRegressor else noisy_labels(X, 1)
     settings = {
-        "calibrate": "oob",
+        "inference": DeepEnsemble(calibrate="oob"),
         "runtime": Runtime(dtype="float64"),
         "max_epochs": 40,
         "distance_aware": False,
@@ -324,7 +328,9 @@ def test_classes_on_smaller_tables_are_trained_on_all_rows(data):
 
 @pytest.mark.usefixtures("every_table_is_large")
 def test_numbers_are_trained_on_all_rows_unless_calibration_is_asked_for(data):
-    default, asked = (ensemble(calibrate=value).fit(*data) for value in ("auto", "oob"))
+    default, asked = (
+        ensemble(inference=DeepEnsemble(calibrate=value)).fit(*data) for value in ("auto", "oob")
+    )
     assert not hasattr(default, "calibration_")
     assert hasattr(asked, "calibration_")
     assert not hasattr(asked, "best_epochs_")
@@ -340,7 +346,7 @@ def test_rows_left_out_have_no_influence_on_weights(kind, data):
     rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
     moved = X.copy()
     moved[rows] = moved[rows][::-1]
-    settings = {"calibrate": "oob", "normalize_X": False}
+    settings = {"inference": DeepEnsemble(calibrate="oob"), "normalize": "y"}
     first, second = (ensemble(kind, **settings).fit(rows_, y) for rows_ in (X, moved))
     for name, value in first.module_.network.state_dict().items():
         torch.testing.assert_close(second.module_.network.state_dict()[name], value, rtol=0, atol=0)

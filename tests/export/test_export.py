@@ -46,6 +46,7 @@ from skdistill import (
 from skdistill.export import export_program, register_converters
 from skdistill.export._elementary import expm1, log1p, softplus
 from skdistill.export._outputs import GraphOutputs
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -203,7 +204,9 @@ def test_students_of_real_numbers(table, family, data_dir, tmp_path):
 
 def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
     X, y = data_of("ensemble numbers", np.float32)
-    model = make_pipeline(StandardScaler(), numbers(max_epochs=1, calibrate=None)).fit(X, y)
+    model = make_pipeline(
+        StandardScaler(), numbers(max_epochs=1, inference=DeepEnsemble(calibrate=None))
+    ).fit(X, y)
     export_onnx(model, tmp_path / "without.onnx")
     assert "interval" not in run(tmp_path / "without.onnx", X)
     export_onnx(model, tmp_path / "with.onnx", quantiles=LEVELS, interval=True)

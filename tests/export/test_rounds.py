@@ -14,13 +14,13 @@ from skdistill import BDistilBooster
 from skdistill.export import export_rounds
 from skdistill.export._outputs import GraphOutputs, RoundOutputs
 from skdistill.modules import MLP, Recurrent
-from skdistill.settings import Runtime
+from skdistill.settings import Connection, Runtime, WeakLearnerSearch
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 SMALL = {
     "n_rounds": 4,
-    "gamma": 0.01,
+    "search": WeakLearnerSearch(gamma=0.01),
     "max_epochs": 20,
     "runtime": Runtime(device="cpu"),
     "random_state": 0,
@@ -67,10 +67,12 @@ def test_probabilities_and_labels_after_each_round(connection, head_layers):
     y = np.where(np.sin(3 * X[:, 0]) > X[:, 1], "yes", "no")
     booster = BDistilBooster(
         LogisticRegression(),
-        connection=connection,
-        expansions=3,
-        connect="when_needed" if connection == "none" else "always",
-        head_layers=head_layers,
+        connection=Connection(
+            connection,
+            expansions=3,
+            connect="when_needed" if connection == "none" else "always",
+            head_layers=head_layers,
+        ),
         module__hidden_units=(16, 8),
         **SMALL,
     ).fit(X, y)
@@ -91,7 +93,11 @@ def test_series_whose_states_at_all_times_are_read():
     members[:, 0, 0] += 0.4 * np.sin(X[:, :, 0].sum(1))
     members[:, 0, 1] = 1 - members[:, 0, 0]
     booster = BDistilBooster(
-        "classifier", module=Recurrent, early=True, connect="always", **{**SMALL, "max_epochs": 60}
+        "classifier",
+        module=Recurrent,
+        early=True,
+        connection=Connection(connect="always"),
+        **{**SMALL, "max_epochs": 60},
     ).fit(X, members[:, 0].argmax(1), member_predictions=members)
     assert booster.n_rounds_ > 1
     for n_rounds, found in enumerate(in_turn(modules(booster), torch.tensor(X)), 1):
@@ -103,7 +109,9 @@ def test_series_whose_states_at_all_times_are_read():
 def test_graphs_of_one_row_and_of_many_in_float32(tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     y = 4 + X[:, :2] - X[:, 1:] ** 2
-    booster = BDistilBooster(LinearRegression(), connect="always", module=[MLP, MLP], **SMALL)
+    booster = BDistilBooster(
+        LinearRegression(), connection=Connection(connect="always"), module=[MLP, MLP], **SMALL
+    )
     booster.set_params(n_rounds=3).fit(X, y)
     paths = export_rounds(FrozenEstimator(booster), tmp_path, quantiles=[0.3])
     assert [path.name for path in paths] == ["round_1.onnx", "round_2.onnx", "round_3.onnx"]

@@ -44,6 +44,7 @@ from skdistill.families import (
 )
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.samplers import SGHMC, SGLD, MCDropout
+from skdistill.settings import WeakLearnerSearch
 
 # ------------------------------------------------------------------------------------------
 # Models, each fitted when it is first asked for
@@ -71,7 +72,9 @@ def few_draws(kind):
 
 
 def booster(teacher, **params):
-    return BDistilBooster(teacher, **{**SMALL, "n_rounds": 3, "max_search": 1, **params})
+    return BDistilBooster(
+        teacher, **{**SMALL, "n_rounds": 3, "search": WeakLearnerSearch(max_search=1), **params}
+    )
 
 
 def gped(make, inference, **params):
@@ -87,7 +90,7 @@ def second_moment(members):
 NUMBERS: dict[str, Callable[[], Any]] = {
     "ensemble": regressor,
     "ensemble_one": lambda: regressor(n_members=1),
-    "ensemble_raw_y": lambda: regressor(normalize_y=False, module__activation="relu"),
+    "ensemble_raw_y": lambda: regressor(normalize="X", module__activation="relu"),
     "ensemble_sgld": lambda: regressor(**CHAINS, inference=SGLD(1e-4)),
     "ensemble_dropout": lambda: regressor(inference=MCDropout()),
     "hydra": lambda: HydraPlusRegressor(regressor(), **SMALL),
@@ -138,7 +141,7 @@ SERIES: dict[str, Callable[[], Any]] = {
     "early": lambda: BDistilBooster(
         BayesianEnsembleClassifier(2, module=Recurrent, **SMALL),
         n_rounds=2,
-        max_search=1,
+        search=WeakLearnerSearch(max_search=1),
         early=True,
         module=Recurrent,
         **SMALL,

@@ -28,6 +28,7 @@ from skdistill import (
 )
 from skdistill.families import LogitNormalFamily
 from skdistill.samplers import SGHMC, SGLD, MCDropout
+from skdistill.settings import WeakLearnerSearch
 
 TINY = {"max_epochs": 1, "module__hidden_units": (3,), "random_state": 0}
 CHAIN = {**TINY, "max_epochs": 4, "n_members": 2}
@@ -66,10 +67,10 @@ MAKERS = {
     "gped_regressor": lambda: student(GPEDDistiller, BayesianEnsembleRegressor),
     "gped_classifier": lambda: runs_online(BayesianEnsembleClassifier, SGLD(1e-5)),
     "b_distil_regressor": lambda: BDistilBooster(
-        DecisionTreeRegressor(), n_rounds=2, max_search=1, **TINY
+        DecisionTreeRegressor(), n_rounds=2, search=WeakLearnerSearch(max_search=1), **TINY
     ),
     "b_distil_classifier": lambda: BDistilBooster(
-        DecisionTreeClassifier(), n_rounds=2, max_search=1, **TINY
+        DecisionTreeClassifier(), n_rounds=2, search=WeakLearnerSearch(max_search=1), **TINY
     ),
 }
 

@@ -22,6 +22,7 @@ from botorch.acquisition import qLogExpectedImprovement, qUpperConfidenceBound
 from botorch.optim import optimize_acqf
 
 from skdistill.integrations.botorch import MembersModel
+from skdistill.samplers import DeepEnsemble
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -35,7 +36,9 @@ def several():
     """Models that have members, of two targets on different scales and columns that are too."""
     X = np.random.default_rng(0).normal(size=(60, 3)) * [1.0, 1e3, 1.0] + [0.0, 5.0, 0.0]
     y = np.column_stack([X[:, 0], 100 + X[:, 1]])
-    teacher = FrozenEstimator(ensemble(n_members=4, bootstrap=True).fit(X, y))
+    teacher = FrozenEstimator(
+        ensemble(n_members=4, inference=DeepEnsemble(bootstrap=True)).fit(X, y)
+    )
     return X, [teacher.estimator, student(teacher).fit(X, y)]
 
 
@@ -71,7 +74,9 @@ def test_acquisitions_have_gradients_of_the_networks(several):
 
 def test_a_batch_of_points_is_chosen_with_a_student():
     X = rows_of(30, 2).numpy()
-    model = student(ensemble(bootstrap=True), max_epochs=20).fit(X, X[:, 0] - X[:, 1])
+    model = student(ensemble(inference=DeepEnsemble(bootstrap=True)), max_epochs=20).fit(
+        X, X[:, 0] - X[:, 1]
+    )
     acquisition = qUpperConfidenceBound(MembersModel(model), beta=1.0)
     torch.manual_seed(0)
     points, value = optimize_acqf(acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=16)
@@ -88,7 +93,11 @@ def objective(X):
 def best_by_optimisation(seed, n_start=8, n_steps=6):
     """Best value of eight random points and six that an ensemble proposes."""
     X = rows_of(n_start, 2, seed=seed)
-    settings = {"n_members": 5, "bootstrap": True, "calibrate": None, "prior_scale": 10.0}
+    settings = {
+        "n_members": 5,
+        "inference": DeepEnsemble(bootstrap=True, calibrate=None),
+        "prior_scale": 10.0,
+    }
     training = {"max_epochs": 200, "lr": 0.05, "batch_size": 8, "module__hidden_units": (32,)}
     model = ensemble(**settings, **training)
     torch.manual_seed(seed)

@@ -18,6 +18,7 @@ from ..._estimator.warm_start import in_dtype_of, scaling_of
 from ..._method.task import TASKS, read_samples
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
+from ...settings import Runtime
 from ._spec import FitArguments, FitSpec
 from ._student import read_by
 from ._teacher import distribution_of, networks_and_functions, predictor_of
@@ -31,7 +32,8 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: Any) -> Fitted:
     values over.
     """
     kept, held_out = split_rows(spec)
-    pilot.set_params(calibration_fraction=None, checkpoint=None, warm_start=False)
+    runtime = replace(Runtime.of(pilot.runtime), checkpoint=None)
+    pilot.set_params(calibration_fraction=None, runtime=runtime, warm_start=False)
     if spec.training.budget is not None:
         pilot.set_params(max_time=spec.training.budget.keeping(0.0).part(1.0).seconds)
     pilot.fit(*kept, X_transfer=spec.X_transfer if len(spec.X_transfer) else None)

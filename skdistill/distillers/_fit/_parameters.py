@@ -17,7 +17,7 @@ from ..._utils.validation import Number, OneOf, is_number
 from ...families import Family, known_families
 from ...pruning import GroupLasso
 from ...settings import Runtime
-from ...transfer import MAKERS, make_transfer
+from ...transfer import MAKERS, make_transfer, maker_given
 
 
 class TransferRule:
@@ -27,8 +27,9 @@ class TransferRule:
 
     def check(self, value: Any, name: str) -> None:
         try:
-            if not (isinstance(value, str) and value == "auto"):
-                make_transfer(value)
+            given = maker_given(value)
+            if not (isinstance(given, str) and given == "auto"):
+                make_transfer(given)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} It may also be 'auto'.") from None
 
@@ -78,10 +79,8 @@ PARAMETER_TABLE = {
     "lr": Number(Real, 0, closed="neither", others=("auto",)),
     "max_epochs": Number(Integral, 1, others=("auto",)),
     "transfer": TransferRule(),
-    "transfer_only": OneOf((True, False)),
     "teacher_cv": FoldsRule(),
     "memory": MemoryRule(),
-    "weight_decay": Number(Real, 0),
     **COLUMN_PARAMETERS,
 }
 
@@ -91,7 +90,5 @@ STUDENT_PARAMETERS = {
     "batch_size": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
 }
-
-NORMALIZE_Y = {"normalize_y": OneOf((True, False))}
 
 PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}

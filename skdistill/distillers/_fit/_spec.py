@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._data.columns import Columns
+from ..._data.columns import Columns, standardises
 from ..._estimator.base import Fitted, NetEstimator, ObservedTask, fit_task, for_callbacks
 from ..._estimator.warm_start import all_weights, in_dtype_of, scaling_of
 from ..._method.task import Buffers, ClassificationTask, Task, prepare_to_compute
@@ -22,8 +22,8 @@ from ..._utils.ranks import current_ranks
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...pruning import GroupLasso
-from ...settings import Runtime
-from ...transfer import TransferMaker
+from ...settings import Runtime, WeakLearnerSearch
+from ...transfer import TransferMaker, TransferOnly, maker_given
 
 # Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
 # not read, as it may be of any library.
@@ -45,23 +45,20 @@ class StudentSettings:
     transfer_only: bool
     teacher_cv: Any
     memory: Any
-    weight_decay: float
     max_epochs: int | str
     batch_size: Any
-    normalize_X: bool
+    normalize: bool | str
     checkpoint: Any
     verbose: int
     random_state: Any
     dtype: str | None  # None is that of X
     device: Any
-    normalize_y: bool = True
     pruning: GroupLasso | None = None
     calibration_fraction: float | None = None
     warm_start: bool = False
     n_rounds: int = 0
-    max_search: int = 0
-    eta: Any = "auto"
-    n_asked: int = 1
+    search: WeakLearnerSearch | None = None
+    estimate: Any = None
 
     @classmethod
     def of(cls, estimator: NetEstimator) -> StudentSettings:
@@ -73,6 +70,9 @@ class StudentSettings:
             "kind": estimator._kind,
             "dtype": runtime.dtype if takes_dtype else None,
             "device": runtime.device,
+            "checkpoint": runtime.checkpoint,
+            "transfer": maker_given(estimator.transfer),
+            "transfer_only": isinstance(estimator.transfer, TransferOnly),
         }
         names = [field.name for field in fields(cls) if field.name in found]
         return cls(**{name: found[name] for name in names})
@@ -127,7 +127,7 @@ class FitMode(NamedTuple):
         """Return the location and scale of the targets: those of the first fit."""
         if self.before is not None:
             return scaling_of(self.before.module)
-        return task.scaling(y, weight, dtype, settings.normalize_y)
+        return task.scaling(y, weight, dtype, standardises(settings.normalize, "y"))
 
     def adapted(self, training: Training) -> Training:
         """Return how to train: a pass has a constant learning rate, and all the time it takes."""
@@ -267,8 +267,8 @@ def _refuse_with_ranks(spec: FitSpec) -> None:
         return
     if spec.settings.checkpoint is not None:
         raise ValueError(
-            "checkpoint must be None within data_parallel, whose ranks would write the same "
-            f"file; got {spec.settings.checkpoint!r}."
+            "runtime__checkpoint must be None within data_parallel, whose ranks would write the "
+            f"same file; got {spec.settings.checkpoint!r}."
         )
     if (budget := spec.training.budget) is not None:
         raise ValueError(

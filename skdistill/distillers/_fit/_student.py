@@ -29,7 +29,6 @@ from ..._training.stream import Part, Stream, rows_of_stream
 from ..._training.trainer import (
     Training,
     batch_size_for,
-    decay_of_weights,
     draws_globally,
     n_epochs_in,
     on_device,
@@ -291,7 +290,6 @@ def train_student(
         plan,
         recipe,
         budget,
-        settings.weight_decay,
         n_before + n_epochs,
         facts,
         [] if before is None else before.history,
@@ -425,7 +423,6 @@ class Student:
     plan: Any
     recipe: Any
     training_budget: TrainingBudget
-    weight_decay: float
     n_epochs: int
     facts: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -452,7 +449,6 @@ class Student:
             rows,
             n_epochs,
             callbacks=[*callbacks, guard, *([self.continued] if self.continued else [])],
-            weight_decay=decay_of_weights(module, self.weight_decay),
             phase=phase,
             **settings,
         )

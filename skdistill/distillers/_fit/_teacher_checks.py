@@ -110,7 +110,7 @@ def _warn_of_useless(spec: FitSpec, model: Any, predict: Predict) -> None:
         f"The fitted teacher, {type(final_step(model)[0]).__name__}, gets other rows than it was "
         f"fitted on, or has learnt nothing: it has {words} for X and y. Have they been scaled, as "
         "by a Pipeline around the student, or have they other units or another order of columns? "
-        "Students scale their columns themselves (normalize_X=True), so give fit the rows as they "
+        "Students scale their columns themselves (normalize=True), so give fit the rows as they "
         "came, and put what the teacher needs into it: "
         "teacher=FrozenEstimator(make_pipeline(scaler, model).fit(X, y))."
     )

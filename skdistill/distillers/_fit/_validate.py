@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from ..._data.checks import check_trainable
-from ..._data.columns import as_table, with_days
+from ..._data.columns import as_table, standardises, with_days
 from ..._data.encoding import EMBEDDED_FROM, InputSettings
 from ..._data.schema import add_to_summary
 from ..._estimator.base import (
@@ -63,11 +63,10 @@ _LEAST_TO_SPREAD, _OTHER_UNIT = 10, 10.0
 
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {
-    "transfer_only": False,
     "teacher_cv": None,
     "memory": None,
     "warm_start": False,
-    "checkpoint": None,
+    "runtime__checkpoint": None,
     "calibration_fraction": None,
 }
 
@@ -151,16 +150,16 @@ def stream_spec(
     training, settings = checked_training(estimator), StudentSettings.of(estimator)
     arguments = {"y": y, "sample_weight": sample_weight, "X_transfer": X_transfer}
     arguments["member_predictions"] = member_predictions
-    refuse_with_stream(estimator, _WITH_STREAM, arguments)
+    refuse_with_stream(estimator.get_params(), _WITH_STREAM, arguments)
     mode = mode_of(settings, Fitted.of(estimator))
     if mode.is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
     # Refused before X is read, which takes long; only then its rows are counted.
     maker = transfer_maker(settings, auto_transfer, 0, True, _MANY_STREAMED)
-    if not (maker is None or type(maker) is GaussianNoise):
+    if settings.transfer_only or not (maker is None or type(maker) is GaussianNoise):
         raise ValueError(
             "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
-            f"from all rows; got {settings.transfer!r}."
+            f"from all rows; got {estimator.transfer!r}."
         )
     random_state = check_random_state(settings.random_state)
     reset_fitted(estimator)
@@ -172,7 +171,7 @@ def stream_spec(
     reading = InputSettings.of(params, settings.kind, estimator._columns)
     inputs = stream.inputs(reading, EMBEDDED_FROM)
     recipe = NetworkSettings.of(params, defaults).recipe(plan, stream.row_shape, inputs)
-    scaling = stream.scaling(stream.task, settings.normalize_y)
+    scaling = stream.scaling(stream.task, standardises(settings.normalize, "y"))
     examples = stream.encoded_examples(scaling)
     read_once = settings, mode, training, FitArguments(X, None, None), random_state
     columns = estimator._columns, getattr(estimator, "feature_names_in_", None)
@@ -311,8 +310,8 @@ def check_transfer_rows(spec: FitSpec, X_transfer: Any, maker: TransferMaker | N
         return check_further_rows(spec, X_transfer, "X_transfer")
     if spec.settings.transfer_only and (maker is None or maker.keeps_labels):
         raise ValueError(
-            "transfer_only=True needs X_transfer in fit, or a transfer that makes rows; "
-            f"got None and transfer={spec.settings.transfer!r}."
+            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes rows; "
+            f"got None and TransferOnly({spec.settings.transfer!r})."
         )
     return spec.X[:0]
 
@@ -328,7 +327,8 @@ def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
         names = getattr(given, "columns", None)
         given = with_days(as_table(given, name))
         given = given if columns is None else columns.encode(given, is_training=True)
-        may_lack = "allow-nan" if X.ndim == 2 and spec.settings.normalize_X else True
+        reads_missing = standardises(spec.settings.normalize, "X")
+        may_lack = "allow-nan" if X.ndim == 2 and reads_missing else True
         settings = {"allow_nd": True, "ensure_all_finite": may_lack}
         rows = check_array(given, dtype=X.dtype, input_name=name, **settings)
     if rows.shape[1:] != row_shape:

@@ -19,10 +19,12 @@ from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
 from ..._estimator.predicting import DistributionEstimator, check_return_std, is_a
 from ..._method.task import Task
 from ..._utils.ranks import refuse_ranks
+from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf
-from ...modules import CONNECTIONS, MLP
+from ...modules import MLP
+from ...settings import Connection, WeakLearnerSearch
 from .._fit._kinds import check_kind, kind_as_teacher
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE
+from .._fit._parameters import PARAMETER_TABLE
 from .._fit._spec import begun
 from .._fit._teacher import fit_teacher_of
 from .._fit._validate import fit_spec
@@ -51,26 +53,27 @@ def model_classes(module: Any) -> list[Any]:
 
 def plan_of(booster: Any, task: Task) -> RoundsPlan:
     """Return the plan of a booster; raise for parameters that do not go together."""
-    if task.kind == "regressor" and booster.temperature != 1:
+    connection, search = Connection.of(booster.connection), WeakLearnerSearch.of(booster.search)
+    if task.kind == "regressor" and search.temperature != 1:
         raise ValueError(
-            "temperature must be 1 with a regressor as teacher, whose loss is the squared "
-            f"error; got {booster.temperature!r}."
+            "search__temperature must be 1 with a regressor as teacher, whose loss is the squared "
+            f"error; got {search.temperature!r}."
         )
     if task.kind == "regressor" and booster.early:
         raise ValueError(
             "early must be False with a regressor as teacher, which has no class to be "
             f"confident of early; got {booster.early!r}."
         )
-    last = 0 if booster.connection == "none" else booster.expansions - 1
-    first = min(last, 1) if booster.connect == "always" else 0
+    last = 0 if connection.kind == "none" else connection.expansions - 1
+    first = min(last, 1) if connection.connect == "always" else 0
     numbers = range(len(model_classes(booster.module)))
     return RoundsPlan(
         task,
-        booster.head_layers,
-        booster.connection,
+        connection.head_layers,
+        connection.kind,
         booster.early,
-        booster.gamma,
-        booster.temperature,
+        search.gamma,
+        search.temperature,
         tuple(itertools.product(numbers, range(first, last + 1))),
     )
 
@@ -98,44 +101,21 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         learner in one. Each builds a network from ``in_features``, ``out_features`` and the
         parameters ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(32, 32)`` unless given.
-    head_layers : int, default=1
-        How many of a network's last layers with parameters come after the connections. With 2, the
-        learners of an MLP get deeper round by round.
-    connection : {"none", "residual", "dense", "lstm", "gru"}, default="residual"
-        How a learner uses the last hidden activations of an earlier one: not at all, added to its
-        own, concatenated with its own, or through the gates of an LSTM or a GRU, which have a
-        weight for each unit. Where widths differ they are projected, except for "dense".
-    expansions : int, default=2
-        Classes that a model class is expanded to, R. The first has no connections; the r-th reads
-        the r - 1 learners before it.
-    connect : {"when_needed", "always"}, default="when_needed"
-        Whether to search the class without connections first. Learners without connections can run
-        side by side; those with connections make more of the same number of rounds.
-    max_search : int, default=5
-        Networks to train in a class until one is added. The weight of the barrier is bisected: it
-        grows if there was no weak learner, and falls if the learner overshot. A round begins with
-        the weight of the last learner of its class.
-    gamma : float, default=1.0
-        Inverse weight of the barrier that a class begins with. The larger, the more a learner
-        imitates the teacher, and the less it corrects the errors made before it.
-    temperature : float, default=1.0
-        Temperature of the task loss, the cross-entropy between teacher and learner. 1 for
-        regressors, whose task loss is the squared error.
-    eta : float or "auto", default="auto"
-        Learning rate of the rows' weights; "auto" is that of Theorem 1 of [1]_, whose bound is of
-        use only for more than ``2.25 * log(2 * n_samples)`` rounds.
+    connection : {"none", "residual", "dense", "lstm", "gru"} or Connection, default="residual"
+        Whether and how learners read those before them, see
+        :class:`skdistill.settings.Connection`.
+    search : WeakLearnerSearch, default=None
+        How the learner of a round is searched, see :class:`skdistill.settings.WeakLearnerSearch`;
+        None is ``WeakLearnerSearch()``.
     early : bool, default=False
         Whether series are to be predicted before their end: the task loss is then a mean over the
         time steps, as in E-RNN [2]_, and there is `predict_early`. For classifiers and networks
         such as :class:`skdistill.modules.Recurrent`.
-    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
-            default=None
+    transfer : str, TransferMaker, TransferOnly or None, default=None
         How as many further rows are generated, once, from X and `X_transfer` for the teacher to
         predict.
-    transfer_only, teacher_cv, memory
+    teacher_cv, memory
         As in :class:`HydraPlusRegressor`.
-    weight_decay : float, default=0.0
-        L2 penalty on the weights of the learners' layers; biases have none.
     max_epochs : int or "auto", default="auto"
         Number of epochs of each learner; "auto" shows it 300,000 rows in all, but each of them at
         least 10 and at most 200 times.
@@ -146,14 +126,10 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         are fewer than `n_rounds`.
     batch_size : int, default=64
         Rows of a minibatch.
-    optimizer, lr, lr_schedule, clip_norm, callbacks, runtime
+    optimizer, lr, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features
+    normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
-    normalize_y : bool, default=True
-        Whether to standardise the targets of a regressor for training.
-    checkpoint
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     verbose : int, default=0
         As in :class:`DistributionDistiller`. 1 also prints a line after each round: what was found,
         and about how long the rest takes.
@@ -218,16 +194,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     _kind = kind_as_teacher
     _parameter_table = {
         **PARAMETER_TABLE,
-        **NORMALIZE_Y,
         "n_rounds": Number(Integral, 1),
-        "head_layers": Number(Integral, 1),
-        "connection": OneOf(("none", *CONNECTIONS)),
-        "expansions": Number(Integral, 1),
-        "connect": OneOf(("when_needed", "always")),
-        "max_search": Number(Integral, 1),
-        "gamma": Number(Real, 1e-30),
-        "temperature": Number(Real, 0, closed="neither"),
-        "eta": Number(Real, 0, closed="neither", others=("auto",)),
+        "connection": SettingsRule(Connection, Connection._parameter_table["kind"]),
+        "search": SettingsRule(WeakLearnerSearch, OneOf((None,))),
         "early": OneOf((True, False)),
     }
     _module_defaults = {
@@ -243,31 +212,19 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         *,
         n_rounds: int = 7,
         module: Any = MLP,
-        head_layers: int = 1,
-        connection: str = "residual",
-        expansions: int = 2,
-        connect: str = "when_needed",
-        max_search: int = 5,
-        gamma: float = 1.0,
-        temperature: float = 1.0,
-        eta: float | str = "auto",
+        connection: Any = "residual",
+        search: Any = None,
         early: bool = False,
         transfer: Any = None,
-        transfer_only: bool = False,
         teacher_cv: Any = None,
-        weight_decay: float = 0.0,
         optimizer: Any = "Adam",
         lr: float = 0.01,
-        lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int = 64,
-        clip_norm: float | None = 5.0,
-        normalize_X: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
-        normalize_y: bool = True,
         memory: Any = None,
-        checkpoint: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,

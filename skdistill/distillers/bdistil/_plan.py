@@ -67,7 +67,7 @@ class RoundsPlan(Plan):
     ----------
     task : RegressionTask or ClassificationTask
     head_layers, connection, early, gamma, temperature
-        See :class:`skdistill.BDistilBooster`.
+        See :class:`skdistill.BDistilBooster` and the objects that are its parameters.
     classes : tuple of (int, int)
         Classes to search: the number of a model class, and that of its connections.
     structure : tuple of (int, int), default=()

@@ -19,12 +19,13 @@ from torch import Tensor
 from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import rows_within
 from ..._method.plan import TrainingBudget, as_tensors
-from ..._training.trainer import decay_of_weights, n_epochs_for, on_device
+from ..._training.trainer import n_epochs_for, on_device
 from ..._utils.memory import rows_asked
 from ..._utils.messages import print_line, time_left
 from ..._utils.warnings import warn
 from ...losses import DistillationGame
 from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
+from ...settings import WeakLearnerSearch
 from .._fit._disagreement import prepare_maker
 from .._fit._spec import FitSpec
 from .._fit._student import training_set, widen_where_unknown
@@ -87,10 +88,11 @@ def play_game(
     (seed,) = spec.draw_seeds(1)
     X, target, weight = _rows_and_targets(spec, predictions, seed)
     put, settings = partial(on_device, device=spec.training.device), spec.settings
+    eta = WeakLearnerSearch.of(settings.search).eta
     game = DistillationGame(
         put(target),
         settings.n_rounds,
-        None if settings.eta == "auto" else settings.eta,
+        None if eta == "auto" else eta,
         put(weight),
         spec.plan.task.size,  # of regressors the means; raw variances are learnt beside them
     )
@@ -175,6 +177,7 @@ class Search:
     def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
         self.spec = spec
         self.settings = spec.settings
+        self.max_search = WeakLearnerSearch.of(spec.settings.search).max_search
         self.n_epochs = n_epochs_for(
             spec.settings.max_epochs, len(X), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
         )
@@ -231,7 +234,7 @@ class Search:
             for n_sources in dict.fromkeys(expansions):
                 start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
                 barrier = Barrier(start if self.rounds else 0.0)
-                for _ in range(self.settings.max_search if self.rounds else 1):
+                for _ in range(self.max_search if self.rounds else 1):
                     if self._is_out_of_time:
                         return False
                     n_searches += 1
@@ -316,7 +319,6 @@ class Search:
                 rows,
                 self.n_epochs,
                 callbacks=[task.per_epoch(), guard],
-                weight_decay=decay_of_weights(module, settings.weight_decay),
                 phase=phase,
                 share=1 / (self.settings.n_rounds - len(self.rounds)),  # of the time left
             )

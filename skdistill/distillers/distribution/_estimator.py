@@ -25,10 +25,10 @@ from ..._utils.validation import Number, OneOf, Seed
 from ..._utils.warnings import warn
 from ...families import Family, make_family
 from ...modules import MLP
+from ...transfer import TransferOnly
 from .._fit._calibration import calibrated
 from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import (
-    NORMALIZE_Y,
     PARAMETER_TABLE,
     PRUNING,
     STUDENT_PARAMETERS,
@@ -97,14 +97,12 @@ class Agreement:
         return members
 
 
-def family_plan(
-    family: Family, task: Task, supervised_weight: float, transfer_only: bool
-) -> FamilyPlan:
+def family_plan(family: Family, task: Task, supervised_weight: float, transfer: Any) -> FamilyPlan:
     """Return the plan of a family; raise for what does not go with it."""
-    if transfer_only and supervised_weight:
+    if supervised_weight and isinstance(transfer, TransferOnly):
         raise ValueError(
-            "supervised_weight must be 0 with transfer_only=True, whose rows have no labels; "
-            f"got {supervised_weight!r}."
+            "supervised_weight must be 0 with transfer=TransferOnly(...), whose rows have no "
+            f"labels; got {supervised_weight!r}."
         )
     return FamilyPlan(task, clone(family).for_task(task), supervised_weight)
 
@@ -116,7 +114,7 @@ def _fit(distiller: Any, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
 
     def plan_of(task: Task) -> FamilyPlan:
         family = make_family(distiller.family, task.kind)
-        return family_plan(family, task, distiller.supervised_weight, distiller.transfer_only)
+        return family_plan(family, task, distiller.supervised_weight, distiller.transfer)
 
     read: Any = stream_spec if is_stream(X) else fit_spec
     spec = read(distiller, plan_of, X, y, *arguments, mode_of=mode_of)
@@ -206,31 +204,28 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
         classifier, unless given. For the random heads it must be an
         ``nn.Sequential`` that ends in a linear layer.
-    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
-            default="auto"
+    transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
-    transfer_only, teacher_cv, memory, weight_decay, max_epochs, max_time, batch_size, pruning, lr
+    teacher_cv, memory, max_epochs, max_time, batch_size, pruning, lr
         As in :class:`HydraPlusRegressor`.
     calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
-    optimizer, lr_schedule, clip_norm, callbacks, runtime
+    optimizer, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features
+    normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
-    normalize_y : bool, default=True
-        Whether to standardise the targets of a regressor for training.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before: `max_epochs` is the number of
         epochs in all, so ``set_params(max_epochs=more)`` trains for the further ones. With
-        ``lr_schedule=None`` and the same data the student is, on a CPU bit for bit, that of one fit
-        of so many epochs, but for weights that grow over the epochs of the first fit; "cosine"
-        falls from `lr` anew, over the further epochs. `teacher_` is kept, and so are the classes,
-        and the location and scale of y. The state of the optimizer is kept too, which makes a
-        pickle about three times as large, if `warm_start` was True in the fit before. Not with
-        `pruning`.
-    checkpoint, verbose
+        ``Optimizer(lr_schedule=None)`` and the same data the student is, on a CPU bit for bit, that
+        of one fit of so many epochs, but for weights that grow over the epochs of the first fit;
+        "cosine" falls from `lr` anew, over the further epochs. `teacher_` is kept, and so are the
+        classes, and the location and scale of y. The state of the optimizer is kept too, which
+        makes a pickle about three times as large, if `warm_start` was True in the fit before. Not
+        with `pruning`.
+    verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -304,7 +299,6 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     _kind = kind_as_teacher
     _parameter_table = {
         **PARAMETER_TABLE,
-        **NORMALIZE_Y,
         "family": FamilyRule(),
         "supervised_weight": Number(Real, 0),
         **PRUNING,
@@ -323,24 +317,18 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         supervised_weight: float = 0.0,
         module: Any = MLP,
         transfer: Any = "auto",
-        transfer_only: bool = False,
         teacher_cv: Any = None,
         calibration_fraction: float | None = None,
-        weight_decay: float = 0.0,
         pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
-        lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
-        clip_norm: float | None = 5.0,
-        normalize_X: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
-        normalize_y: bool = True,
         memory: Any = None,
         warm_start: bool = False,
-        checkpoint: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -19,14 +18,15 @@ from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.resume import NO_MATTER
 from ..._utils.ranks import refuse_ranks
-from ..._utils.validation import Number, OneOf
+from ..._utils.settings import SettingsRule
+from ..._utils.validation import OneOf
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
 from ...samplers import SGHMC, SGLD
-from ...settings import Checkpoint
-from ...transfer import TransferSet, make_transfer
+from ...settings import Checkpoint, Estimate, Runtime
+from ...transfer import TransferSet, make_transfer, maker_given
 from .._fit._kinds import check_kind, kind_as_teacher
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING
+from .._fit._parameters import PARAMETER_TABLE, PRUNING
 from .._fit._spec import FitSpec, begun
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
@@ -73,43 +73,30 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         :class:`~skdistill.expectations.EntropyExpectation` in the place of "entropy" learns it by
         another loss. ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean
         log probabilities at temperature 2.5, to which a Dirichlet is fitted.
-    estimate : {"online", "stochastic"} or dict, default="online"
-        Estimate of an expectation for a row of the transfer set: "online" (U_o, Eq 10), the mean
-        over all samples that have predicted the row, or "stochastic" (U_s, Eq 9), the last one; a
-        dict gives it by the names of expectations, "online" for the others. "online" keeps a
-        float32 sum for each value of each row, and a count: for n rows and k values ``4 n (k + 1)``
-        bytes, 5.1 MiB for MNIST; sums beyond scikit-learn's ``working_memory`` are in a temporary
-        file. Of a teacher's stored members, "online" is the mean over all of them, "stochastic" one
-        of them, another for each row of a minibatch.
-    n_asked : int, default=4
-        How many minibatches of the transfer set the chains predict for each step of the student,
-        which learns from the first of them; of the others only the running means are updated, so
-        that these are over more samples. The paper has 1. It has no effect where no estimate is
-        "online", or where the members of the teacher are stored.
+    estimate : {"online", "stochastic"}, dict or Estimate, default="online"
+        Estimate of an expectation for a row of the transfer set: "online", the mean over all
+        samples that have predicted the row, or "stochastic", the last one; a dict gives it by the
+        names of expectations. See :class:`skdistill.settings.Estimate`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
         ``module__activation=("tanh", "silu")`` unless given.
-    transfer : {"noise", "mixup", "munge", "box", "disagreement", "auto"}, TransferMaker or None, \
-            default=None
+    transfer : str, TransferMaker, TransferOnly or None, default=None
         None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
         drawn in their place each time, which needs ``estimate="stochastic"``, and "disagreement" is
         refused. With other teachers, and for "auto", see :class:`HydraPlusRegressor`.
-    transfer_only, weight_decay, lr
+    lr
         As in :class:`HydraPlusRegressor`.
     pruning
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
         running means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
-    optimizer, lr_schedule, batch_size, clip_norm, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`, for the student.
-    normalize_X, categorical_features
+    optimizer, batch_size, callbacks, runtime
+        As in :class:`BayesianEnsembleRegressor`, for the student. Beside chains the epochs of a
+        ``runtime__checkpoint`` are those of the chains.
+    normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
-    normalize_y : bool, default=True
-        Whether to standardise the targets of a regressor for training.
-    checkpoint
-        As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
     verbose : int, default=0
         As in :class:`DistributionDistiller`. Beside chains 1 tells of these too, from their
         first iteration on, and how long they will take.
@@ -174,9 +161,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     _kind = kind_as_teacher
     _parameter_table = {
         **PARAMETER_TABLE,
-        **NORMALIZE_Y,
         **PRUNING,
-        "n_asked": Number(Integral, 1),
+        "estimate": SettingsRule(Estimate),
     }
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128)},
@@ -189,24 +175,17 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         *,
         expectations: Any = "auto",
         estimate: Any = "online",
-        n_asked: int = 4,
         module: Any = MLP,
         transfer: Any = None,
-        transfer_only: bool = False,
         teacher_cv: Any = None,
-        weight_decay: float = 0.0,
         pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
-        lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int = 100,
-        clip_norm: float | None = 5.0,
-        normalize_X: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
-        normalize_y: bool = True,
-        checkpoint: Any = None,
         memory: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
@@ -269,8 +248,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     def _plan_of(self, task: Task) -> ExpectationsPlan:
         """Return the plan of a student; raise for parameters that do not go together."""
-        expectations = chosen_expectations(self.expectations, self.estimate, task.kind)
-        estimates = chosen_estimates(self.estimate, expectations)
+        estimate = Estimate.of(self.estimate).kind
+        expectations = chosen_expectations(self.expectations, estimate, task.kind)
+        estimates = chosen_estimates(estimate, expectations)
         runs_online = runs_chains(self.teacher)
         if runs_online:
             self._check_runs_online(estimates)
@@ -285,14 +265,15 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                     f"{name} must be {value!r} beside chains: the student learns while they run, "
                     f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
                 )
-        is_auto = isinstance(self.transfer, str) and self.transfer == "auto"
-        maker = None if is_auto else make_transfer(self.transfer)
+        transfer = maker_given(self.transfer)
+        is_auto = isinstance(transfer, str) and transfer == "auto"
+        maker = None if is_auto else make_transfer(transfer)
         if maker is not None and maker.asks_teacher:
             raise ValueError(
                 "transfer must not ask the teacher beside chains, whose samples are not kept; got "
                 f"{self.transfer!r}."
             )
-        if self.transfer is not None and "online" in estimates:
+        if transfer is not None and "online" in estimates:
             raise ValueError(
                 "estimate must be 'stochastic' beside chains with a transfer, whose rows are new "
                 f"each time and have no running mean. Got {self.estimate!r} with "
@@ -308,7 +289,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     def _checkpoint(self, spec: FitSpec, monitored: np.ndarray | None) -> Any:
         """Return the context of a checkpoint of chains and student, or of None."""
-        wanted = Checkpoint.of(self.checkpoint)
+        wanted = Checkpoint.of(Runtime.of(self.runtime).checkpoint)
         if wanted is None:
             return nullcontext()
         from ..._engine import CheckpointFile

@@ -15,9 +15,10 @@ from torch import Tensor
 from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._estimator.unwrapping import seed_where_unset
 from ..._method.plan import TrainingBudget, as_tensors, build_module
-from ..._training.trainer import decay_of_weights, flop_per_step, on_device, own_dropout
+from ..._training.trainer import flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
 from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
+from ...settings import Estimate
 from ...transfer import prepare_lacking
 from .._fit._spec import FitSpec
 from .._fit._student import Student, training_set
@@ -46,8 +47,8 @@ def distil_online(
         scaling = as_tensors(spec.scaling)
         module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
         budget = TrainingBudget(n_epochs(due, epoch_length, buffer_size(rows)))
-        how = settings.weight_decay, budget.n_epochs
-        student = Student(spec.training, plan, spec.recipe, budget, *how, X=spec.X)
+        how = spec.training, plan, spec.recipe, budget, budget.n_epochs
+        student = Student(*how, X=spec.X)
         learnt, device = (plan.expectations, plan.n_values), rows.X.device
         monitor = None
         if monitored is not None:
@@ -59,7 +60,7 @@ def distil_online(
             partial(plan.members_of, module),
             due,
             epoch_length,
-            settings.n_asked if "online" in plan.estimates else 1,
+            Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1,
             spec.training.n_threads,
             monitor,
             opened,
@@ -114,7 +115,6 @@ def _student_net(student: Student, module: Any, rows: Any, lasso: Any) -> Any:
         phase="student",
         callbacks=[("guard", DivergenceGuard())],
         flop_per_step=flop_per_step(module, rows),
-        weight_decay=decay_of_weights(module, student.weight_decay),
         proximal=lasso,
     ).initialize()
 

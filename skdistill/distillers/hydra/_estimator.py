@@ -5,26 +5,25 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from numbers import Integral
 from typing import Any, Self
 
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 
-from ..._data.columns import COLUMN_PARAMETERS
+from ..._data.columns import standardises
 from ..._estimator.base import available_if, with_callbacks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._utils.settings import SettingsRule
-from ..._utils.validation import Number, OneOf
+from ..._utils.validation import OneOf
 from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
-from ...settings import HydraLoss
-from ...transfer import GaussianNoise
+from ...settings import Heads, HydraLoss
+from ...transfer import GaussianNoise, TransferOnly
 from .._fit._calibration import calibrated
 from .._fit._kinds import check_kind
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
+from .._fit._parameters import PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
 from .._fit._spec import FitMode, begun
 from .._fit._student import train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
@@ -39,8 +38,7 @@ _AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
 
 _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
-    "head_layers": Number(Integral, 1),
-    "n_heads": Number(Integral, 1, others=(None,)),
+    "heads": SettingsRule(Heads, Heads._parameter_table["n_heads"]),
     "loss": SettingsRule(HydraLoss, OneOf((None,))),
     **PRUNING,
     **STUDENT_PARAMETERS,
@@ -59,13 +57,11 @@ def _fit(hydra: Any, X, y, *arguments, default: Any = None, mode_of: Any = FitMo
     """
     if hydra.teacher is not None:
         check_kind(hydra.teacher, arguments[-1])
-    columns = {name: getattr(hydra, name) for name in COLUMN_PARAMETERS}
     reading = {"mode_of": mode_of, "auto_transfer": _AUTO_TRANSFER.get(hydra._kind)}
     read: Any = stream_spec if is_stream(X) else fit_spec
     spec = read(hydra, hydra._plan_of, X, y, *arguments, **reading)
     with begun(hydra, spec) as (spec, task):
-        make = None if default is None else partial(default, **columns)
-        predictions = fit_teacher_of(spec, task, make)
+        predictions = fit_teacher_of(spec, task, default and partial(default, **_columns(hydra)))
         vars(hydra).update(predictions.facts)
         plan = spec.plan.taught_by(predictions.count(spec.X))
         _warn_of_many_heads(plan)
@@ -77,22 +73,29 @@ def _fit(hydra: Any, X, y, *arguments, default: Any = None, mode_of: Any = FitMo
     return hydra
 
 
+def _columns(hydra: Any) -> dict[str, Any]:
+    """Return how a default teacher reads X: as the student does. It always standardises y."""
+    normalize = True if standardises(hydra.normalize, "X") else "y"
+    return {"normalize": normalize, "categorical_features": hydra.categorical_features}
+
+
 def hydra_plan(hydra: Any, task: Task) -> HydraPlan:
     """Return the plan of a student, as far as it is known before its teacher is fitted."""
     loss = copy.copy(HydraLoss.of(hydra.loss))
-    if hydra.transfer_only and loss.teacher_weight < 1:
+    if isinstance(hydra.transfer, TransferOnly) and loss.teacher_weight < 1:
         raise ValueError(
-            "loss__teacher_weight must be 1 with transfer_only=True, whose rows have no labels; "
-            f"got {loss.teacher_weight!r}."
+            "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose rows have no "
+            f"labels; got {loss.teacher_weight!r}."
         )
-    return HydraPlan(task, hydra.head_layers, loss, wanted_heads=hydra.n_heads)
+    heads = Heads.of(hydra.heads)
+    return HydraPlan(task, heads.head_layers, loss, wanted_heads=heads.n_heads)
 
 
 def _warn_of_many_heads(plan: HydraPlan) -> None:
     if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
         warn(
-            f"The teacher has {plan.n_members} members, and with n_heads=None the student a head "
-            "for each. Fewer are cheaper: n_heads=20, say, or "
+            f"The teacher has {plan.n_members} members, and with heads=None the student a head "
+            "for each. Fewer are cheaper: heads=20, say, or "
             "as_teacher(teacher, max_members=20).",
         )
 
@@ -124,18 +127,14 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")`` unless
         given.
-    head_layers : int, default=1
-        How many of the module's last layers with parameters belong to a head; the others are the
-        core that the heads share.
-    n_heads : int, default=None
-        Number of heads M; None is one for each member. With fewer heads than members, head
-        n mod M imitates member n; with more, head m imitates member m mod N. One head is plain
-        distillation (Hinton's), which cannot tell the parts of the uncertainty.
+    heads : int, Heads or None, default=None
+        Number of heads M, or also how many layers they have, see
+        :class:`skdistill.settings.Heads`; None is one for each member.
     loss : HydraLoss, default=None
         Weights of the terms of the loss, see :class:`skdistill.settings.HydraLoss`; None is
         ``HydraLoss()``.
-    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
-            default="auto"
+    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
+            TransferOnly or None, default="auto"
         How further rows are generated from X and `X_transfer`, for the teacher to predict, up to 20
         for each of these and about 100,000 in all. They are generated once, and are dealt in turn:
         those of an epoch are X, or one further row for each. "noise", ``GaussianNoise()``, adds
@@ -146,12 +145,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None for more than 50,000
         rows, and with `member_predictions`, which are known for X alone. See
         :mod:`skdistill.transfer`; the settings of an object can be searched over, as
-        ``transfer__scale``.
-    transfer_only : bool, default=False
-        Whether the student learns from `X_transfer` without X, and from the rows that `transfer`
-        generates without those that they are generated from.
-    weight_decay : float, default=0.0
-        L2 penalty on the weights of the student's layers; biases have none.
+        ``transfer__scale``. :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
     pruning : GroupLasso, default=None
         How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`. `module` builds the
         student before pruning. None removes none.
@@ -172,12 +166,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
         their number: each step moves a unit by so much. See `max_epochs` for tables next to
         without noise.
-    optimizer, lr_schedule, clip_norm, callbacks, runtime
+    optimizer, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features
+    normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
-    normalize_y : bool, default=True
-        Whether to standardise the targets for training. Outputs are in y's units all the same.
     memory : None, str or joblib.Memory, default=None
         Where to cache the fit of the teacher, so that a grid search over the student fits it once
         for each fold.
@@ -199,7 +191,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
-    checkpoint, verbose
+    verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -216,7 +208,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         With `calibration_fraction`: the numbers `scale`, `power` and `temperature`, tuples of them
         for several targets. Members' aleatoric variances are multiplied by the temperature, and the
         epistemic part e becomes ``scale * e ** power``, in units of y's variance in training if
-        `normalize_y` is true.
+        `normalize` covers y.
     module_ : GaussianStack
         The student, as a torch module.
     n_epochs_, n_parameters_, flops_, net_, history_, n_outputs_, n_features_in_, feature_names_in_
@@ -253,7 +245,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
     _kind = "regressor"
     _fit, _plan_of = _fit, hydra_plan  # methods of both classes
-    _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y, "loss": _LOSS_OF_NUMBERS}
+    _parameter_table = {**_HYDRA_PARAMETERS, "loss": _LOSS_OF_NUMBERS}
     # Bounded first, so that far from the data the student levels off as its teacher does.
     _module_defaults = {"regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")}}
 
@@ -262,28 +254,21 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         teacher: Any = None,
         *,
         module: Any = MLP,
-        head_layers: int = 1,
-        n_heads: int | None = None,
+        heads: Any = None,
         loss: Any = None,
         transfer: Any = "auto",
-        transfer_only: bool = False,
         teacher_cv: Any = None,
         calibration_fraction: float | None = None,
-        weight_decay: float = 0.0,
         pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
-        lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
-        clip_norm: float | None = 5.0,
-        normalize_X: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
-        normalize_y: bool = True,
         memory: Any = None,
         warm_start: bool = False,
-        checkpoint: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,
@@ -358,19 +343,18 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
         given.
-    head_layers, n_heads, loss
+    heads, loss
         As in :class:`HydraPlusRegressor`.
-    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
-            default="auto"
+    transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, calibration_fraction, memory, weight_decay, warm_start, pruning
+    teacher_cv, calibration_fraction, memory, warm_start, pruning
         As in :class:`HydraPlusRegressor`.
-    lr, max_epochs, max_time, batch_size, normalize_X, categorical_features
+    lr, max_epochs, max_time, batch_size, normalize, categorical_features
         As in :class:`HydraPlusRegressor`.
-    optimizer, lr_schedule, clip_norm, callbacks, runtime
+    optimizer, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    checkpoint, verbose
+    verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -429,27 +413,21 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         teacher: Any = None,
         *,
         module: Any = MLP,
-        head_layers: int = 1,
-        n_heads: int | None = None,
+        heads: Any = None,
         loss: Any = None,
         transfer: Any = "auto",
-        transfer_only: bool = False,
         teacher_cv: Any = None,
         calibration_fraction: float | None = None,
-        weight_decay: float = 0.0,
         pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
-        lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
-        clip_norm: float | None = 5.0,
-        normalize_X: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
         memory: Any = None,
         warm_start: bool = False,
-        checkpoint: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,

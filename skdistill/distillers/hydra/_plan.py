@@ -48,7 +48,7 @@ class HydraPlan(Plan):
     ----------
     task : RegressionTask or ClassificationTask
     head_layers : int
-        See :class:`skdistill.HydraPlusRegressor`.
+        See :class:`skdistill.settings.Heads`.
     loss : HydraLoss
     n_networks, n_members : int
         Number of heads M, and one more with a gain; number of the teacher's members. Both are 1

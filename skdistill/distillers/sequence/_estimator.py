@@ -71,9 +71,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         of X (None for a language model), ``out_features``, the number of tokens that members
         predict, and ``pad_token``. Give ``module__in_features`` if there are other sources than
         those of X.
-    optimizer, lr, lr_schedule, max_epochs, max_time, batch_size, clip_norm
+    optimizer, lr, max_epochs, max_time, batch_size
         As in :class:`skdistill.BayesianEnsembleRegressor`, but with other defaults.
-    checkpoint, callbacks, runtime, verbose
+    callbacks, runtime, verbose
         As in :class:`skdistill.BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Source of the first weights and of the order of the rows.
@@ -145,12 +145,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         module: Any = RecurrentSequenceModel,
         optimizer: Any = "Adam",
         lr: float = 0.005,
-        lr_schedule: str | None = "cosine",
         max_epochs: int = 30,
         max_time: float | None = None,
         batch_size: int = 64,
-        clip_norm: float | None = 5.0,
-        checkpoint: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,
@@ -216,7 +213,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             settings = self.batch_size, training.device, order_seed
             learnt = _training_rows(plan, teacher, tokens.pad, objective, data, *settings)
             budget = TrainingBudget(self.max_epochs)
-            student = Student(training, plan, recipe, budget, 0.0, self.max_epochs)
+            student = Student(training, plan, recipe, budget, self.max_epochs)
             callbacks = [task.per_epoch(student.in_training)]
             for fitted in student.train(module, objective, learnt, self.max_epochs, callbacks):
                 self._keep(fitted)
