@@ -28,7 +28,7 @@ def graph_forms(module: Any) -> nn.Module | None:
         module.inputs = _Inputs(module.inputs)
     if isinstance(module.functions, FunctionDraws):
         module.functions = _Functions(module.functions)
-    network = getattr(module, "network", None)
+    network: Any = getattr(module, "network", None)
     if isinstance(network, StackedSequential) and network.lead == (1,):
         return _OneNetwork(network)
     return _WideHeads(network) if _has_linear_heads(network) else None
@@ -82,7 +82,7 @@ class _Inputs(nn.Module):
         kept: dict[str, Any] = encoder._buffers
         columns = torch.as_tensor(encoder.columns[:k])
         self.numbers = None if k == len(kept["loc"]) else columns
-        self.sources = None if kept["sources"] is None else kept["sources"][k:]
+        self.sources = torch.as_tensor([]) if kept["sources"] is None else kept["sources"][k:]
         scale = _LIMIT * kept["widths"][:k] if encoder.compresses else kept["widths"][:k]
         self.loc, self.scale = kept["starts"][:k], scale
         self.starts, self.widths = kept["starts"][k:], kept["widths"][k:]

@@ -101,8 +101,10 @@ class GraphOutputs(nn.Module):
 
     def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Name what is predicted for rows."""
-        given = self.network is None  # it has the usual form
-        outputs = self.module.outputs(X) if given else self.network(self.module.encode(X))
+        if self.network is None:  # it has the usual form
+            outputs = self.module.outputs(X)
+        else:
+            outputs = self.network(self.module.encode(X))
         yield from self.read(outputs, self.module.of_outputs(outputs, X))
         if self.members:
             yield "members", self.module.members(outputs, X)
