@@ -114,6 +114,7 @@ COMMANDS = {
         "uci.py --student distribution --splits 5 --jobs 2 "
         "--output benchmarks/results/uci_distribution.json"
     ],
+    "other_ways": ["other_ways.py"],
     "unseen": ["unseen.py --max-rows 1500 --slow-columns 1 --resume"],
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Large tables: what a teacher of 20 members and its Hydra+ student cost, and how the cost grows.
 
-defaults  a made-up table of 20 columns in float64, all settings left to skdistill, for 10,000 and
+sizes     a made-up table of 20 columns in float64, all settings left to skdistill, for 10,000 and
           100,000 rows, with --million for 1,000,000 too; beside them gradient boosting, and at
           100,000 rows the settings of small tables (batches of 32, all epochs, float64)
 cores     the same at the largest number of rows with n_jobs=2, in seconds on the clock
@@ -72,7 +72,7 @@ from skdistill.settings import Runtime
 from skdistill.streams import Batches
 from skdistill.teachers import as_teacher
 
-PARTS = ("defaults", "cores", "growth", "example", "parquet")
+PARTS = ("sizes", "cores", "growth", "example", "parquet")
 N_VALID = 20_000
 MILLION = 1_000_000
 
@@ -357,7 +357,7 @@ def side_by_side(n_jobs: int, calls: Sequence[tuple[Callable, tuple]]) -> list[d
         return list(threads.map(lambda call: in_new_process(call[0], *call[1]), calls))
 
 
-def defaults(settings: Sequence[Setting], n_jobs: int) -> dict[str, Any]:
+def by_size(settings: Sequence[Setting], n_jobs: int) -> dict[str, Any]:
     """Fits by default, those of the second size with the settings of small tables, and peers."""
     before = settings[1]._replace(**OF_SMALL_TABLES)  # takes longest, hence comes first
     peers = [
@@ -403,8 +403,8 @@ def targets(found: dict[str, Any]) -> list[dict[str, Any]]:
     def want(target: str, value: float, high: float) -> None:
         rows.append({"target": target, "value": value, "high": high, "reached": value <= high})
 
-    if "defaults" in found:
-        before, pairs = found["defaults"]["of_small_tables"], found["defaults"]["pairs"]
+    if "sizes" in found:
+        before, pairs = found["sizes"]["of_small_tables"], found["sizes"]["pairs"]
         same = next(row for row in pairs if row["n_rows"] == before["n_rows"])
         setting = f"{same['n_rows']:,} rows"
         want(f"CPU seconds of both, {setting}", sum(same["cpu_seconds"]), CPU_SECONDS)
@@ -430,10 +430,10 @@ def targets(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def report(found: dict[str, Any]) -> None:
-    by_default = found.get("defaults", {"pairs": [], "peers": []})
-    fits = {"defaults": by_default["pairs"]}
-    if "of_small_tables" in by_default:
-        fits["settings of small tables"] = [by_default["of_small_tables"]]
+    of_sizes = found.get("sizes", {"pairs": [], "peers": []})
+    fits = {"sizes": of_sizes["pairs"]}
+    if "of_small_tables" in of_sizes:
+        fits["settings of small tables"] = [of_sizes["of_small_tables"]]
     fits |= {f"by {axis[2:]}": grown["fits"] for axis, grown in found.get("growth", {}).items()}
     fits |= {part: [found[part]] for part in ("cores", "example") if part in found}
     print_table(
@@ -449,7 +449,7 @@ def report(found: dict[str, Any]) -> None:
     )
     print()
     keys = ("peer", "n_rows", "cpu_seconds", "growth_mib", "rmse", "nll")
-    peers = [[row[key] for key in keys] for row in by_default["peers"]]
+    peers = [[row[key] for key in keys] for row in of_sizes["peers"]]
     print_table(["peer", "rows", "CPU s", "MiB", "RMSE", "NLL"], peers)
     print()
     if "parquet" in found:
@@ -477,7 +477,7 @@ def main() -> None:
     start = BASE._replace(n_members=3, repeats=1) if options.quick else Setting(0)
     tables = [start._replace(n_rows=n_rows) for n_rows in sizes]
     parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "defaults": lambda: defaults(tables, options.jobs),
+        "sizes": lambda: by_size(tables, options.jobs),
         "cores": lambda: in_new_process(pair, tables[-1]._replace(n_jobs=2)),
         "growth": lambda: growth(QUICK_AXES if options.quick else AXES, options.jobs),
         "example": lambda: in_new_process(pair, QUICK_EXAMPLE if options.quick else EXAMPLE),

@@ -20,7 +20,8 @@ splits). In gap and tail a tenth of the training samples is held out.
 
 teacher     BayesianEnsembleRegressor or -Classifier
 hydra       its Hydra+; gaussian, dirichlet: its DistributionDistiller of this family
-mixed       as_teacher([networks, boosting of scikit-learn], weights="oof")
+mixed       as_teacher([networks, boosting of scikit-learn], weights="oof"); mixed_hydra,
+            mixed_gaussian, mixed_dirichlet: its students
 plain       a plain deep ensemble: the teacher without embeddings and calibration
 gp          exact Gaussian process with a length scale for each feature and white noise, of at most
             1,000 training samples; standardised features
@@ -357,10 +358,10 @@ def boosted(fit: Callable[[Rows, int], Any]) -> Callable[[Fold, Params], Any]:
 
 
 class Contender(NamedTuple):
-    """How a model is fitted, to its teacher where it has one."""
+    """How a model is fitted, to its teacher where it has one: another contender, by name."""
 
     fit: Callable[..., Any]
-    has_teacher: bool = False
+    teacher: str | None = None
     is_slow: bool = False
     kinds: tuple[bool, ...] = (False, True)  # whether there are classes
     package: str = "skdistill"
@@ -368,16 +369,20 @@ class Contender(NamedTuple):
 
 CONTENDERS = {
     "teacher": Contender(networks),
-    "hydra": Contender(hydra, has_teacher=True, is_slow=True),
-    "gaussian": Contender(distribution("gaussian"), True, True, kinds=(False,)),
-    "dirichlet": Contender(distribution("dirichlet"), True, True, kinds=(True,)),
+    "hydra": Contender(hydra, "teacher", True),
+    "gaussian": Contender(distribution("gaussian"), "teacher", True, kinds=(False,)),
+    "dirichlet": Contender(distribution("dirichlet"), "teacher", True, kinds=(True,)),
     "mixed": Contender(mixed, is_slow=True),
+    "mixed_hydra": Contender(hydra, "mixed", True),
+    "mixed_gaussian": Contender(distribution("gaussian"), "mixed", True, kinds=(False,)),
+    "mixed_dirichlet": Contender(distribution("dirichlet"), "mixed", True, kinds=(True,)),
     "plain": Contender(plain),
     "gp": Contender(gaussian_process, kinds=(False,), package="scikit-learn"),
     "ngboost": Contender(boosted(peers.ngboost), kinds=(False,), package="ngboost"),
     "catboost": Contender(boosted(peers.virtual_catboost), kinds=(False,), package="catboost"),
 }
-STUDENTS = tuple(name for name, contender in CONTENDERS.items() if contender.has_teacher)
+TEACHERS = {name: contender.teacher for name, contender in CONTENDERS.items()}
+STUDENTS = tuple(name for name, teacher in TEACHERS.items() if teacher)
 OURS = tuple(name for name, contender in CONTENDERS.items() if contender.package == "skdistill")
 
 
@@ -425,8 +430,8 @@ def run(unit: Unit, options) -> Done:
     done, teacher = Done(unit, [], []), None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant feature
-        if any(CONTENDERS[name].has_teacher for name in unit.models):
-            teacher = timed(networks, fold, params)
+        for of in {TEACHERS[name] for name in unit.models} - {None}:  # one at most
+            teacher = timed(CONTENDERS[of].fit, fold, params)
         for name in unit.models:
             try:
                 done.rows.extend(run_model(unit, name, fold, params, teacher))
@@ -452,12 +457,11 @@ def seconds_left(todo: Iterable[Unit], finished: Sequence[Done]) -> float:
 
 def run_model(unit: Unit, name: str, fold: Fold, params: Params, teacher) -> list[dict[str, Any]]:
     """Rows of one model; `teacher` is its fitted teacher and the seconds of this fit, if any."""
-    contender = CONTENDERS[name]
-    if name == "teacher" and teacher is not None:
+    if name in TEACHERS.values() and teacher is not None:
         model, seconds = teacher
     else:
-        teachers = [teacher[0]] if contender.has_teacher else []
-        model, seconds = timed(contender.fit, fold, params, *teachers)
+        teachers = [teacher[0]] if TEACHERS[name] else []
+        model, seconds = timed(CONTENDERS[name].fit, fold, params, *teachers)
     return judged(unit, name, model, seconds, fold, teacher and teacher[0])
 
 
@@ -484,7 +488,7 @@ def judged(unit: Unit, name: str, model, seconds: float, fold: Fold, teacher) ->
             "fit_seconds": seconds,
             **scored(model, fold, unseen),
         }
-        if CONTENDERS[name].has_teacher:
+        if TEACHERS[name]:
             row |= compared(row, model, teacher, fold, unseen)
         said_before = "held_out_" if protocol in ("shuffled", "moved", "table") else None
         rows.append(
@@ -579,12 +583,12 @@ def place_of(row: dict[str, Any]) -> tuple:
 
 
 def split_up(kind, name, case, models: list[str], protocols: tuple[str, ...]) -> Iterator[Unit]:
-    """A unit for a teacher and its students, one for each other model."""
-    family = tuple(model for model in models if model == "teacher" or model in STUDENTS)
-    others = ((model,) for model in models if model not in family)
-    for group in (family, *others):
-        if group:
-            yield Unit(kind, name, case, group, protocols)
+    """A unit for each teacher with its students, and for each other model."""
+    groups: dict[str, list[str]] = {}
+    for model in models:
+        groups.setdefault(TEACHERS[model] or model, []).append(model)
+    for group in groups.values():
+        yield Unit(kind, name, case, tuple(group), protocols)
 
 
 def kept(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:

@@ -750,10 +750,10 @@ def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
     output = tmp_path / "scale.json"
     text = run("scale.py", "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
-    pairs = result["defaults"]["pairs"]
+    pairs = result["sizes"]["pairs"]
     assert [row["n_rows"] for row in pairs] == result["settings"]["rows"] == [300, 600]
-    assert result["defaults"]["of_small_tables"]["epochs"] == [100, 50]
-    histograms = [row for row in result["defaults"]["peers"] if row["nll"] is None]
+    assert result["sizes"]["of_small_tables"]["epochs"] == [100, 50]
+    histograms = [row for row in result["sizes"]["peers"] if row["nll"] is None]
     assert {"HistGradientBoosting"} <= {row["peer"] for row in histograms}
     for row in (*pairs, result["cores"], result["example"]):
         assert min(row["wall_seconds"]) > 0
@@ -1078,6 +1078,18 @@ def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(run
     renewed = json.loads(output.read_text(encoding="utf-8"))["results"]
     assert Counter(row["model"] for row in renewed) == {"teacher": 12, "hydra": 12}
     assert {row["model"] for row in renewed if "older" in row} == {"hydra"}
+
+
+@pytest.mark.slow
+def test_other_ways_are_scored_on_the_same_folds(run, tmp_path, data_dir):
+    output = tmp_path / "other_ways.json"
+    assert "anchored" in run("other_ways.py", "--quick", "--output", output)
+    found = json.loads(output.read_text(encoding="utf-8"))["results"]
+    ways = importlib.import_module("other_ways").WAYS
+    assert [row["way"] for row in found] == 2 * list(ways)  # a gap and tails
+    for row in found:
+        assert 0 <= row["auroc_epistemic"] <= 1
+        assert 0.5 < row["held_out_coverage"] <= 1
 
 
 def test_time_left_is_that_of_the_same_models_on_the_same_set(unseen):

@@ -213,9 +213,9 @@ def amounts_costs() -> Table:
 def scale_defaults() -> Table:
     """What teacher and student cost by default, and with the settings of small tables."""
     found = stored("scale")
-    by_default = found["defaults"]
-    fits = [("defaults", row) for row in by_default["pairs"]]
-    fits.append(("settings of small tables", by_default["of_small_tables"]))
+    of_sizes = found["sizes"]
+    fits = [("defaults", row) for row in of_sizes["pairs"]]
+    fits.append(("settings of small tables", of_sizes["of_small_tables"]))
     fits.append(("defaults, n_jobs=2", found["cores"]))
     return table(
         "fit | rows:, | epochs | teacher, CPU s:.1f | student:.1f | both, on the clock:.0f | "
@@ -240,7 +240,7 @@ def scale_defaults() -> Table:
 def scale_peers() -> Table:
     """What gradient boosting costs on the same tables."""
     keys = "peer n_rows cpu_seconds growth_mib rmse nll"
-    rows = (pick(row, keys) for row in stored("scale")["defaults"]["peers"])
+    rows = (pick(row, keys) for row in stored("scale")["sizes"]["peers"])
     return table("peer | rows:, | CPU s:.1f | MiB beyond X:.0f | RMSE:.3f | NLL:.3f", rows)
 
 

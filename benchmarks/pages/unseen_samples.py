@@ -7,6 +7,7 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
+import other_ways
 import unseen
 from _pages import AUROC, NOT_MEASURED, Table, block, duration, marked, stored, table
 
@@ -185,14 +186,14 @@ def unseen_others() -> Table | str:
 
 @block
 def unseen_students() -> Table | str:
-    """Students beside their teacher, on the same folds."""
+    """Students beside their teachers, on the same folds."""
     rows: list[list[Any]] = []
     for protocol in unseen.PROTOCOLS:
         found = found_unseen(protocol)
         for (name, model), folds in found.items():
             if model not in unseen.STUDENTS:
                 continue
-            theirs = on_cases_of(folds, found.get((name, "teacher"), []))
+            theirs = on_cases_of(folds, found.get((name, unseen.TEACHERS[model]), []))
             ours, its = (unseen.average(some, AUROC) for some in (folds, theirs))
             values = {key: unseen.average(folds, key) for key in unseen.FIDELITY}
             rows.append(
@@ -211,6 +212,16 @@ def unseen_students() -> Table | str:
         "rank, held-out:.2f | unseen:.2f | ratio, held-out:.2f | unseen | NLL gap, held-out:+.3f | "
         "unseen",
         rows,
+    )
+
+
+@block
+def unseen_other_ways(kind: str) -> Table:
+    """Other ways by which members may differ where there are no data: means over folds."""
+    return table(
+        "ensemble | folds | NLL, held-out:.3f | 90 % coverage:.2f | NLL, unseen:.3f | "
+        "90 % coverage:.2f | AUROC, epistemic:.3f | fit, s:.1f",
+        other_ways.means(stored("other_ways")["results"], kind),
     )
 
 
