@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import OneOf, errors_about
-from ..modules import MultiHead, StackedLinear, StackedSequential, unstack
 from ..sequences import SequencePredictor
+from ._forms import graph_forms
 from ._quantiles import quantiles_of
 
 _COVERAGE = 0.9  # of the output `interval`
@@ -68,11 +68,7 @@ class GraphOutputs(nn.Module):
         super().__init__()
         self.plan = estimator._plan
         self.module = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False)
-        network: Any = getattr(self.module, "network", None)
-        if isinstance(network, StackedSequential) and network.lead == (1,):
-            self.module.network = _OneNetwork(network)
-        elif _has_linear_heads(network):
-            self.module.network = _WideHeads(network)
+        self.network = graph_forms(self.module)
         is_numeric = self.plan.task.kind == "regressor"
         with errors_about("quantiles"):
             levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
@@ -105,7 +101,10 @@ class GraphOutputs(nn.Module):
 
     def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Name what is predicted for rows."""
-        outputs = self.module.outputs(X)
+        if self.network is None:  # it has the usual form
+            outputs = self.module.outputs(X)
+        else:
+            outputs = self.network(self.module.encode(X))
         yield from self.read(outputs, self.module.of_outputs(outputs, X))
         if self.members:
             yield "members", self.module.members(outputs, X)
@@ -197,42 +196,3 @@ class RoundOutputs(nn.Module):
         known = {**given, f"activations_{number}": hidden}
         kept = (f"activations_{n}" for n in range(self.first_kept, number + 1))
         return found, {"so_far": mean, **{name: known[name] for name in kept}}
-
-
-class _OneNetwork(nn.Module):
-    """A stack of one network, without the axis of members inside: then layers are ONNX's Gemm."""
-
-    def __init__(self, stacked: Any):
-        super().__init__()
-        (self.network,) = unstack(stacked)
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Map rows (1, n, in) to outputs (1, n, out)."""
-        return self.network(X.squeeze(0)).unsqueeze(0)
-
-
-def _has_linear_heads(network: Any) -> bool:
-    """Whether a network is one core of layers that are known, with heads of one linear layer."""
-    if not isinstance(network, MultiHead) or not isinstance(network.core, StackedSequential):
-        return False
-    heads = list(network.heads) if isinstance(network.heads, StackedSequential) else []
-    is_linear = len(heads) == 1 and isinstance(heads[0], StackedLinear)
-    return is_linear and network.core.lead == (1,)
-
-
-class _WideHeads(nn.Module):
-    """A core with heads of one linear layer, which are one wide layer: then all are ONNX's Gemm."""
-
-    def __init__(self, stacked: MultiHead):
-        super().__init__()
-        (self.core,) = unstack(stacked.core)
-        heads: list[Any] = unstack(stacked.heads)
-        self.shape = len(heads), heads[0][0].out_features
-        self.weight = nn.Parameter(torch.cat([head[0].weight for head in heads]).t().contiguous())
-        self.bias = nn.Parameter(torch.cat([head[0].bias for head in heads]))
-        self.requires_grad_(False)
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Map rows (1, n, in) to the heads' outputs (1, M, n, out)."""
-        found = torch.addmm(self.bias, self.core(X.squeeze(0)), self.weight)
-        return found.unflatten(-1, self.shape).transpose(0, 1).unsqueeze(0)

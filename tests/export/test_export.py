@@ -46,6 +46,7 @@ from skdistill import (
 from skdistill.export import export_program, register_converters
 from skdistill.export._elementary import expm1, log1p, softplus
 from skdistill.export._outputs import GraphOutputs
+from skdistill.modules import FunctionDraws, PiecewiseLinear
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
@@ -134,6 +135,30 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
     assert json.loads(facts["quantiles"]) == [0.1]
     assert facts["estimator"] == "DistributionDistiller"
     assert b".py" not in path.read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore")  # rows far off
+@pytest.mark.parametrize("task", ["numbers", "classes"])
+def test_tables_with_functions_categories_and_missing_values(task, tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(400, 3)), rng.integers(3, size=400)])
+    X[::7, 1] = np.nan
+    y = X[:, 0] + np.sin(X[:, 2]) + X[:, 3]
+    y = y if task == "numbers" else np.digitize(y, [0.5, 1.5])
+    model = (numbers if task == "numbers" else classes)(
+        categorical_features=[3],
+        module__embeddings=PiecewiseLinear(),
+        runtime=Runtime(device="cpu", dtype="float64"),
+    ).fit(X, y)
+    assert isinstance(model.module_.functions, FunctionDraws)
+    assert model.module_.inputs.n_bins
+    rows = np.concatenate([X, X * [9, 50, 1e4, 1]])  # far, too
+    rows[::5, 0] = np.nan
+    rows[::9, 3] = np.nan
+    export_onnx(model, tmp_path / "model.onnx")
+    found = run(tmp_path / "model.onnx", rows)
+    expected = predicted(model, rows, set(found))
+    assert_same(found, {name: expected[name] for name in found})
 
 
 # --- pipelines --------------------------------------------------------------------------------
