@@ -81,11 +81,15 @@ N_ROUNDS = 7
 FIRST_SEED = 5  # of the toys; their settings were chosen on those before it
 
 
+def booster_of(teacher, seed: int, **params) -> BDistilBooster:
+    """Unfitted booster, whose parameters of connections and of the search have nested names."""
+    groups = {"connection": Connection(), "search": WeakLearnerSearch()}
+    return BDistilBooster(teacher, random_state=seed, **groups).set_params(**params)
+
+
 def distilled(teacher, X: np.ndarray, y: np.ndarray, seed: int, **params) -> BDistilBooster:
     """Booster of a fitted teacher."""
-    groups = {"connection": Connection(), "search": WeakLearnerSearch()}
-    booster = BDistilBooster(FrozenEstimator(teacher), random_state=seed, **groups)
-    return booster.set_params(**params).fit(X, y)
+    return booster_of(FrozenEstimator(teacher), seed, **params).fit(X, y)
 
 
 def judged(target: str, value: float, limit: float, at_most: bool = True) -> dict[str, Any]:
@@ -488,7 +492,7 @@ def run_series(changes: dict[str, Any], n_rows: int | None, seed: int) -> dict[s
     labels = (y[:, None] == teacher.classes_).astype(np.float64)[:, None]
     width = widest(cost, partial(flop_of_gru, *X.shape[1:], len(teacher.classes_)))
     direct = {**settings, "n_rounds": 1, "module__hidden_units": (width,)}
-    peer = BDistilBooster("classifier", random_state=seed).set_params(**direct)
+    peer = booster_of("classifier", seed, **direct)
     peer.fit(X, y, member_predictions=labels)
     return {
         "teacher": teacher.score(X_test, y_test),

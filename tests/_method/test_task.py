@@ -377,3 +377,12 @@ def test_members_are_encoded_in_pieces(given, dtype, monkeypatch):
     found = ClassificationTask(np.arange(4)).encode_members(proba, {}, dtype)
     with np.errstate(divide="ignore"):
         np.testing.assert_array_equal(found, np.log(proba).astype(dtype))
+
+
+def test_what_cannot_be_copied_is_named():
+    units = (number for number in (4, 4))
+    model = ensemble(module__hidden_units=units)
+    with pytest.raises(
+        TypeError, match="module__hidden_units must be something that can be copied"
+    ):
+        model.fit(np.eye(4), np.arange(4.0))

@@ -399,7 +399,7 @@ def test_parts_have_names():
     assert changed(verbose=1, teacher_verbose=3) == set()
     assert changed(noise=2.0) == {"transfer__scale"}
     assert changed(X=1) == {"X"}
-    assert changed(lr=0.1, estimate={"entropy": "online"}) == {"lr", "estimate"}
+    assert changed(lr=0.1, estimate={"entropy": "online"}) == {"lr", "estimate__kind"}
     assert changed(module__verbose=1) == {"module__verbose"}
     assert changed(inference=SGLD(2e-3)) == {"teacher__inference__step_size"}
     expected = {"teacher__inference", "teacher__inference__friction"}

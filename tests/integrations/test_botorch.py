@@ -136,7 +136,7 @@ def test_a_search_or_frozen_estimator_around_a_model_will_do(several):
 def test_what_has_no_members_of_columns_as_given_is_refused(data):
     X, y = data
     piped = make_pipeline(StandardScaler(), ensemble(max_epochs=1)).fit(X, y)
-    with pytest.raises(ValueError, match=r"StandardScaler in front\. normalize_X=True"):
+    with pytest.raises(ValueError, match=r"StandardScaler in front\. normalize=True"):
         MembersModel(piped)
     transformed = TransformedTargetRegressor(ensemble(max_epochs=1)).fit(X, y)
     classifier = BayesianEnsembleClassifier(2, max_epochs=1).fit(X, y > y.mean())

@@ -100,7 +100,7 @@ def test_classifiers_and_pipelines():
 
 def test_a_part_that_a_model_cannot_tell_is_left_out(models, data):
     X, _ = data
-    one_head = student(FrozenEstimator(models["teacher"]), n_heads=1).fit(*data)
+    one_head = student(FrozenEstimator(models["teacher"]), heads=1).fit(*data)
     column = fidelity(models["teacher"], one_head, X)["student_to_teacher"]
     assert list(column) == [f"total_{name}" for name in OF_A_PART]
 

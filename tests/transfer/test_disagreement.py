@@ -198,8 +198,8 @@ SMALL = {
 @pytest.mark.parametrize(
     ("ensemble", "y"),
     [
-        (BayesianEnsembleRegressor(normalize_y=False, **SMALL), NUMBERS[:, 0]),
-        (BayesianEnsembleRegressor(normalize_y=False, **SMALL), NUMBERS),
+        (BayesianEnsembleRegressor(normalize="X", **SMALL), NUMBERS[:, 0]),
+        (BayesianEnsembleRegressor(normalize="X", **SMALL), NUMBERS),
         (BayesianEnsembleClassifier(**SMALL), CLASSES),
     ],
 )
@@ -221,7 +221,7 @@ def test_networks_disagree_by_the_epistemic_uncertainty(ensemble, y):
 
 def test_pairs_of_networks_stand_for_all_of_them():
     settings = {**SMALL, "n_members": 4}
-    ensemble = BayesianEnsembleRegressor(normalize_y=False, **settings).fit(ROWS, NUMBERS[:, 0])
+    ensemble = BayesianEnsembleRegressor(normalize="X", **settings).fit(ROWS, NUMBERS[:, 0])
     rows, generator = torch.from_numpy(ROWS), torch.Generator().manual_seed(0)
     networks = NetworksThatDisagree(ensemble.module_, rows)
     mean = torch.stack([networks.of_some(generator)(rows) for _ in range(600)]).mean(0)

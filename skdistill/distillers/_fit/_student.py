@@ -518,7 +518,13 @@ def widen_where_unknown(
     is_kept = isinstance(known, RandomFunctions) or (known and len(X) < LEAST_SAMPLES)
     if is_kept or len(recipe.row_shape) != 1:
         return known
-    module.functions = None
+
+    def with_functions(functions: UnknownColumns | None) -> Any:
+        found = None if functions is None else functions.module()
+        module.functions = found and found.to(next(module.parameters()).device)
+        return module
+
+    with_functions(None)
     are_classes = task.kind == "classifier"
 
     def log_mean(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -535,17 +541,15 @@ def widen_where_unknown(
     n_members = example.members.shape[1] if is_empirical else 1
     found = found.of_members(range(n_members if n_members > 1 else _N_DRAWS))
 
+    def read(outputs: torch.Tensor, rows: torch.Tensor) -> Any:
+        return module.of_outputs(outputs, rows).uncertainty().epistemic
+
     def epistemic(functions: UnknownColumns, rows: np.ndarray) -> Any:
-        module.functions = functions.module().to(next(module.parameters()).device)
-
-        def read(outputs: torch.Tensor, rows: torch.Tensor) -> Any:
-            return module.of_outputs(outputs, rows).uncertainty().epistemic
-
-        return read_in_chunks(module, rows, read=read)
+        return read_in_chunks(with_functions(functions), rows, read=read)
 
     if own is not None and isinstance(found, RandomFunctions):
         found = found.growing_as(X, epistemic, own.epistemic)
-    module.functions = found.module().to(next(module.parameters()).device)
+    with_functions(found)
     return found
 
 
