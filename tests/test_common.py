@@ -365,6 +365,7 @@ def test_repr_shows_what_was_changed(cls):
             "device must be 'auto' or a torch device.*got None",
         ),
         ({"callbacks": EarlyStopping()}, TypeError, "callbacks must be a list of skorch callbacks"),
+        ({"callbacks": ["x", None]}, TypeError, "callbacks must be a list of skorch callbacks"),
         ({"callbacks": "x"}, TypeError, "callbacks must be a list of skorch callbacks.*got 'x'"),
         ({"module": None}, TypeError, "module must be a class or function"),
         ({"module": torch.nn.Linear(3, 2)}, TypeError, "module must be a class or function"),

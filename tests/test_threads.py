@@ -36,7 +36,7 @@ from skdistill.model_selection import flops
 from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, ResNet, count_flop
 from skdistill.samplers import SGLD
 from skdistill.sequences import SequenceEnsemble
-from skdistill.settings import Runtime
+from skdistill.settings import Runtime, WeakLearnerSearch
 
 N_THREADS = 32
 N_CALLS = 4  # of each thread, on each model
@@ -135,7 +135,7 @@ def student(name: str, classes: bool, dtype):
     if name in ("hydra", "booster"):
         settings["module"] = normalised
     if "booster" in name:
-        settings.update(n_rounds=2, gamma=0.01)
+        settings.update(n_rounds=2, search=WeakLearnerSearch(gamma=0.01))
     if name == "connected booster":
         settings.update(module=MLP, module__hidden_units=(5,), connection="gru")
     return make[name](teacher, **settings).fit(X, y)

@@ -75,7 +75,9 @@ class Training:
 
         `clip_norm` is what "auto" stands for.
         """
-        if not isinstance(params["callbacks"], (list, tuple, type(None))):
+        callbacks = params["callbacks"]
+        is_list = isinstance(callbacks, (list, tuple, type(None)))
+        if not (is_list and all(map(_is_callback, callbacks or ()))):
             raise TypeError(
                 "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
                 f"{params['callbacks']!r}."
@@ -291,6 +293,13 @@ def device_of(device: Any) -> torch.device:
             f"runtime__device must be 'auto' or a torch device such as 'cpu', got {device!r}."
             + did_you_mean(device, ("auto", "cpu", "cuda", "mps"))
         ) from error
+
+
+def _is_callback(value: Any) -> bool:
+    """Tell whether a value is a callback, its class, or a name and one of these, or None."""
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    callback = value[1] if is_pair else value
+    return (is_pair and callback is None) or hasattr(callback, "set_params")
 
 
 def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
