@@ -49,7 +49,7 @@ def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -
         except Exception as error:  # of any kind: users' objects may define how they are copied
             raise ValueError(
                 f"{name} cannot be compared with other values, as checkpoints need: {error}. Give "
-                f"another {name}, or checkpoint=None."
+                f"another {name}, or runtime__checkpoint=None."
             ) from error
     return found
 

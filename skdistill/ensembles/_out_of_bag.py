@@ -50,7 +50,7 @@ class Parts(NamedTuple):
         if len(y) < N_PARTS:
             raise ValueError(
                 f"X must have at least {N_PARTS} rows, of which members leave out some, with "
-                f"calibrate='oob' or tune='oob'; got {len(y)}."
+                f"inference__calibrate='oob' or inference__tune='oob'; got {len(y)}."
             )
         order = random_state.permutation(len(y))
         if task.kind == "classifier":

@@ -273,6 +273,7 @@ def test_growth_rises_to_what_is_wanted_far_from_all_samples(wanted, growth):
     rows = np.random.default_rng(0).standard_normal((300, 2))
     grown = found.growing_as(rows, epistemic, lambda far: np.full(len(far), wanted))
     assert grown.growth == pytest.approx(growth, rel=0.01)
+    assert (grown is found) == (growth == 2.0)
     at = np.linalg.norm(asked[0], axis=1)
     np.testing.assert_allclose(np.unique(at.round(6)), [11, 67])  # 8 and 64 beyond the radius
 
