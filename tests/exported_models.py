@@ -195,11 +195,6 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=atol, err_msg=name)
 
 
-def all_outputs(name: str, model: Any) -> dict[str, Any]:
+def all_outputs(name: str) -> dict[str, Any]:
     """Arguments that export all that the model of that name has."""
-    is_numeric = name.endswith("numbers")
-    return {
-        "quantiles": LEVELS if is_numeric else None,
-        "members": hasattr(model, "predict_members"),
-        "interval": True if is_numeric else "auto",
-    }
+    return {"quantiles": LEVELS if name.endswith("numbers") else None, "outputs": "all"}

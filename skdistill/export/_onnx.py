@@ -13,9 +13,7 @@ from ._outputs import GraphOutputs, check_has_prediction_methods
 from ._pipelines import pipeline_graph, steps_before
 
 
-def export_onnx(
-    model: Any, path: Any, quantiles: Any = None, members: bool = False, interval: Any = "auto"
-) -> None:
+def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
     """Write a fitted model as one ONNX graph of everything that it predicts.
 
     The graph has one input `X` with any number of rows, in float32, or in float64 if the model was
@@ -30,7 +28,8 @@ def export_onnx(
     classifier's "predictive", its probabilities, and a regressor's three, outputs of those names.
 
     What the model cannot tell is left out: the two parts, where it has one network. Families that
-    draw carry their draws.
+    draw carry their draws. Of a column of categories that are numbers X holds these; of text, the
+    position of the category in the metadata's `schema`. Others, and NaN, are missing or unknown.
 
     Parameters
     ----------
@@ -41,13 +40,12 @@ def export_onnx(
         File to write.
     quantiles : array-like of shape (n_quantiles,), default=None
         Probabilities strictly between 0 and 1, for one more output `quantiles` of a regressor.
-    members : bool, default=False
-        Whether to add the output `members`, of models that have ``predict_members``.
-    interval : bool or "auto", default="auto"
-        Whether a regressor has the output `interval`. Of mixtures (several members, Hydra+ and
-        ``family="gaussian"``) interval and quantiles are searched row by row in a loop, which takes
-        far longer than all else; "auto" has the interval where it has a closed form instead: of one
-        Gaussian, or of Student's t.
+    outputs : "auto", "all" or list of str, default="auto"
+        Names of outputs. A runtime computes all that a graph has, so that one of few is faster: a
+        `mean` alone takes no random functions. "auto" has all but `members`, of models that have
+        ``predict_members``, and those intervals that have no closed form, of mixtures (several
+        members, Hydra+ and ``family="gaussian"``): they and quantiles are searched row by row in a
+        loop, which takes far longer than all else.
 
     Raises
     ------
@@ -57,7 +55,7 @@ def export_onnx(
         If there is no estimator of this package that predicts a distribution of rows in `model`;
         models of sequences are not exported.
     ValueError
-        If the model is a classifier and so has no quantiles and interval, or has no members.
+        If the model is a classifier and so has no quantiles, or has no output of such a name.
     FileNotFoundError
         If the folder of `path` does not exist.
     """
@@ -65,7 +63,7 @@ def export_onnx(
     estimator, _ = final_step(model)
     wanted = "a fitted estimator of skdistill, or a Pipeline, search or FrozenEstimator around one"
     check_has_prediction_methods(estimator, "export_onnx", wanted, model)
-    graph_outputs = GraphOutputs(estimator, quantiles, members, interval)
+    graph_outputs = GraphOutputs(estimator, quantiles, outputs)
     steps = steps_before(model)
     proto = pipeline_graph(steps, graph_outputs, estimator) if steps else graph_of(graph_outputs)
     with_facts(proto, estimator, graph_outputs, *steps[:1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +13,10 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from .._data.columns import Columns
+from .._data.conversions import in_words
 from .._estimator.predicting import DistributionEstimator
-from .._utils.validation import OneOf, errors_about
+from .._utils.validation import errors_about
 from ..sequences import SequencePredictor
 from ._forms import graph_forms
 from ._quantiles import quantiles_of
@@ -41,7 +44,7 @@ class GraphOutputs(nn.Module):
     ----------
     estimator : DistributionEstimator
         A fitted one, on any device; its module is copied to the CPU.
-    quantiles, members, interval
+    quantiles, outputs
         As in :func:`export_onnx`.
 
     Attributes
@@ -56,58 +59,69 @@ class GraphOutputs(nn.Module):
         What to construct it with again.
     """
 
-    defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "members": False, "interval": "auto"}
+    defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "outputs": "auto"}
 
     def __init__(
-        self,
-        estimator: DistributionEstimator,
-        quantiles: Any = None,
-        members: bool = False,
-        interval: Any = "auto",
+        self, estimator: DistributionEstimator, quantiles: Any = None, outputs: Any = "auto"
     ):
         super().__init__()
         self.plan = estimator._plan
         self.module = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False)
         self.network = graph_forms(self.module)
-        is_numeric = self.plan.task.kind == "regressor"
         with errors_about("quantiles"):
             levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
+        is_numeric = self.plan.task.kind == "regressor"
         if not (is_numeric or quantiles is None) or not all(0 < level < 1 for level in levels):
             raise ValueError(
                 "quantiles must be numbers strictly between 0 and 1, for a regressor, or None; got "
                 f"{quantiles!r}."
             )
-        OneOf((True, False) if self.plan.has_members else (False,)).check(members, "members")
-        OneOf(("auto", True, False) if is_numeric else ("auto", False)).check(interval, "interval")
-        self.levels, self.members = [float(level) for level in levels], members
+        self.levels = [float(level) for level in levels]
         dtype = next(self.module.parameters()).dtype
-        self.inputs = {"X": torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)}
+        self.codes = None if estimator._columns is None else _Codes(estimator._columns, dtype)
+        example = torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)
+        self.inputs = {"X": example.clone()}
+        if self.module.functions is not None:
+            example[0] = torch.nan  # a graph has all that is computed where X is unknown
+        self.names: list[str] = []
         with torch.no_grad():
-            is_cheap = False
-            if is_numeric:
-                found = self.module.distribution(self.inputs["X"])
-                is_cheap = found.closed_quantile(np.array([0.5])) is not None
-            self.interval = is_cheap if interval == "auto" else interval
-            example = self.inputs["X"].clone()
-            if self.module.functions is not None:
-                example[0] = torch.nan  # a graph has all that is computed where X is unknown
-            read = dict(self._read(example))
-        self.names, self.examples = list(read), list(read.values())
-        self.options = dict(quantiles=quantiles, members=members, interval=interval)
+            self.names = self._chosen(outputs, example)
+            self.examples = list(self(example))
+        self.options = dict(quantiles=quantiles, outputs=outputs)
+
+    def _chosen(self, outputs: Any, example: Tensor) -> list[str]:
+        """Return the names of the outputs that are asked for."""
+        names, has_cheap_interval = list(self._read(example)), False
+        if self.plan.task.kind == "regressor":
+            closed = self.module.distribution(example).closed_quantile(np.array([0.5]))
+            has_cheap_interval = closed is not None
+            names.insert(names.index("std") + 1, "interval")
+        names += ["members"] * self.plan.has_members
+        if isinstance(outputs, str) and outputs in ("auto", "all"):
+            costly = {"members"} if has_cheap_interval else {"members", "interval"}
+            return [name for name in names if outputs == "all" or name not in costly]
+        known = f"'auto', 'all' or a list of names among {in_words(names)}"
+        is_list = isinstance(outputs, (list, tuple)) and len(outputs) > 0
+        if not is_list or not set(map(str, outputs)) <= set(names):
+            raise ValueError(f"outputs must be {known}; got {outputs!r}.")
+        return [name for name in names if name in outputs or name == "quantiles"]
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
         """Map rows (n, ...) to tensors whose first axis is n."""
-        return tuple(value for _, value in self._read(X))
+        found = self._read(X)
+        return tuple(found[name] for name in self.names)
 
-    def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Name what is predicted for rows."""
+    def _read(self, X: Tensor) -> dict[str, Tensor]:
+        """Return what is predicted for rows."""
+        X = X if self.codes is None else self.codes(X)
         if self.network is None:  # it has the usual form
             outputs = self.module.outputs(X)
         else:
             outputs = self.network(self.module.encode(X))
-        yield from self.read(outputs, self.module.of_outputs(outputs, X))
-        if self.members:
-            yield "members", self.module.members(outputs, X)
+        found = dict(self.read(outputs, self.module.of_outputs(outputs, X)))
+        if "members" in self.names:
+            found["members"] = self.module.members(outputs, X)
+        return found
 
     def read(self, outputs: Tensor, distribution: Any) -> Iterator[tuple[str, Tensor]]:
         """Name what outputs of the network, (S, n, p), and their distribution predict."""
@@ -127,15 +141,44 @@ class GraphOutputs(nn.Module):
 
     def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
         tail = (1 - _COVERAGE) / 2
-        ends = [tail, 1 - tail] if self.interval else []
+        ends = [tail, 1 - tail] if "interval" in self.names else []
         levels = [*ends, *self.levels]
         if not levels:
             return
         found = self.plan.task.per_target(quantiles_of(distribution, levels))
-        if self.interval:
+        if ends:
             yield "interval", found[..., :2]
         if self.levels:
             yield "quantiles", found[..., len(ends) :]
+
+
+class _Codes(nn.Module):
+    """Turns categories into codes, and those that training had not into NaN.
+
+    Categories that are numbers are themselves in X, text is its position among the categories.
+    """
+
+    def __init__(self, columns: Columns, dtype: torch.dtype):
+        super().__init__()
+        sources: list[int] = []
+        values: list[float] = []
+        codes: list[int] = []
+        for column, known in columns.categories.items():
+            is_numbers = all(isinstance(category, Real) for category in known)
+            sources += [column] * len(known)
+            values += [float(category) for category in known] if is_numbers else range(len(known))
+            codes += range(1, len(known) + 1)
+        self.sources, self.values = torch.tensor(sources), torch.tensor(values, dtype=dtype)
+        self.code_of = torch.zeros(len(sources), columns.n_columns, dtype=dtype)
+        self.code_of[torch.arange(len(sources)), self.sources] = torch.tensor(codes, dtype=dtype)
+        self.is_category = torch.zeros(columns.n_columns, dtype=torch.bool)
+        self.is_category[list(columns.categories)] = True
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map rows (n, n_columns) to rows of numbers and codes."""
+        has = X.index_select(-1, self.sources).eq(self.values).to(X.dtype)
+        codes = has @ self.code_of - 1  # -1 where no category is known
+        return torch.where(self.is_category, torch.where(codes < 0, torch.nan, codes), X)
 
 
 class RoundOutputs(nn.Module):

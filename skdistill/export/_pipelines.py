@@ -23,8 +23,8 @@ from ._outputs import GraphOutputs
 def register_converters() -> None:
     """Teach skl2onnx this package's estimators, so that ``skl2onnx.to_onnx`` takes them.
 
-    Outputs are those of :func:`export_onnx`; its `quantiles`, `members` and `interval` are options:
-    ``to_onnx(pipeline, X[:1], options={id(pipeline[-1]): {"members": True}})``.
+    Outputs are those of :func:`export_onnx`; its `quantiles` and `outputs` are options:
+    ``to_onnx(pipeline, X[:1], options={id(pipeline[-1]): {"outputs": ["mean", "std"]}})``.
     """
     from skl2onnx import update_registered_converter
 

@@ -15,9 +15,7 @@ from .._serialization.atomic import check_folder, write_atomically
 from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods
 
 
-def export_program(
-    model: Any, path: Any, quantiles: Any = None, members: bool = False, interval: Any = "auto"
-) -> None:
+def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
     """Write a fitted estimator as a program of ``torch.export``.
 
     ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch
@@ -31,7 +29,7 @@ def export_program(
         Pipeline are no programs of torch.
     path : path-like
         File to write, best with the ending ``.pt2``.
-    quantiles, members, interval
+    quantiles, outputs
         As in :func:`export_onnx`.
 
     Raises
@@ -39,7 +37,7 @@ def export_program(
     TypeError
         If the model is no estimator of this package that predicts a distribution of rows.
     ValueError
-        If the model is a classifier and so has no quantiles and interval, or has no members.
+        If the model is a classifier and so has no quantiles, or has no output of such a name.
     FileNotFoundError
         If the folder of `path` does not exist.
 
@@ -59,7 +57,7 @@ def export_program(
     check_folder(Path(path))
     model = model.estimator if isinstance(model, FrozenEstimator) else model
     check_has_prediction_methods(model, "export_program", "a fitted estimator of skdistill", model)
-    graph_outputs = GraphOutputs(model, quantiles, members, interval)
+    graph_outputs = GraphOutputs(model, quantiles, outputs)
     facts: dict[str, Any] = {"names": graph_outputs.names, "quantiles": graph_outputs.levels}
     if "label" in graph_outputs.names:
         facts["labels"] = model.classes_.tolist()

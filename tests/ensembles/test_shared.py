@@ -227,7 +227,7 @@ def test_one_member_is_no_special_case(data):
 
 @pytest.mark.parametrize("n", [1, 7])
 def test_it_is_exported(n, fitted, data, tmp_path):
-    export_program(fitted, tmp_path / "model.pt2", members=True)
+    export_program(fitted, tmp_path / "model.pt2", outputs=["mean", "members"])
     program = torch.export.load(tmp_path / "model.pt2").module()
     X = data[0][:n]
     found = program(torch.tensor(X, dtype=next(fitted.module_.parameters()).dtype))

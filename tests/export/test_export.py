@@ -61,7 +61,7 @@ def test_outputs_are_those_of_the_methods(name, tmp_path):
     X, y = data_of(name, np.float32 if {"images", "series"} & set(name.split()) else np.float64)
     model = MODELS[name]().fit(X, y)
     path = tmp_path / "model.onnx"
-    export_onnx(model, path, **all_outputs(name, model))
+    export_onnx(model, path, **all_outputs(name))
     for magnitude in MAGNITUDES:
         rows = X[:20] * X.dtype.type(magnitude)
         try:
@@ -81,7 +81,7 @@ def test_outputs_are_those_of_the_methods(name, tmp_path):
 def test_float32_stays_float32(name, tmp_path):
     X, y = data_of(name, np.float32)
     model = MODELS[name]().fit(X, y)
-    export_onnx(model, tmp_path / "model.onnx", **all_outputs(name, model))
+    export_onnx(model, tmp_path / "model.onnx", **all_outputs(name))
     found = run(tmp_path / "model.onnx", X)
     assert_same(found, predicted(model, X, set(found)))
 
@@ -137,6 +137,48 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
     assert b".py" not in path.read_bytes()
 
 
+def test_a_graph_has_what_its_outputs_need(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    X, y = data_of("hydra several numbers")
+    model = MODELS["hydra several numbers"]().fit(X, y)
+    for outputs in ("auto", ["std", "mean"], ["mean"]):
+        export_onnx(model, tmp_path / "model.onnx", outputs=outputs)
+        found = run(tmp_path / "model.onnx", X)
+        assert outputs == "auto" or list(found) == sorted(outputs)
+        expected = predicted(model, X, set(found))
+        assert_same(found, {name: expected[name] for name in found})
+        kept = onnx.load(tmp_path / "model.onnx").graph.initializer
+        has_functions = any("functions" in part.name for part in kept)
+        assert has_functions == (outputs != ["mean"])
+
+
+@pytest.mark.filterwarnings("ignore")  # unknown categories
+@pytest.mark.parametrize("kind", ["numbers", "text"])
+def test_categories_are_read_as_the_methods_read_them(kind, tmp_path):
+    """Numbers are themselves, text is its position; others are unknown, as NaN is."""
+    rng = np.random.default_rng(0)
+    known, others = np.array([[3.0, 7.5, 40.0], [5.0, -1.0, np.nan]])
+    column = known[rng.integers(3, size=200)]
+    X = np.column_stack([rng.normal(size=(200, 2)), column])
+    y = X[:, 0] + (column == 7.5)
+    rows = np.column_stack([X[:6, :2], [*known, *others]])
+
+    def table(values: np.ndarray) -> pd.DataFrame:
+        frame = pd.DataFrame(values, columns=["a", "b", "c"])
+        return frame.assign(c=frame["c"].map(lambda value: f"is {value:05}"))
+
+    model = numbers(categorical_features=[2], runtime=Runtime(device="cpu", dtype="float64"))
+    model.fit(X if kind == "numbers" else table(X), y)
+    export_onnx(model, tmp_path / "model.onnx")
+    given = rows.copy()
+    if kind == "text":
+        given[:, 2] = [0, 1, 2, 3, -1, np.nan]
+    found = run(tmp_path / "model.onnx", given)
+    expected = predicted(model, rows if kind == "numbers" else table(rows), set(found))
+    assert_same(found, {name: expected[name] for name in found})
+    assert expected["epistemic"][3:].min() > expected["epistemic"][:3].max()
+
+
 @pytest.mark.filterwarnings("ignore")  # rows far off
 @pytest.mark.parametrize("task", ["numbers", "classes"])
 def test_tables_with_functions_categories_and_missing_values(task, tmp_path):
@@ -185,7 +227,7 @@ def test_scalers_and_imputers_go_into_the_graph(dtype, tmp_path):
     model = make_pipeline(
         SimpleImputer(), MinMaxScaler(), FrozenEstimator(numbers().fit(X[4:], y[4:]))
     )
-    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx", members=True)
+    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx", outputs="all")
 
 
 def test_columns_by_name_inside_a_search(tmp_path):
@@ -205,7 +247,8 @@ def test_skl2onnx_takes_pipelines_with_text_and_options(tmp_path):
     with pytest.raises(ValueError, match="register_converters"):
         export_onnx(model, tmp_path / "model.onnx")
     register_converters()
-    proto = skl2onnx.to_onnx(model, frame[:1], options={id(model[-1]): {"members": True}})
+    options = {id(model[-1]): {"outputs": ["members", "epistemic"]}}
+    proto = skl2onnx.to_onnx(model, frame[:1], options=options)
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     rows = {name: frame[[name]].to_numpy() for name in frame}
     epistemic, members = session.run(["epistemic", "members"], rows)
@@ -234,7 +277,7 @@ def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
     ).fit(X, y)
     export_onnx(model, tmp_path / "without.onnx")
     assert "interval" not in run(tmp_path / "without.onnx", X)
-    export_onnx(model, tmp_path / "with.onnx", quantiles=LEVELS, interval=True)
+    export_onnx(model, tmp_path / "with.onnx", quantiles=LEVELS, outputs=["interval"])
     found = run(tmp_path / "with.onnx", X)
     assert_allclose(found["quantiles"], predict_quantiles(model, X, LEVELS), rtol=1e-5)
     assert_allclose(found["interval"], predict_interval(model, X), rtol=1e-5)
@@ -287,8 +330,9 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     classifier = classes(max_epochs=1).fit(*data_of("ensemble classes"))
     with pytest.raises(ValueError, match="quantiles must be numbers"):
         export_onnx(classifier, path, quantiles=[0.5])
-    with pytest.raises(ValueError, match="interval must be one of"):
-        export_onnx(classifier, path, interval=True)
+    for given in ("interval", ["interval"], ["label", "mean"], [], 1):
+        with pytest.raises(ValueError, match=r"outputs must be 'auto', 'all' or .*probabilities"):
+            export_onnx(classifier, path, outputs=given)
     X, y = data_of("ensemble classes")
     beyond = np.where(y == y[0], np.uint64(2**63 + 1), np.uint64(1))
     with pytest.raises(
@@ -298,7 +342,7 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     X, y = data_of("ensemble numbers")
     without_members = numbers(GPEDDistiller, max_epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="members"):
-        export_onnx(without_members, path, members=True)
+        export_onnx(without_members, path, outputs=["members"])
     assert not path.exists()
 
 
@@ -325,7 +369,7 @@ def test_programs_predict_what_the_methods_do(name, tmp_path):
     X, y = data_of(name)
     model = MODELS[name]().fit(X, y)
     path = tmp_path / "model.pt2"
-    export_program(FrozenEstimator(model), path, interval="auto" if "classes" in name else True)
+    export_program(FrozenEstimator(model), path, outputs="all")
     files = {"outputs.json": ""}
     program = torch.export.load(path, extra_files=files).module()
     facts = json.loads(files["outputs.json"])

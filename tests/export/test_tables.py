@@ -54,7 +54,7 @@ def fitted_and_exported(name: str, X: np.ndarray, y: np.ndarray, path: Any) -> t
     if not isinstance(model, BDistilBooster | GPEDDistiller):  # they compute in that of X
         model.set_params(runtime=Runtime(dtype=X.dtype.name))
     model.fit(X[:400], y[:400])
-    options = all_outputs(name, model)
+    options = all_outputs(name)
     export_onnx(model, path, **options)
     return model, GraphOutputs(model, **options)
 
