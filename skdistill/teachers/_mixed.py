@@ -11,14 +11,15 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import clone, is_classifier
+from joblib import Parallel, delayed
+from sklearn.base import is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._data.checks import check_weights
 from .._estimator.calibration import Temperature, fit_temperature, negative_log_likelihood
 from .._estimator.functions import align_classes
-from .._estimator.unwrapping import final_step, is_prefitted, seeded_clone, tags_of, weights_for
+from .._estimator.unwrapping import final_step, is_prefitted, seeded_clone, tags_of
 from .._training.trainer import SEED_LIMIT
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about
@@ -36,7 +37,7 @@ from ._members import (
 )
 from ._predictions import without_rounding
 from ._residuals import mean_squared_residual, residual_variance, with_variance
-from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
+from ._rows_and_folds import as_rows, fitted_on, folds_of, read_out_of_fold, rows_at
 
 # Models of a smaller weight are left out: they would cost more than they tell.
 _LEAST_WEIGHT = 0.01
@@ -133,10 +134,9 @@ class MixedModels(EstimatorOfModels):
             given = np.ones(len(models)) if isinstance(self.weights, str) else self.weights
             self.log_scores_, self.temperature_ = None, 1.0
             self.weights_ = np.asarray(given, dtype=float) / np.sum(given)
-        fits = zip(models, self.weights_, strict=True)
-        self.models_ = [
-            _fitted(model, X, y, weight) if share > 0 else None for model, share in fits
-        ]
+        kept = [model for model, share in zip(models, self.weights_, strict=True) if share > 0]
+        fitted = iter(Parallel()(delayed(fitted_on)(model, X, y, weight) for model in kept))
+        self.models_ = [next(fitted) if share > 0 else None for share in self.weights_]
         if self.log_scores_ is None and not is_classifier(self):
             self.residual_variances_ = self._residual_variances(models, X, y, weight)
         return self
@@ -391,8 +391,3 @@ def check_models(models, *, or_fitted: bool = False) -> None:
     if kinds not in ({"classifier"}, {"regressor"}):
         names = [type(final_step(model)[0]).__name__ for model in models]
         raise ValueError(f"models must be all classifiers or all regressors, got {names}.")
-
-
-def _fitted(model, X, y, weight):
-    """Return a model fitted on all rows."""
-    return clone(model).fit(X, y, **weights_for(model, weight))

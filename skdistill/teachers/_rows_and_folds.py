@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import gen_batches, indexable
@@ -49,10 +50,20 @@ def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
 
 
 def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndarray]]:
-    """Clones fitted without each fold in turn, with the indices of the rows in the fold."""
-    for train, test in cv.split(X, y):
-        weights = weights_for(model, None if sample_weight is None else sample_weight[train])
-        yield clone(model).fit(rows_at(X, train), y[train], **weights), test
+    """Clones fitted without each fold in turn, with the indices of the rows in the fold.
+
+    They are fitted one after the other, or in as many processes as ``joblib.parallel_config`` says.
+    """
+    folds = list(cv.split(X, y))
+    fits = (delayed(fitted_on)(model, X, y, sample_weight, train) for train, _ in folds)
+    found = Parallel(return_as="generator")(fits)
+    return zip(found, (test for _, test in folds), strict=True)
+
+
+def fitted_on(model, X, y, sample_weight, rows: Any = slice(None)):
+    """Return a clone of a model fitted on some rows, or on all."""
+    weights = weights_for(model, None if sample_weight is None else sample_weight[rows])
+    return clone(model).fit(rows_at(X, rows), y[rows], **weights)
 
 
 def read_out_of_fold(

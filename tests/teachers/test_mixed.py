@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
@@ -41,7 +42,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.teachers import MixedModels, Teacher, as_teacher
+from skdistill.teachers import MixedModels, Teacher, as_teacher, out_of_fold_members
 from skdistill.teachers._mixed import (
     mixtures,
     shares_of_groups,
@@ -121,6 +122,21 @@ def test_weights_are_those_of_the_best_mixture_on_rows_not_seen(numbers):
     assert mixed.weights_[0] > 0.8  # y is a line
     assert mixed.weights_[1] == 0
     assert mixed.models_[1] is None
+
+
+def test_folds_and_models_are_fitted_in_parallel_if_joblib_says_so(numbers):
+    X, y = numbers
+    models = [RandomForestRegressor(3, random_state=0), LinearRegression(), DummyRegressor()]
+    mixed = MixedModels(models, random_state=0)
+    with parallel_config("loky", n_jobs=2):
+        parallel = clone(mixed).fit(X, y)
+        members = out_of_fold_members(as_teacher(models[0]), X, y, cv=3, random_state=0)
+    mixed.fit(X, y)
+    assert_array_equal(parallel.weights_, mixed.weights_)
+    assert_array_equal(parallel.predict(X), mixed.predict(X))
+    assert_array_equal(
+        members, out_of_fold_members(as_teacher(models[0]), X, y, cv=3, random_state=0)
+    )
 
 
 def test_temperature_is_that_of_the_best_mixture_of_numbers():
