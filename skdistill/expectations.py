@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._utils.messages import name_of
 from ._utils.settings import Settings
 from ._utils.validation import AnyOf, IsCallable, Number, OneOf, check_parameters
 from .losses import (
@@ -88,7 +89,7 @@ class Expectation(Settings):
     @property
     def label(self) -> str:
         """Name of the expectation."""
-        return self.name or getattr(self.g, "__name__", type(self.g).__name__)
+        return self.name or name_of(self.g)
 
     def check(self) -> None:
         """Raise TypeError or ValueError for the first parameter that is not accepted."""
@@ -117,7 +118,7 @@ class Expectation(Settings):
             raise ValueError(
                 f"Expectation {self.label!r}: g must give a tensor of shape (S, n) = "
                 f"{(n_members, n_rows)}, or (S, n, k), for {n_members} member(s) and {n_rows} "
-                f"row(s); got {type(values).__name__} of shape {getattr(values, 'shape', ())}."
+                f"row(s); got {type(values).__name__} of shape {shape}."
             )
         if values.isnan().any():
             raise ValueError(f"Expectation {self.label!r}: g gives values that are not a number.")

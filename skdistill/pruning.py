@@ -109,7 +109,7 @@ def _checked(stream: _Stream) -> _Stream:
                 "but no normalisation, whose statistics would change."
             )
     is_lossy = any(type(layer) in _POOLING and _changes_constants(layer) for layer in path)
-    is_grouped = any(getattr(layer, "groups", 1) != 1 for layer in (source, reader))
+    is_grouped = any(vars(layer).get("groups", 1) != 1 for layer in (source, reader))
     if is_lossy or is_grouped or not _fits(stream):
         raise ValueError(
             f"Units between {source} and {reader} cannot be removed. Convolutions must have "
@@ -121,9 +121,9 @@ def _checked(stream: _Stream) -> _Stream:
 
 def _changes_constants(pooling: Any) -> bool:
     """Whether an average is over zeros too, or no average."""
-    padding = getattr(pooling, "padding", 0)
+    padding = vars(pooling).get("padding", 0)
     is_plain = padding in (0, (0,), (0, 0), (0, 0, 0))
-    is_plain &= getattr(pooling, "divisor_override", None) is None
+    is_plain &= vars(pooling).get("divisor_override") is None
     return "Avg" in type(pooling).__name__ and not is_plain
 
 

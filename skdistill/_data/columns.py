@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn.utils import assert_all_finite, check_array, check_X_y
-from sklearn.utils.validation import validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
 
 from .._utils.validation import OneOf, errors_about
 from .._utils.warnings import warn
-from .checks import refuse_masked
 from .conversions import in_words, known_categories
 
 # Categories of a column at most, the most frequent ones; others are read as if they were missing.
@@ -46,13 +45,13 @@ _DURATIONS = (np.timedelta64, timedelta)
 _DATES = (date, np.datetime64, *_DURATIONS)
 
 # torch knows no negative strides
-_SETTINGS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
+CHECKS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
 
 
 class CategoricalFeaturesRule:
     """Rule of `categorical_features`; that its columns exist is seen with X."""
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: object, name: str) -> None:
         is_named = isinstance(value, str) and value == "from_dtype"
         with errors_about(name):
             is_list = value is None or is_named or np.ndim(_as_array(value)) == 1
@@ -129,7 +128,7 @@ class Columns:
         others = {number: categories[_MOST_CATEGORIES:] for number, categories in found.items()}
         return cls(np.shape(X)[1], kept, others)
 
-    def grown(self, X: Any) -> Columns:
+    def grown(self, X: ArrayLike) -> Columns:
         """Return the columns with the categories of further rows; the codes of others stay."""
         if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
             return self  # the check that follows says what is wrong
@@ -158,7 +157,7 @@ class Columns:
         if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
-        settings: dict[str, Any] = {"dtype": _SETTINGS["dtype"], "ensure_all_finite": "allow-nan"}
+        settings: dict[str, Any] = {"dtype": CHECKS["dtype"], "ensure_all_finite": "allow-nan"}
         numbers = np.zeros((len(X), 0), dtype=np.float32)
         if numeric:
             numbers = check_array(some_columns(X, numeric), input_name="X", **settings)
@@ -175,7 +174,7 @@ class Columns:
             out[:, column] = self._codes(X, column, X[:, column].tolist())
         return out
 
-    def codes(self, X: Any, column: int, is_training: bool = False) -> list[float]:
+    def codes(self, X: ArrayLike, column: int, is_training: bool = False) -> list[float]:
         """Return the codes of a column's values in X; NaN for those missing or unknown.
 
         Raises
@@ -185,11 +184,13 @@ class Columns:
         """
         return self._codes(X, column, values_of(column_of(X, column)), is_training)
 
-    def _codes(self, X: Any, column: int, values: list, is_training: bool = False) -> list[float]:
+    def _codes(
+        self, X: ArrayLike, column: int, values: list, is_training: bool = False
+    ) -> list[float]:
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 
-        def refusal(value: Any, values: list) -> ValueError:
+        def refusal(value: object, values: list) -> ValueError:
             kind = "text" if known and isinstance(known[0], str) else "numbers"
             line = line_that_converts(X, column, kind)
             categories = in_words(known) if known else "all of them missing"
@@ -232,39 +233,14 @@ class Columns:
         return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
-def read_rows(
-    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any
-) -> Any:
-    """Check X, and y if it is given, as ``validate_data`` of scikit-learn does; return numbers.
-
-    Categories are encoded; ``reset=True`` finds them, as the attribute `_columns` of the estimator.
-    Values may be missing, NaN, in tables of an estimator with ``normalize=True``.
-    """
-    _refuse_sparse(X)
-    X = with_days(as_table(X))
-    refuse_masked(y, "y")
-    settings = {**_SETTINGS, **settings}
-    may_lack = standardises(getattr(estimator, "normalize", False), "X")
-    settings["ensure_all_finite"] = "allow-nan" if may_lack else True
-    if reset:
-        estimator._columns = None
-        wanted = getattr(estimator, "categorical_features", None)
-        if wanted is not None:
-            with errors_about("categorical_features"):
-                estimator._columns = Columns.of(X, wanted)
-        if isinstance(wanted, str):
-            _warn_of_numbered_samples(X)
-    columns: Columns | None = estimator._columns
-    is_alone = isinstance(y, str) and y == "no_validation"
-    if columns is None or y is None:  # which scikit-learn knows what to say of
-        found = validate_data(estimator, X, y, reset=reset, **settings)
-    else:
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        X = columns.encode(X, is_training=not is_alone)
-        found = check_array(X, **settings) if is_alone else check_X_y(X, y, **settings)
-    rows = found if is_alone else found[0]
-    if may_lack and rows.ndim != 2:
-        assert_all_finite(rows, input_name="X")
+def find_columns(X: object, wanted: Any) -> Columns | None:
+    """Return the columns of X that hold categories, as `categorical_features` says."""
+    if wanted is None:
+        return None
+    with errors_about("categorical_features"):
+        found = Columns.of(X, wanted)
+    if isinstance(wanted, str):
+        _warn_of_numbered_samples(X)
     return found
 
 
@@ -289,7 +265,7 @@ def as_table(X: Any, name: str = "X") -> Any:
     return X
 
 
-def with_days(X: Any) -> Any:
+def with_days(X: ArrayLike) -> Any:
     """Return a table with dates and durations as days, in float64; dates count from 1970.
 
     Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
@@ -338,10 +314,10 @@ def holds_dates(column: Any) -> bool:
     return isinstance(first, _DATES) and all(isinstance(value, _DATES) for value in held)
 
 
-def _days_in(X: Any, number: int) -> np.ndarray:
+def _days_in(X: ArrayLike, number: int) -> np.ndarray:
     """Dates or durations of a column as days."""
     column = column_of(X, number)
-    if hasattr(column, "dt") and getattr(column.dtype, "tz", None) is not None:
+    if hasattr(column.dtype, "tz"):
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     values = np.asarray(column)
     if values.dtype.kind in "mM":
@@ -387,9 +363,9 @@ def _dates_like(days: np.ndarray, column: Any) -> Any:
     if isinstance(column, np.ndarray):
         return dates.astype(column.dtype)
     if hasattr(column, "iloc"):
-        series, zone = type(column)(dates), getattr(column.dtype, "tz", None)
-        if zone is not None:
-            series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        series = type(column)(dates)
+        if hasattr(column.dtype, "tz"):
+            series = series.dt.tz_localize("UTC").dt.tz_convert(column.dtype.tz)
         return series.astype(column.dtype)
     return type(column)(dates).cast(column.dtype)
 
@@ -397,14 +373,14 @@ def _dates_like(days: np.ndarray, column: Any) -> Any:
 def _series_like(column: Any, values: np.ndarray) -> Any:
     """Return values as a column of a frame, of the dtype of another."""
     if hasattr(column, "iloc"):
-        known = getattr(column.dtype, "categories", None)
+        held = {value for value in values if value is not None}
         # A batch of a stream may have fewer categories than another.
-        has_all = known is None or {value for value in values if value is not None} <= set(known)
+        has_all = not hasattr(column.dtype, "categories") or held <= set(column.dtype.categories)
         return type(column)(values, dtype=column.dtype if has_all else "category")
     return type(column)(values.tolist(), dtype=column.dtype)
 
 
-def _refuse_sparse(X: Any) -> None:
+def refuse_sparse(X: Any) -> None:
     """Raise a TypeError for a sparse X.
 
     A network's first layer is dense, so X would become dense in any case: its memory, which may be
@@ -421,7 +397,7 @@ def _refuse_sparse(X: Any) -> None:
     )
 
 
-def _categorical_columns(X: Any, wanted: Any) -> list[int]:
+def _categorical_columns(X: ArrayLike, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
     names = list(X.columns) if hasattr(X, "columns") else None
     if isinstance(wanted, str):
@@ -458,17 +434,17 @@ def _holds_categories(column: Any) -> bool:
     return kind.startswith(_OF_CATEGORIES)
 
 
-def _categories(column: Any) -> list:
+def _categories(column: object) -> list:
     """The categories in a column, the most frequent ones first."""
     counts = Counter(value for value in values_of(column) if value is not None)
     return [value for value, _ in counts.most_common()]
 
 
-def _order(category: Any) -> tuple:
+def _order(category: object) -> tuple:
     return type(category).__name__, category
 
 
-def _refuse_kinds(categories: list, name: Any) -> None:
+def _refuse_kinds(categories: list, name: object) -> None:
     """Raise a TypeError for categories that files cannot hold."""
     for category in categories:
         if not isinstance(category, _KINDS_OF_CATEGORIES):
@@ -480,7 +456,7 @@ def _refuse_kinds(categories: list, name: Any) -> None:
             )
 
 
-def _warn_of_text(X: Any, columns: list[int]) -> None:
+def _warn_of_text(X: ArrayLike, columns: list[int]) -> None:
     """Warn of columns of text that are hardly meant as categories: numbers, names, free text."""
     for number in columns:
         column = column_of(X, number)
@@ -523,12 +499,14 @@ def _warn_of_numbered_samples(X: Any) -> None:
             )
 
 
-def _all_differ(X: Any, number: int) -> bool:
+def _all_differ(X: ArrayLike, number: int) -> bool:
     values = values_of(column_of(X, number))
     return None not in (found := set(values)) and len(found) == len(values)
 
 
-def _warn_of_numbers(column: Any, name: Any, n_found: int, n_values: int, others: list) -> None:
+def _warn_of_numbers(
+    column: object, name: object, n_found: int, n_values: int, others: list
+) -> None:
     """Warn of a column of text that is numbers, but for a few other values."""
     mend = f"X[{name!r}].cast(pl.Float64, strict=False)"
     if hasattr(column, "iloc"):
@@ -551,7 +529,7 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def line_that_converts(X: Any, number: int, kind: str, value: Any = None) -> str:
+def line_that_converts(X: ArrayLike, number: int, kind: str, value: object = None) -> str:
     """Say how to make "text", "numbers", "dates", "durations" or "booleans" of a column.
 
     `value` is one of those that it has.
@@ -577,7 +555,7 @@ def line_that_converts(X: Any, number: int, kind: str, value: Any = None) -> str
     return f"Convert it, {column} = {made[kind]}."
 
 
-def _has_hash(value: Any) -> bool:
+def _has_hash(value: object) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -585,7 +563,7 @@ def _has_hash(value: Any) -> bool:
     return True
 
 
-def name_of_column(X: Any, number: int) -> Any:
+def name_of_column(X: ArrayLike, number: int) -> Any:
     return X.columns[number] if hasattr(X, "columns") else number
 
 
@@ -593,6 +571,16 @@ def column_of(X: Any, number: int) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[:, number]
     return X[:, number] if hasattr(X, "schema") else np.asarray(X)[:, number]
+
+
+def names_of_columns(X: ArrayLike) -> list | None:
+    """Return the names of the columns of a frame; None for arrays."""
+    return list(X.columns) if hasattr(X, "columns") else None
+
+
+def feature_names_of(model: BaseEstimator) -> np.ndarray | None:
+    """Return the names of the features that a model was fitted on, if they had some."""
+    return getattr(model, "feature_names_in_", None)
 
 
 def some_columns(X: Any, numbers: list[int]) -> Any:
@@ -603,18 +591,16 @@ def some_columns(X: Any, numbers: list[int]) -> Any:
 
 def values_of(column: Any) -> list:
     """Values of a column as Python has them; None for missing ones."""
-    is_missing: Callable[..., Any] | None
-    is_missing = getattr(column, "isna", None) or getattr(column, "is_null", None)
     values = np.asarray(column, dtype=object).tolist()
-    if is_missing is None:
+    if isinstance(column, np.ndarray):
         return [None if _is_missing(value) else value for value in values]
-    missing = np.asarray(is_missing()).tolist()
+    missing = np.asarray(column.isna() if hasattr(column, "isna") else column.is_null()).tolist()
     return [
         None if lacks or value != value else value
         for value, lacks in zip(values, missing, strict=True)
     ]
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     """Tell None, NaN, NaT and pandas' NA, whose comparisons have no truth value."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)

@@ -59,7 +59,7 @@ def known_categories(
     return found
 
 
-def _is_of(kinds: set[str], value: Any) -> bool:
+def _is_of(kinds: set[str], value: object) -> bool:
     """Whether a value is of one of some kinds, text that is a number included."""
     is_number = "numbers" in kinds and _number(value) is not None
     return is_number or _kind(value) in kinds
@@ -77,7 +77,7 @@ def _aliases(categories: list) -> dict[Any, Any]:
     return {**found, **{category: category for category in categories}}
 
 
-def _renditions(category: Any) -> list:
+def _renditions(category: object) -> list:
     """What a category is in other types."""
     if isinstance(category, str):
         number = _number(category)
@@ -140,7 +140,7 @@ def _number(value: Any, is_boolean: bool = False) -> float | None:
         return None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value as Python has it; bytes as text."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bytes):
@@ -151,14 +151,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _is_in(value: Any, known: dict) -> bool:
+def _is_in(value: object, known: dict) -> bool:
     try:
         return value is not None and value in known
     except TypeError:  # it has no hash
         return False
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """Return the kind of a value, in words."""
     if isinstance(value, str):
         return "text"

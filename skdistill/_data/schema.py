@@ -4,26 +4,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import betabinom
+from sklearn.base import BaseEstimator
+from sklearn.utils import assert_all_finite, check_array, check_X_y
+from sklearn.utils.validation import validate_data
 
 from .._utils.warnings import SchemaWarning, tells_of_schema, warn
+from .checks import refuse_masked
 from .columns import (
+    CHECKS,
     OF_DATES,
     Columns,
     as_table,
     column_of,
     date_columns,
+    feature_names_of,
+    find_columns,
     holds_dates,
     line_that_converts,
     name_of_column,
-    read_rows,
+    refuse_sparse,
+    standardises,
     values_of,
     with_columns,
+    with_days,
 )
 from .conversions import in_words, numbers_of
 
@@ -131,7 +141,7 @@ class Schema:
         ]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -140,13 +150,17 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class TableSummary:
-    """What `fit` keeps of a table, beside names and categories, which others hold.
+class InputSchema:
+    """What `fit` has learned of X; images and series, which are no tables, have two fields alone.
 
     Parameters
     ----------
-    n_samples : int
+    columns : Columns or None
+        Those that hold categories; None where none are looked for.
+    names : ndarray of str or None
+        Of the features, if X has some.
     dtypes : list of str
+    n_samples : int
     units : dict of int to str
         Those of dates and durations, by the number of the column.
     low, high : ndarray of shape (n_columns,)
@@ -155,17 +169,23 @@ class TableSummary:
         See :class:`Column`.
     """
 
-    n_samples: int
-    dtypes: list[str]
-    units: dict[int, str]
-    low: np.ndarray
-    high: np.ndarray
-    n_missing: np.ndarray
-    n_unknown: np.ndarray
+    columns: Columns | None
+    names: np.ndarray | None
+    dtypes: list[str] = field(default_factory=list)
+    n_samples: int = 0
+    units: dict[int, str] = field(default_factory=dict)
+    low: np.ndarray = field(default_factory=lambda: np.empty(0))
+    high: np.ndarray = field(default_factory=lambda: np.empty(0))
+    n_missing: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    n_unknown: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, X: Any, rows: np.ndarray, columns: Columns | None) -> TableSummary:
-        """Summarise a table, X, by the numbers that it was encoded as."""
+    def of(
+        cls, X: object, rows: np.ndarray, columns: Columns | None, names: np.ndarray | None
+    ) -> InputSchema:
+        """Summarise X by the numbers that it was encoded as."""
+        if rows.ndim != 2:
+            return cls(columns, names)
         low = rows.min(axis=0).astype(np.float64)
         high = rows.max(axis=0).astype(np.float64)
         n_missing = np.zeros(rows.shape[1], dtype=np.int64)
@@ -183,10 +203,25 @@ class TableSummary:
         given = X if hasattr(X, "dtype") or hasattr(X, "columns") else rows
         dtypes = dtypes_of(given)
         units = {column: _unit(given, column, dtypes[column]) for column in date_columns(given)}
-        return cls(len(rows), dtypes, units, low, high, n_missing, n_unknown)
+        return cls(columns, names, dtypes, len(rows), units, low, high, n_missing, n_unknown)
 
-    def with_further(self, other: TableSummary) -> TableSummary:
-        """Return the summary of this table and a further one."""
+    @property
+    def is_table(self) -> bool:
+        """Whether X is one."""
+        return bool(self.dtypes)
+
+    @property
+    def categories(self) -> dict[int, list]:
+        """Categories of each column that holds some, by its number."""
+        return {} if self.columns is None else self.columns.categories
+
+    def grown(self, X: ArrayLike) -> InputSchema:
+        """Return the schema with the categories of further rows; the codes of others stay."""
+        return self if self.columns is None else replace(self, columns=self.columns.grown(X))
+
+    def with_further(self, X: ArrayLike, rows: np.ndarray) -> InputSchema:
+        """Return the schema of this table and a further one."""
+        other = InputSchema.of(as_table(X), rows, self.columns, self.names)
         return replace(
             self,
             n_samples=self.n_samples + other.n_samples,
@@ -196,30 +231,32 @@ class TableSummary:
             n_unknown=self.n_unknown + other.n_unknown,
         )
 
-    def with_limits(self, low: np.ndarray, high: np.ndarray, n_samples: int) -> TableSummary:
-        """Return the summary of a table of more samples, with other smallest and largest values."""
+    def with_limits(self, low: np.ndarray, high: np.ndarray, n_samples: int) -> InputSchema:
+        """Return the schema of a table of more samples, with other smallest and largest values."""
+        if not self.is_table:
+            return self
         has_none = np.isnan(self.low)
         low, high = (np.where(has_none, np.nan, limit) for limit in (low, high))
         return replace(self, n_samples=max(n_samples, self.n_samples), low=low, high=high)
 
-    def kind(self, column: int, columns: Columns | None) -> str:
+    def kind(self, column: int) -> str:
         """Return the kind of a column."""
-        if columns is not None and column in columns.categories:
+        if column in self.categories:
             return "category"
         if column in self.units:
             return "date" if self.units[column] == _DATE else "duration"
         return "boolean" if self.dtypes[column].lower().startswith("bool") else "number"
 
-    def schema(self, names: Any, columns: Columns | None) -> Schema:
-        """Return the schema; `names` are those of the columns, or None."""
+    def described(self) -> Schema:
+        """Return the public description of the columns."""
         found = []
         for number, dtype in enumerate(self.dtypes):
             low, high = float(self.low[number]), float(self.high[number])
-            categories = None if columns is None else columns.categories.get(number)
+            categories = self.categories.get(number)
             found.append(
                 Column(
-                    number if names is None else str(names[number]),
-                    self.kind(number, columns),
+                    number if self.names is None else str(self.names[number]),
+                    self.kind(number),
                     dtype,
                     self.units.get(number),
                     None if np.isnan(low) else (low, high),
@@ -244,7 +281,7 @@ def dtypes_of(X: Any) -> list[str]:
     return [str(X.dtype)] * X.shape[1]
 
 
-def _unit(X: Any, column: int, dtype: str) -> str:
+def _unit(X: object, column: int, dtype: str) -> str:
     """Return the unit of a column of dates or durations."""
     kind = dtype.lower()
     if kind == "object":
@@ -257,51 +294,62 @@ def _unit(X: Any, column: int, dtype: str) -> str:
 
 
 def read_table(
-    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any
-) -> Any:
-    """Read X, and y if it is given, as :func:`read_rows` does, by the schema of the estimator.
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike = "no_validation",
+    *,
+    schema: InputSchema | None = None,
+    **settings: Any,
+) -> tuple[Any, InputSchema]:
+    """Check X, and y if it is given, as ``validate_data`` of scikit-learn does; return numbers.
 
-    ``reset=True`` finds it, as the attribute `_summary`. Else values are converted to those of
+    Beside them is the schema: that of `fit`, or None to find it. Values are converted to those of
     `fit` where nothing is lost, and without y, which is in prediction, one warning tells of columns
-    that are suspicious.
+    that are suspicious. They may be missing, NaN, in tables of an estimator with
+    ``normalize=True``.
     """
+    is_first, is_alone = schema is None, isinstance(y, str) and y == "no_validation"
     X = as_table(X)
-    is_alone = isinstance(y, str) and y == "no_validation"
-    if reset:
-        estimator._summary = None
-    elif estimator._summary is not None:
-        X = _converted(estimator, X)
-    found = read_rows(estimator, X, y, reset=reset, **settings)
+    refuse_sparse(X)
+    if schema is not None and schema.is_table:
+        X = _converted(schema, X)
+    refuse_masked(y, "y")
+    table, may_lack = with_days(X), standardises(estimator.normalize, "X")
+    settings = {**CHECKS, **settings, "ensure_all_finite": "allow-nan" if may_lack else True}
+    if schema is None:
+        columns = find_columns(table, estimator.categorical_features)
+    else:
+        columns = schema.columns
+    if columns is None or y is None:  # which scikit-learn knows what to say of
+        found = validate_data(estimator, table, y, reset=is_first, **settings)
+    else:
+        validate_data(estimator, table, reset=is_first, skip_check_array=True)
+        table = columns.encode(table, is_training=not is_alone)
+        found = check_array(table, **settings) if is_alone else check_X_y(table, y, **settings)
     rows = found if is_alone else found[0]
-    if reset:
-        if rows.ndim == 2:
-            estimator._summary = TableSummary.of(X, rows, estimator._columns)
+    if may_lack and rows.ndim != 2:
+        assert_all_finite(rows, input_name="X")
+    if schema is None:
+        schema = InputSchema.of(X, rows, columns, feature_names_of(estimator))
     elif is_alone:
-        warn_of_shares(estimator, X, rows)
-    return found
+        warn_of_shares(schema, X, rows)
+    return found, schema
 
 
-def add_to_summary(estimator: Any, X: Any, rows: np.ndarray) -> None:
-    """Let the schema of an estimator tell of further rows that it is trained on."""
-    if estimator._summary is not None:
-        further = TableSummary.of(as_table(X), rows, estimator._columns)
-        estimator._summary = estimator._summary.with_further(further)
-
-
-def _converted(estimator: Any, X: Any) -> Any:
+def _converted(schema: InputSchema, X: ArrayLike) -> Any:
     """Return a table whose columns of numbers and dates are such; those of categories stay."""
-    table = table_like_fit(estimator, X)
+    table = table_like_fit(schema, X)
     if table is None:
         return X  # the check that follows says what is wrong
     numbers = {
         column: values
-        for column in columns_to_convert(estimator, table)
-        if (values := numbers_in(estimator, table, column)) is not None
+        for column in columns_to_convert(schema, table)
+        if (values := numbers_in(schema, table, column)) is not None
     }
     return with_columns(table, numbers) if numbers else X
 
 
-def table_like_fit(estimator: Any, X: Any) -> Any:
+def table_like_fit(schema: InputSchema, X: Any) -> Any:
     """Return X, or an array of it, if it has the number and names of the columns of fit."""
     if isinstance(X, (list, tuple)):
         try:
@@ -311,21 +359,19 @@ def table_like_fit(estimator: Any, X: Any) -> Any:
             return None
     if not (hasattr(X, "iloc") or hasattr(X, "schema") or isinstance(X, np.ndarray)):
         return None
-    if len(np.shape(X)) != 2 or X.shape[1] != len(estimator._summary.dtypes):
+    if len(np.shape(X)) != 2 or X.shape[1] != len(schema.dtypes):
         return None
-    names = getattr(estimator, "feature_names_in_", None)
+    names = schema.names
     if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
         return None
     return X
 
 
-def columns_to_convert(estimator: Any, X: Any) -> Iterator[int]:
+def columns_to_convert(schema: InputSchema, X: ArrayLike) -> Iterator[int]:
     """Columns that may not hold what they did in fit: numbers, dates, or categories."""
-    summary: TableSummary = estimator._summary
-    encoded = () if estimator._columns is None else estimator._columns.categories
     for column, dtype in enumerate(dtypes_of(X)):
-        had_dates = column in summary.units
-        if column in encoded:
+        had_dates = column in schema.units
+        if column in schema.categories:
             is_other = not had_dates and holds_dates(column_of(X, column))
         else:
             is_other = had_dates or dtype.lower().startswith((*_OF_OBJECTS, *OF_DATES))
@@ -333,7 +379,7 @@ def columns_to_convert(estimator: Any, X: Any) -> Iterator[int]:
             yield column
 
 
-def numbers_in(estimator: Any, X: Any, column: int) -> np.ndarray | None:
+def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | None:
     """Read a column of numbers or dates; None where :func:`read_rows` reads it as it is.
 
     Raises
@@ -341,10 +387,9 @@ def numbers_in(estimator: Any, X: Any, column: int) -> np.ndarray | None:
     ValueError
         If it cannot be converted without loss.
     """
-    summary: TableSummary = estimator._summary
     values = column_of(X, column)
-    unit, name = summary.units.get(column), name_of_column(X, column)
-    kind = summary.kind(column, estimator._columns)
+    unit, name = schema.units.get(column), name_of_column(X, column)
+    kind = schema.kind(column)
     is_boolean = kind == "boolean"
     wanted = "categories" if kind == "category" else f"{kind}s"
     if holds_dates(values):
@@ -358,10 +403,10 @@ def numbers_in(estimator: Any, X: Any, column: int) -> np.ndarray | None:
         )
     found = values_of(values)
 
-    def refusal(value: Any, values: list) -> ValueError:
+    def refusal(value: object, values: list) -> ValueError:
         line = line_that_converts(X, column, wanted, value)
         return ValueError(
-            f"Column {name!r} of X must hold {wanted} as in fit, of {summary.dtypes[column]}; "
+            f"Column {name!r} of X must hold {wanted} as in fit, of {schema.dtypes[column]}; "
             f"got {in_words(values)}. {line}"
         )
 
@@ -395,36 +440,35 @@ class Shift:
     reasons: tuple[str, ...]
 
 
-def shift_of(estimator: Any, X: Any, values: np.ndarray, column: int) -> Shift:
+def shift_of(schema: InputSchema, X: ArrayLike, values: np.ndarray, column: int) -> Shift:
     """Compare encoded values of a column with those of fit; X is the table as it was given."""
-    summary: TableSummary = estimator._summary
-    name, n = _name(estimator, column), len(values)
-    low, high = (limits[column] for limits in summary.limits)
+    name, n = _name(schema, column), len(values)
+    low, high = (limits[column] for limits in schema.limits)
     n_missing, n_unknown = int(np.isnan(values).sum()), 0
     n_outside = int(np.count_nonzero(values < low) + np.count_nonzero(values > high))
-    is_category = summary.kind(column, estimator._columns) == "category"
+    is_category = schema.kind(column) == "category"
     if n_missing and is_category:
         n_unknown = n_missing
         n_missing = sum(value is None for value in values_of(column_of(as_table(X), column)))
         n_unknown -= n_missing
     reasons = []
-    if _is_suspicious(n_missing, n, summary.n_missing[column], summary.n_samples):
+    if _is_suspicious(n_missing, n, schema.n_missing[column], schema.n_samples):
         reasons.append(
             f"{n_missing} of {n} values of {name} are missing, "
-            f"{summary.n_missing[column]} of {summary.n_samples} were in fit"
+            f"{schema.n_missing[column]} of {schema.n_samples} were in fit"
         )
     none_known = 0 < n_unknown == n - n_missing and n_unknown >= LEAST_SAMPLES
-    if none_known or _is_suspicious(n_unknown, n, summary.n_unknown[column], summary.n_samples):
+    if none_known or _is_suspicious(n_unknown, n, schema.n_unknown[column], schema.n_samples):
         reasons.append(
             f"{n_unknown} of {n} values of {name} are unknown categories, "
             f"{'none was' if none_known else 'which were not'} in fit"
         )
     # Of two samples of one distribution, the range of the first has two places beyond it.
-    if _is_suspicious(n_outside, n, 1, summary.n_samples - 1, had=0):
-        limits = summary.low[column], summary.high[column]
+    if _is_suspicious(n_outside, n, 1, schema.n_samples - 1, had=0):
+        limits = schema.low[column], schema.high[column]
         reasons.append(
             f"{n_outside} of {n} values of {name} are outside the range of fit, "
-            f"{range_in_words(limits, summary.units.get(column))}"
+            f"{range_in_words(limits, schema.units.get(column))}"
         )
     return Shift(column, n_missing, n_unknown, n_outside, tuple(reasons))
 
@@ -441,17 +485,16 @@ def _is_suspicious(count: int, n: int, count_in_fit: int, n_in_fit: int, had: in
     return bool(betabinom.sf(count - 1, n, a, b) < _CHANCE)
 
 
-def warn_of_shares(estimator: Any, X: Any, rows: np.ndarray) -> None:
+def warn_of_shares(schema: InputSchema, X: ArrayLike, rows: np.ndarray) -> None:
     """Warn, once, of all columns of rows to predict that are suspicious."""
-    summary: TableSummary | None = estimator._summary
-    if summary is None or rows.ndim != 2 or len(rows) < LEAST_SAMPLES:
+    if len(rows) < LEAST_SAMPLES or rows.ndim != 2 or not schema.is_table:
         return
-    low, high = summary.limits
+    low, high = schema.limits
     n_far = np.count_nonzero(rows < low) + np.count_nonzero(rows > high)
     n_missing = 0 if rows is X else np.count_nonzero(np.isnan(rows))
     if max(n_far, n_missing) <= _SHARE * len(rows) or not tells_of_schema():
         return
-    shifts = (shift_of(estimator, X, rows[:, column], column) for column in range(rows.shape[1]))
+    shifts = (shift_of(schema, X, rows[:, column], column) for column in range(rows.shape[1]))
     reasons = [reason for shift in shifts for reason in shift.reasons]
     if reasons:
         further = len(reasons) - _MOST_NAMED
@@ -464,8 +507,8 @@ def warn_of_shares(estimator: Any, X: Any, rows: np.ndarray) -> None:
         )
 
 
-def _name(estimator: Any, column: int) -> str:
-    names = getattr(estimator, "feature_names_in_", None)
+def _name(schema: InputSchema, column: int) -> str:
+    names = schema.names
     return f"column {column}" if names is None else repr(str(names[column]))
 
 

@@ -281,8 +281,7 @@ class SavedTraining(Callback):
         saved = self.progress.saved(self.number)
         if saved is None:
             return
-        net.state_to_load_ = saved["net"]
-        self.progress.seconds_restored += saved.get("seconds", 0.0)
+        net.go_on_from(saved["net"])
         self.rows.load_state(saved["rows"])
         if self.draws_globally:
             torch.set_rng_state(saved["random"])
@@ -294,7 +293,7 @@ class SavedTraining(Callback):
         if not net.interrupted_:
             self.progress.end_training(self.number, self._state(net, has_ended=True))
 
-    def _state(self, net, has_ended: bool = False) -> dict[str, Any]:
+    def _state(self, net, has_ended: bool = False) -> dict[str, object]:
         return {
             "net": net.state() | {"has_ended": has_ended or net.asked_to_stop_},
             "seconds": self.clock() - self.begin_,
@@ -340,11 +339,11 @@ class ContinuedTraining(Callback):
         self.state_ = _changed(state, Tensor, lambda tensor: tensor.cpu().numpy().copy())
 
 
-def _class_name(value: Any) -> str:
+def _class_name(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _changed(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+def _changed(value: object, kind: type, change: Callable[[Any], Any]) -> Any:
     """Apply `change` to all values of a kind in dicts, lists and tuples; tuples become lists."""
     if isinstance(value, dict):
         return {key: _changed(item, kind, change) for key, item in value.items()}

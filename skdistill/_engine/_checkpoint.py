@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ class CheckpointFile:
         self._warn_if_it_fails("unlocked", self.lock_path.unlink)
         os.close(self.lock)
 
-    def _warn_if_it_fails(self, done: str, do: Callable, *args: Any) -> None:
+    def _warn_if_it_fails(self, done: str, do: Callable, *args: object) -> None:
         """Do something that the fit does not depend on; warn of the first failure."""
         try:
             do(*args)
@@ -97,7 +97,7 @@ class CheckpointFile:
 
     # --- the file
 
-    def write(self, state: dict[str, Any]) -> None:
+    def write(self, state: Mapping[str, object]) -> None:
         """Write tensors, numbers, text, arrays, and lists and dicts of them.
 
         The file holds the previous state or this one at any time, never a part. If it cannot be
@@ -106,7 +106,7 @@ class CheckpointFile:
         self._warn_if_it_fails("written", self._write, state)
         self.last, self.n_epochs = time.monotonic(), 0
 
-    def _write(self, state: dict[str, Any]) -> None:
+    def _write(self, state: Mapping[str, object]) -> None:
         encoder = Encoder(_encode_other)
         content = {"belongs_to": self.belongs_to, "state": encoder.encode(state, "state")}
         text = json.dumps(content, separators=(",", ":"), allow_nan=False)
@@ -147,7 +147,7 @@ class CheckpointFile:
 def _locked(path: Path) -> int | None:
     """Open a file and lock it; return None if another fit has locked it."""
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | vars(os).get("O_NOFOLLOW", 0), 0o600)
         if sys.platform == "win32":
             return handle
         try:
@@ -182,11 +182,11 @@ def _first_line(error: Exception) -> str:
 # --- values that are not plain: tensors, and what holds them -----------------------------------
 
 
-def _encode_other(encoder: Encoder, value: Any, place: str) -> Any:
+def _encode_other(encoder: Encoder, value: Any, place: str) -> dict[str, object]:
     """Return the JSON of tensors and of dicts of other types."""
     kind = type(value)
     if kind is OrderedDict:  # of a module, with the versions of its parts
-        parts = dict(value), getattr(value, "_metadata", None)
+        parts = dict(value), vars(value).get("_metadata")
         return {"state dict": [encoder.encode(part, place) for part in parts]}
     if kind is Counter:  # of MultiStepLR
         return {"counter": encoder.encode(dict(value), place)}

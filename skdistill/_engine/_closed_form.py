@@ -214,9 +214,9 @@ class PassGradient(FlatGradient):
     they compute: ``input``, ``outputs`` and ``d_outputs``; ``share`` is 1 / n for n rows.
     """
 
-    def __init__(self, *args):
+    def __init__(self, *args, **kwargs):
         self.passes: dict[int, Any] = {}
-        super().__init__(*args)
+        super().__init__(*args, **kwargs)
 
     @abstractmethod
     def new_pass(self, n_rows: int) -> Any:
@@ -253,7 +253,7 @@ class ClosedFormGradient(PassGradient):
 
     name = "closed_form"
 
-    def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
+    def __init__(self, module: nn.Module, objective: object, weight_decay=(), n_epochs: int = 1):
         self.layers: list[Layer] = []
         n_axes = size = 0
         for block in blocks_of(module):
@@ -262,7 +262,7 @@ class ClosedFormGradient(PassGradient):
             self.layers.append(Layer(block, size, is_shared=len(lead) == 2 and n_axes != 2))
             n_axes, size = len(lead), self.layers[-1].place.stop
         parameters = [p for layer in self.layers for p in layer.parameters]
-        super().__init__(module, objective, weight_decay, parameters)
+        super().__init__(module, objective, weight_decay, n_epochs, parameters)
 
     @staticmethod
     def supports(module: nn.Module) -> bool:

@@ -31,6 +31,7 @@ class FlatGradient(ABC):
         module: nn.Module,
         objective: Any,
         weight_decay: Sequence[tuple[nn.Parameter, float]] = (),
+        n_epochs: int = 1,
         parameters: Sequence[nn.Parameter] | None = None,
     ):
         self.module = module
@@ -38,7 +39,7 @@ class FlatGradient(ABC):
         names = {parameter: name for name, parameter in module.named_parameters()}
         self.parameters = list(names if parameters is None else parameters)
         self.names = [names[parameter] for parameter in self.parameters]
-        self.n_epochs = 1  # that are planned
+        self.n_epochs = n_epochs  # that are planned
         self.n_loads = 0  # how often the weights have been taken from the module
         size = sum(p.numel() for p in self.parameters)
         self.flat = nn.Parameter(self.parameters[0].new_zeros(size), requires_grad=False)

@@ -32,8 +32,8 @@ _DECAYING = ("exp_avg", "momentum_buffer")  # a mean of squares may be a divisor
 # The kernels of Adam and AdamW are private in torch. Where they are missing, the public function
 # that calls them takes their place, at four times the cost.
 _KERNELS = {
-    False: getattr(torch, "_fused_adam_", None),
-    True: getattr(torch, "_fused_adamw_", None),  # decoupled weight decay
+    False: vars(torch).get("_fused_adam_"),
+    True: vars(torch).get("_fused_adamw_"),  # decoupled weight decay
 }
 
 
@@ -124,7 +124,9 @@ def flush_optimizer(optimizer: torch.optim.Optimizer) -> None:
     flush(*weights, *decaying(optimizer.state.values()))
 
 
-def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:
+def _adam(
+    flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: torch.optim.Optimizer
+) -> Callable:
     (group,) = optimizer.param_groups
     no_amsgrad: list[Tensor] = []
     tensors = [flat], [grad], [state["exp_avg"]], [state["exp_avg_sq"]], no_amsgrad, [step]
@@ -145,7 +147,9 @@ def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any)
     return update
 
 
-def _sgd(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:
+def _sgd(
+    flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: torch.optim.Optimizer
+) -> Callable:
     (group,) = optimizer.param_groups
     names = "weight_decay momentum dampening nesterov maximize fused"
     settings = {name: group[name] for name in names.split()}

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from skorch import NeuralNet
-from skorch.callbacks import EpochTimer
+from skorch.callbacks import EpochTimer, LRScheduler
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -168,7 +168,7 @@ class StackNet(NeuralNet):
             clip_each_member(gradients, self.clip_norm)
         return result
 
-    def _step_without_rows(self, X: Tensor) -> dict[str, Any]:
+    def _step_without_rows(self, X: Tensor) -> dict[str, object]:
         """What a step returns for no rows, the share of a rank in few ones."""
         no_losses = X.new_zeros(self.n_members, 0)
         return {"loss": X.new_zeros(()), "y_pred": no_losses, "losses": no_losses}
@@ -234,7 +234,8 @@ class StackNet(NeuralNet):
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:
         """Callbacks and hooks with a ``state_dict``; for an LRScheduler, torch's scheduler."""
-        parts = [(name, getattr(cb, "lr_scheduler_", cb)) for name, cb in self.callbacks_]
+        parts = list(self.callbacks_)
+        parts = [(n, cb.lr_scheduler_ if isinstance(cb, LRScheduler) else cb) for n, cb in parts]
         parts.append(("after_step", self.after_step))
         return [(name, part) for name, part in parts if hasattr(part, "load_state_dict")]
 
@@ -245,7 +246,7 @@ class StackNet(NeuralNet):
         self.lowest_losses_: dict[str, float] = {}
         self.interrupted_ = False
         self.asked_to_stop_ = False
-        self.state_to_load_: Any = None  # a callback may set what to go on from
+        self.state_to_load_: Any = None
         self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
         self.estimate_ = DurationEstimate()
@@ -284,6 +285,14 @@ class StackNet(NeuralNet):
             if isinstance(value, Tensor) and value.numel() == 1:
                 self.history.record(name, value.item())
 
+    def go_on_from(self, state: Mapping[str, object]) -> None:
+        """Let the training that has begun go on from a state, as a callback may want."""
+        self.state_to_load_ = state
+
+    def interrupt(self) -> None:
+        """Note that the training was interrupted."""
+        self.interrupted_ = True  # the estimator raises it again when its state is in order
+
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
         has_ended = False
         if self.state_to_load_ is not None:
@@ -298,7 +307,7 @@ class StackNet(NeuralNet):
         except StopTraining:
             pass
         except KeyboardInterrupt:
-            self.interrupted_ = True  # the estimator raises it again when its state is in order
+            self.interrupt()
         finally:
             self._set_training(False)
         return self
@@ -313,7 +322,7 @@ class StackNet(NeuralNet):
             iterator = self._timed(iterator)
         with self.steps_.epoch(step_fn, training) as (step, after_step):
 
-            def tallied(batch: Batch, **fit_params) -> dict[str, Any]:
+            def tallied(batch: Batch, **fit_params) -> dict[str, object]:
                 result = step(batch, **fit_params)
                 for call in after_step:
                     call()
@@ -355,7 +364,7 @@ class StackNet(NeuralNet):
             self.lowest_losses_[name] = value
 
 
-def _is_of_engine(name: str, callback: Any) -> bool:
+def _is_of_engine(name: str, callback: object) -> bool:
     """Whether a callback is an inner one, which has its class for a name."""
     kind = type(callback)
     return name == kind.__name__ and kind.__module__.startswith("skdistill.")

@@ -143,8 +143,8 @@ class FlatStep:
 
     def __init__(self, net: StackNet, gradient_class: Any):
         self.net = net
-        self.gradient: FlatGradient = gradient_class(net.module_, net.criterion_, net.weight_decay)
-        self.gradient.n_epochs = net.max_epochs
+        how = net.weight_decay, net.max_epochs
+        self.gradient: FlatGradient = gradient_class(net.module_, net.criterion_, *how)
         self.update = FlatUpdate(net.optimizer_, self.gradient)
         self.clip_norm = net.clip_norm
         is_one_network = net.n_members == 1
@@ -237,7 +237,7 @@ class CapturedStep:
             return self.step(batch)
         return self._replay(shapes, tensors)
 
-    def _on_side_stream(self, batch: Batch) -> dict[str, Any]:
+    def _on_side_stream(self, batch: Batch) -> dict[str, object]:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -256,7 +256,7 @@ class CapturedStep:
             self.net.optimizer_.step()
         self.graphs[shapes] = graph, static, result
 
-    def _replay(self, shapes: tuple, tensors: list[Tensor]) -> dict[str, Any]:
+    def _replay(self, shapes: tuple, tensors: list[Tensor]) -> dict[str, object]:
         graph, static, result = self.graphs[shapes]
         for to, value in zip(static, tensors, strict=True):
             to.copy_(value)

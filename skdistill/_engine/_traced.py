@@ -13,7 +13,6 @@ import contextlib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,8 +37,8 @@ class TracedGradient(FlatGradient):
 
     name = "traced"
 
-    def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
-        super().__init__(module, objective, weight_decay)
+    def __init__(self, module: nn.Module, objective: object, weight_decay=(), n_epochs: int = 1):
+        super().__init__(module, objective, weight_decay, n_epochs)
         self.seen: Counter[tuple] = Counter()
         self.records: dict[tuple, Step] = {}
 

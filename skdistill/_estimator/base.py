@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
 
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import metaestimators
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
-from .._data.columns import Columns
 from .._data.encoding import InputEncoding
-from .._data.schema import Schema, TableSummary
+from .._data.schema import InputSchema, Schema
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
@@ -101,8 +102,7 @@ _RENAMED = {
 _ATTRIBUTES = ("_plan", "_recipe", "module_", "_history", "_training_budget")
 _PRIVATE = (
     *_ATTRIBUTES,
-    "_columns",
-    "_summary",
+    "_input_schema",
     "_parts_drawn",
     "_training_state",
     "_member_numbers",
@@ -137,8 +137,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     _module_defaults: dict[str, dict[str, Any]]
 
     module_: Any  # a stack that predicts distributions
-    _columns: Columns | None = None  # those of X that hold categories
-    _summary: TableSummary | None = None  # of X, if it was a table
+    _input_schema = InputSchema(None, None)
+    _unknown_params: list[str] = []  # of the constructor
     n_epochs_: int
     n_features_in_: int
     _kind: str  # of the task: "regressor" or "classifier"
@@ -162,7 +162,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         own = [name for name in vars(self) if _is_of_part(name)]
-        own += getattr(self, "_unknown_params", ())
+        own += self._unknown_params
         return {**super().get_params(deep=deep), **{name: getattr(self, name) for name in own}}
 
     def set_params(self, **params: Any) -> Self:
@@ -182,9 +182,14 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- state: numpy arrays and plain Python only, so that pickle, joblib and skops work
 
-    def _keep(self, fitted: Fitted) -> None:
-        """Keep what a fit has returned."""
-        self.__dict__.update(fitted.attributes)
+    def _keep(self, facts: Mapping[str, object]) -> None:
+        """Keep what a fit has found, as attributes."""
+        self.__dict__.update(facts)
+
+    def _reset(self) -> None:
+        """Remove all attributes of an earlier fit, so that a failing one leaves no old model."""
+        for name in _fitted_names(vars(self), self.get_params(deep=False)):
+            delattr(self, name)
 
     @property
     def history_(self) -> Any:
@@ -219,7 +224,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         The place of a category in the list is the code that exported models take.
         """
         check_is_fitted(self)
-        return {} if self._columns is None else dict(self._columns.categories)
+        return dict(self._input_schema.categories)
 
     @property
     def schema_(self) -> Schema:
@@ -227,11 +232,11 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
         Models of images and series have none.
         """
-        if self._summary is None:
+        if not self._input_schema.is_table:
             raise AttributeError(
                 f"{type(self).__name__} has no schema_: it is one of tables, in fit."
             )
-        return self._summary.schema(getattr(self, "feature_names_in_", None), self._columns)
+        return self._input_schema.described()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
@@ -291,13 +296,13 @@ class Fitted:
         return cls(plan, recipe, module, history, budget, own)
 
     @classmethod
-    def in_training(cls, plan: Plan, recipe: Any, net: Any, budget: TrainingBudget) -> Fitted:
+    def in_training(cls, plan: Plan, recipe: object, net: Any, budget: TrainingBudget) -> Fitted:
         """Return what a fit would return of a stack that a net trains, if it ended now."""
         module = rebuild_module(plan, recipe, weights_of(net.module_))  # a copy, ready to predict
         return cls(plan, recipe, module.to(net.device), net.history, budget)
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """The attributes of a fitted estimator."""
         own = self.plan, self.recipe, self.module, list(self.history), self.training_budget
         return {**self.facts, **dict(zip(_ATTRIBUTES, own, strict=True))}
@@ -332,7 +337,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
 
     `modules` are the model classes where `module` may give several.
     """
-    if unknown := getattr(estimator, "_unknown_params", ()):
+    if unknown := estimator._unknown_params:
         raise TypeError(
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
@@ -358,7 +363,7 @@ class NetworkSettings:
 
     @classmethod
     def of(
-        cls, params: dict[str, Any], defaults: dict[str, Any], module: Any = None
+        cls, params: dict[str, Any], defaults: dict[str, Any], module: nn.Module | None = None
     ) -> NetworkSettings:
         """Read an estimator's parameters; `defaults` are those of an MLP."""
         module = params["module"] if module is None else module
@@ -379,12 +384,6 @@ class NetworkSettings:
         return NetworkRecipe.of(self.module, row_shape, plan.n_outputs, settings, inputs)
 
 
-def reset_fitted(estimator: NetEstimator) -> None:
-    """Remove all attributes of an earlier fit, so that a failing one leaves no outdated model."""
-    for name in _fitted_names(vars(estimator), estimator.get_params(deep=False)):
-        delattr(estimator, name)
-
-
 def _fitted_names(attributes: Iterable[str], parameters: Container[str]) -> list[str]:
     """Return the names of those attributes that a fit has set."""
     return [
@@ -395,7 +394,9 @@ def _fitted_names(attributes: Iterable[str], parameters: Container[str]) -> list
     ]
 
 
-def for_callbacks(X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
+def for_callbacks(
+    X: object, y: object, sample_weight: ArrayLike | None = None
+) -> dict[str, object]:
     """Return what `fit` is given as keywords of the hooks of scikit-learn's callbacks."""
     metadata = None if sample_weight is None else {"sample_weight": sample_weight}
     return {"X": X, "y": y, "metadata": metadata}
@@ -407,7 +408,7 @@ class ObservedTask:
     They ask for the estimator, which nobody else below `fit` gets, and for what it was given.
     """
 
-    def __init__(self, context: Any, estimator: Any, given: dict[str, Any]):
+    def __init__(self, context: Any, estimator: BaseEstimator, given: dict[str, Any]):
         self._context, self._estimator, self._given = context, estimator, given
 
     def subtask(self, name: str, **limits: Any) -> ObservedTask:
@@ -423,7 +424,7 @@ class ObservedTask:
         self._context.call_on_fit_task_end(estimator=self._estimator, **given)
 
     @contextlib.contextmanager
-    def fitting(self, teacher: Any, X: Any, y: Any) -> Iterator[None]:
+    def fitting(self, teacher: object, X: object, y: object) -> Iterator[None]:
         """Tell that the task is the fit of a teacher, which may call the callbacks too."""
         is_fitted_before = isinstance(teacher, FrozenEstimator)
         propagated = self._context.propagate_callback_context
@@ -456,7 +457,7 @@ def fit_task(
     task.call_on_fit_task_end(estimator=estimator, **given, reconstruction_attributes={})
 
 
-def available_device(device: Any) -> torch.device:
+def available_device(device: object) -> torch.device:
     """Return a torch device; the CPU, with a warning, where there is no such GPU."""
     found = device_of(device)
     if found.type == "meta":

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn import config_context, get_config
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from .._data.checks import check_magnitude, check_outputs, is_finite, is_small
@@ -19,7 +21,8 @@ from .._utils.memory import working_memory
 from .._utils.process import on_threads, torch_threads
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
-from ..modules import activations_per_row, first_parameter
+from ..distributions import Distribution
+from ..modules import DistributionStack, activations_per_row, first_parameter
 from .one_sample import predict_one
 
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
@@ -38,12 +41,12 @@ _SPANS = 16
 
 def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
     """Check rows to predict, of the shape of those in `fit`."""
-    columns = estimator._columns
-    if _is_plain(estimator, X, row_shape):
-        if hasattr(estimator, "feature_names_in_"):
+    schema = estimator._input_schema
+    if _is_plain(X, row_shape) and not schema.units:
+        if schema.names is not None:
             _warn_of_no_names(estimator)
-        rows = X if columns is None else columns.encode_floats(X)
-        warn_of_shares(estimator, X, rows)
+        rows = X if schema.columns is None else schema.columns.encode_floats(X)
+        warn_of_shares(schema, X, rows)
         return rows
     n_axes = 1 + len(row_shape)
     with errors_about("X"):
@@ -52,13 +55,13 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
                 f"X must have {n_axes} axes, rows of shape {row_shape} as in fit; got an array of "
                 f"shape {np.shape(X)}. A single row is X[None]."
             )
-        X = read_table(estimator, X, reset=False)
+        X, _ = read_table(estimator, X, schema=schema)
     if X.shape[1:] != row_shape:
         raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
     return X
 
 
-def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
+def _is_plain(X: ArrayLike, row_shape: tuple[int, ...]) -> bool:
     """Whether `X` is a small array of numbers that `validate_data` would return as it is.
 
     Checking one row by `validate_data` takes longer than predicting it.
@@ -68,13 +71,12 @@ def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
         and X.dtype in _FLOATS
         and 0 < X.size <= _FEW
         and X.shape[1:] == row_shape
-        and not (estimator._summary is not None and estimator._summary.units)
         # Of squares, whose sum says so in half the time of `isfinite`, if they do not overflow.
         and math.isfinite(np.vdot(X, X))
     )
 
 
-def _warn_of_no_names(estimator: Any) -> None:
+def _warn_of_no_names(estimator: BaseEstimator) -> None:
     """Warn as `validate_data` does."""
     warn(
         f"X does not have valid feature names, but {type(estimator).__name__} was fitted with "
@@ -82,7 +84,7 @@ def _warn_of_no_names(estimator: Any) -> None:
     )
 
 
-def as_rows(module: Any, X: np.ndarray, part: slice = slice(None)) -> Tensor:
+def as_rows(module: DistributionStack, X: np.ndarray, part: slice = slice(None)) -> Tensor:
     """Return rows, or a part of them, as a tensor of a module's dtype, on its device."""
     weight = first_parameter(module)
     # A copy, since a module may change its input.
@@ -92,12 +94,12 @@ def as_rows(module: Any, X: np.ndarray, part: slice = slice(None)) -> Tensor:
     return rows
 
 
-def rows_at_a_time(module: Any, X: np.ndarray) -> int:
+def rows_at_a_time(module: DistributionStack, X: np.ndarray) -> int:
     """Return how many rows to predict at a time: all, if they are few."""
     return len(X) if X.size <= _FEW else chunk_size(module, X.shape[1:])
 
 
-def chunk_size(module: Any, row_shape: tuple[int, ...]) -> int:
+def chunk_size(module: DistributionStack, row_shape: tuple[int, ...]) -> int:
     """Return how many rows to predict at a time, within scikit-learn's ``working_memory``.
 
     On a CPU they also fit the cache; a GPU is faster with more, each chunk being waited for.
@@ -113,7 +115,7 @@ def rows_within(n_activations: int, is_on_cpu: bool = True) -> int:
 
 
 def read_in_chunks(
-    module: Any,
+    module: DistributionStack,
     X: np.ndarray,
     read: Callable[[Tensor, Tensor], Any],
     may_be_infinite: bool = False,
@@ -182,8 +184,8 @@ def read_in_chunks(
 
 
 def read_distribution(
-    module: Any, X: np.ndarray, run: Callable[[Tensor], Tensor] | None = None
-) -> Any:
+    module: DistributionStack, X: np.ndarray, run: Callable[[Tensor], Tensor] | None = None
+) -> Distribution:
     """Predict the distribution for all of X; `run` is that of :func:`read_in_chunks`."""
     functions = module.functions
     # A tensor needs writable memory without negative strides: another array is copied.
@@ -199,7 +201,9 @@ def read_distribution(
     return module.of_parts(*(torch.from_numpy(part).transpose(0, -2) for part in parts))
 
 
-def read_rows(estimator: Any, X: Any, read: Callable[[Tensor, Tensor], Any], **kwargs: Any) -> Any:
+def read_rows(
+    estimator: BaseEstimator, X: ArrayLike, read: Callable[[Tensor, Tensor], Any], **kwargs: Any
+) -> Any:
     """Check rows, predict them by a fitted estimator and return what `read` takes."""
     X = check_rows(estimator, X, estimator._recipe.row_shape)
     return read_in_chunks(estimator.module_, X, read, **kwargs)
@@ -221,11 +225,11 @@ def _configured(fill: Callable[[range], None]) -> Callable[[range], None]:
     return act
 
 
-def _parts(found: Any) -> tuple[Any, ...]:
+def _parts(found: object) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def _n_threads(module: Any, n_chunks: int) -> int:
+def _n_threads(module: DistributionStack, n_chunks: int) -> int:
     """Return how many threads to predict chunks with, each in memory of its own: as torch has.
 
     Each chunk is computed by one thread then, and so has the numbers that it has on one core.

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import minimize
+from sklearn.base import BaseEstimator
 from torch import Tensor
+
+from ..distributions import Distribution
 
 # Epistemic parts count as at least this much: their powers, which may be negative, stay finite.
 _LEAST = 1e-30
@@ -78,7 +81,7 @@ class Calibration:
 
 
 def fit_temperature(
-    distribution: Any, y: Tensor, weight: Tensor, loss: Loss | None = None
+    distribution: Distribution, y: Tensor, weight: Tensor, loss: Loss | None = None
 ) -> Temperature:
     """Fit the temperature of the least loss: of the CRPS of targets, or the log loss of labels.
 
@@ -106,7 +109,7 @@ def fit_temperature(
     return _with_temperature(found, distribution, y, share, prior, loss or crps_or_log_loss)
 
 
-def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Calibration:
+def fit_calibration(student: BaseEstimator, members: Any, y: Tensor, weight: Tensor) -> Calibration:
     """Fit the calibration of a student.
 
     The map is the line through the logarithms of its epistemic part and of the members', by least
@@ -138,7 +141,9 @@ def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Ca
     return found
 
 
-def _with_map(found: Calibration, student: Any, goal: Tensor, share: Tensor) -> Calibration:
+def _with_map(
+    found: Calibration, student: BaseEstimator, goal: Tensor, share: Tensor
+) -> Calibration:
     """Move scale and power towards the line: all the way where the epistemic part has them."""
     own = _logarithm(student)
     missing = goal - _logarithm(found(student))
@@ -155,7 +160,7 @@ def _with_map(found: Calibration, student: Any, goal: Tensor, share: Tensor) -> 
 
 
 def _with_temperature(
-    found: Any, student: Any, y: Tensor, share: Tensor, prior: float, loss_of: Loss
+    found: Any, student: BaseEstimator, y: Tensor, share: Tensor, prior: float, loss_of: Loss
 ) -> Any:
     """Take the temperature of the least loss of the labels, all else of a calibration as it is."""
 
@@ -180,7 +185,7 @@ def negative_log_likelihood(distribution: Any, y: Tensor) -> Tensor:
     return losses if y.is_floating_point() else losses.clamp(max=-_LOG_LEAST_PROBABILITY)
 
 
-def crps_or_log_loss(student: Any, y: Tensor) -> Tensor:
+def crps_or_log_loss(student: BaseEstimator, y: Tensor) -> Tensor:
     """CRPS of the Gaussian with the mean and variance of y, (n, t), or log loss of classes, (n, 1).
 
     The CRPS is Eq 21 of T. Gneiting and A. E. Raftery, "Strictly Proper Scoring Rules, Prediction,
@@ -194,7 +199,7 @@ def crps_or_log_loss(student: Any, y: Tensor) -> Tensor:
     return std * (z * torch.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))
 
 
-def _logarithm(distribution: Any) -> Tensor:
+def _logarithm(distribution: Distribution) -> Tensor:
     """Logarithm of the epistemic part, (n, t), or (n, 1) for classes."""
     epistemic = distribution.uncertainty().epistemic
     return epistemic.reshape(len(epistemic), -1).clamp(min=_LEAST).log()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import entr
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
@@ -42,7 +43,7 @@ _MIXTURES = (
 _MULTI_OUTPUT = (MultiOutputClassifier, MultiOutputRegressor)
 
 
-def predict_uncertainty(model: Any, X: Any) -> Uncertainty:
+def predict_uncertainty(model: BaseEstimator, X: ArrayLike) -> Uncertainty:
     r"""Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
 
     scikit-learn's meta-estimators delegate ``predict``, but not ``predict_uncertainty``; this
@@ -103,7 +104,7 @@ def predict_uncertainty(model: Any, X: Any) -> Uncertainty:
     return estimator.predict_uncertainty(rows)
 
 
-def predict_members(model: Any, X: Any) -> np.ndarray:
+def predict_members(model: BaseEstimator, X: ArrayLike) -> np.ndarray:
     """Predict with every member; see :func:`predict_uncertainty`.
 
     Parameters
@@ -121,7 +122,7 @@ def predict_members(model: Any, X: Any) -> np.ndarray:
     return transformed_members(inverses, estimator.predict_members(X))
 
 
-def predict_quantiles(model: Any, X: Any, quantiles: Any) -> np.ndarray:
+def predict_quantiles(model: BaseEstimator, X: ArrayLike, quantiles: ArrayLike) -> np.ndarray:
     """Predict quantiles; see :func:`predict_uncertainty`.
 
     Parameters
@@ -145,7 +146,7 @@ def predict_quantiles(model: Any, X: Any, quantiles: Any) -> np.ndarray:
     return np.where(levels < 0.5, np.minimum(straight, mirrored), np.maximum(straight, mirrored))
 
 
-def predict_interval(model: Any, X: Any, coverage: Any = 0.9) -> np.ndarray:
+def predict_interval(model: BaseEstimator, X: ArrayLike, coverage: ArrayLike = 0.9) -> np.ndarray:
     """Predict central intervals; see :func:`predict_uncertainty`.
 
     Parameters
@@ -320,7 +321,7 @@ def _answers(model, X, inverses) -> tuple[list[_Answer], np.ndarray]:
     if isinstance(model, CalibratedClassifierCV):
         answers = [_calibrated(one, X) for one in model.calibrated_classifiers_]
         return answers, np.full(len(answers), 1 / len(answers))
-    if getattr(model, "voting", "soft") == "hard":
+    if isinstance(model, VotingClassifier) and model.voting == "hard":
         raise ValueError(
             'VotingClassifier must have voting="soft" for predict_uncertainty, got "hard": votes '
             "do not tell how sure they are."

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from .._data.checks import SMALL_OUTPUT
 from .._utils.process import DISPATCH_MODE_LOCK
 from .._utils.recording import Recorder
-from ..modules import StackedModule, first_parameter
+from ..modules import DistributionStack, StackedModule, first_parameter
 
 aten = torch.ops.aten
 
@@ -62,7 +62,7 @@ _PROGRAMS: weakref.WeakKeyDictionary[nn.Module, _Programs] = weakref.WeakKeyDict
 
 
 def predict_one(
-    module: Any, X: np.ndarray, read: Callable[[Tensor, Tensor], Any], name: str
+    module: DistributionStack, X: np.ndarray, read: Callable[[Tensor, Tensor], Any], name: str
 ) -> Any:
     """Return what `read` takes from the outputs for one sample; None if torch has to compute it.
 
@@ -107,7 +107,9 @@ def predict_one(
     return arrays if program.is_tuple else arrays[0]
 
 
-def _program(module: Any, X: np.ndarray, read: Callable[[Tensor, Tensor], Any]) -> Program | None:
+def _program(
+    module: DistributionStack, X: np.ndarray, read: Callable[[Tensor, Tensor], Any]
+) -> Program | None:
     """Record what is predicted for a sample; None if it cannot be written for NumPy."""
     rows = torch.tensor(X)
     try:
@@ -153,7 +155,7 @@ class _Recorder(Recorder):
         self.conditions: list[tuple[torch.fx.Node, bool]] = []
         super().__init__(tensors)
 
-    def _note(self, outputs: Any, node: torch.fx.Node) -> None:
+    def _note(self, outputs: object, node: torch.fx.Node) -> None:
         if isinstance(outputs, bool):
             self.conditions.append((node, outputs))
         else:
@@ -167,11 +169,11 @@ def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarra
     names: dict[torch.fx.Node, str] = {}
     lines = []
 
-    def constant(value: Any) -> str:
+    def constant(value: object) -> str:
         scope[name := f"c{len(scope)}"] = value
         return name
 
-    def text(value: Any) -> str:
+    def text(value: object) -> str:
         if isinstance(value, (tuple, list)):
             return f"({''.join(f'{text(part)}, ' for part in value)})"
         if isinstance(value, torch.fx.Node):
@@ -205,57 +207,59 @@ def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarra
 _DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 
-def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+def _clamp(x: np.ndarray, low: Any = None, high: Any = None) -> np.ndarray:
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
 
-def _sum(x: Any, axis: Any = None, keepdim: bool = False) -> Any:
+def _sum(x: object, axis: object = None, keepdim: bool = False) -> np.ndarray:
     total: Any = np.add
     return total.reduce(x, axis or None, keepdims=keepdim)
 
 
-def _mean(x: Any, axis: Any = None, keepdim: bool = False) -> Any:
+def _mean(x: Any, axis: object = None, keepdim: bool = False) -> Any:
     total = _sum(x, axis, keepdim)
     return total * (total.size / x.size)
 
 
-def _norm(x: Any, order: int = 2, axis: Any = None, keepdim: bool = False) -> Any:
+def _norm(x: np.ndarray, order: int = 2, axis: Any = None, keepdim: bool = False) -> np.ndarray:
     return np.sqrt(_sum(x * x, axis, keepdim))  # of `vector_norm` no other order is recorded
 
 
-def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def _masked_fill(x: np.ndarray, mask: Any, value: Any) -> np.ndarray:
     return np.where(mask, x.dtype.type(value), x)
 
 
-def _part(x: Any, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def _part(
+    x: np.ndarray, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> np.ndarray:
     axis = axis % x.ndim
     return x[(slice(None),) * axis + (slice(start, end, step),)]
 
 
-def _split(x: Any, size: int, axis: int = 0) -> list[Any]:
+def _split(x: np.ndarray, size: int, axis: int = 0) -> list[Any]:
     return [_part(x, axis, start, start + size) for start in range(0, x.shape[axis], size)]
 
 
-def _select(x: Any, axis: int, index: int) -> Any:
+def _select(x: np.ndarray, axis: int, index: int) -> np.ndarray:
     return x[(slice(None),) * (axis % x.ndim) + (index,)]
 
 
-def _expand(x: Any, shape: tuple[int, ...]) -> Any:
+def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     held = (1,) * (len(shape) - x.ndim) + x.shape
     return np.broadcast_to(x, [n if m == -1 else m for m, n in zip(shape, held, strict=True)])
 
 
-def _unsqueeze(x: Any, axis: int) -> Any:
+def _unsqueeze(x: np.ndarray, axis: int) -> np.ndarray:
     return x[(slice(None),) * (axis % (x.ndim + 1)) + (None,)]
 
 
-def _softmax(x: Any, axis: int, half_to_float: bool) -> Any:
+def _softmax(x: np.ndarray, axis: int, half_to_float: bool) -> np.ndarray:
     powers = np.exp(x - np.maximum.reduce(x, axis, keepdims=True))
     return powers / np.add.reduce(powers, axis, keepdims=True)
 
 
-def _logsumexp(x: Any, axis: Any, keepdim: bool = False) -> Any:
+def _logsumexp(x: np.ndarray, axis: Any, keepdim: bool = False) -> np.ndarray:
     largest = np.maximum.reduce(x, axis, keepdims=True)
     found = largest + np.log(np.add.reduce(np.exp(x - largest), axis, keepdims=True))
     return found if keepdim else found.squeeze(axis)

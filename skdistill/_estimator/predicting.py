@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
@@ -18,12 +19,12 @@ from .._data.columns import standardises
 from .._training.trainer import SEED_LIMIT
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import calls_of
-from ..distributions import Uncertainty, split_columns
+from ..distributions import Distribution, Uncertainty, split_columns
 from .base import NetEstimator, available_if
 from .batched import check_rows, read_distribution, read_rows
 
 
-def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
+def as_frame(table: dict[str, np.ndarray], X: Any) -> object:
     """Make a frame of columns, of the kind that scikit-learn's configuration names.
 
     An array of shape (n, t) becomes t columns, ``<name>_<number>``. If `X` is a frame of pandas, so
@@ -44,7 +45,7 @@ def is_a(kind: str) -> Callable[[Any], bool]:
     return lambda estimator: estimator._kind == kind
 
 
-def check_return_std(estimator: Any, return_std: Any) -> None:
+def check_return_std(estimator: DistributionEstimator, return_std: object) -> None:
     """Check the argument; raise where a TransformedTargetRegressor asks, which cannot take two."""
     kinds = (True, False) if estimator._kind == "regressor" else (False,)
     OneOf(kinds).check(return_std, "return_std")
@@ -89,12 +90,12 @@ class DistributionEstimator(NetEstimator):
         return read_rows(self, X, read_outputs, **kwargs)
 
     @overload
-    def predict(self, X: Any, return_std: Literal[False] = False) -> np.ndarray: ...
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> np.ndarray: ...
 
     @overload
-    def predict(self, X: Any, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Predict the mean of each row's targets, or its most probable class.
 
         Parameters
@@ -121,7 +122,7 @@ class DistributionEstimator(NetEstimator):
         return per_target(mean), np.sqrt(per_target(variance))
 
     @available_if(is_a("classifier"))
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Predict the probability of each class. Only classifiers have this method.
 
         Parameters
@@ -136,7 +137,7 @@ class DistributionEstimator(NetEstimator):
         return self._read(X, lambda d: d.mean, name="probabilities")
 
     @available_if(is_a("classifier"))
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Predict the logarithm of each class's probability. Only classifiers have this method.
 
         Parameters
@@ -149,7 +150,7 @@ class DistributionEstimator(NetEstimator):
         """
         return self._read(X, lambda d: d.log_mean, may_be_infinite=True)
 
-    def predict_uncertainty(self, X: Any) -> Uncertainty:
+    def predict_uncertainty(self, X: ArrayLike) -> Uncertainty:
         """Predict the total, aleatoric and epistemic uncertainty.
 
         Parameters
@@ -173,7 +174,7 @@ class DistributionEstimator(NetEstimator):
         return Uncertainty(total, aleatoric, epistemic, measure=task.measure)
 
     @available_if(is_a("regressor"))
-    def predict_interval(self, X: Any, coverage: Any = 0.9) -> np.ndarray:
+    def predict_interval(self, X: ArrayLike, coverage: ArrayLike = 0.9) -> np.ndarray:
         """Predict the central interval that holds y with a given probability.
 
         Only regressors have this method.
@@ -194,7 +195,7 @@ class DistributionEstimator(NetEstimator):
         return self._plan.task.per_target(interval)
 
     @available_if(is_a("regressor"))
-    def predict_quantiles(self, X: Any, quantiles: Any) -> np.ndarray:
+    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> np.ndarray:
         """Predict quantiles of y, exact to rounding. Only regressors have this method.
 
         Parameters
@@ -213,7 +214,7 @@ class DistributionEstimator(NetEstimator):
         found = self._read(X, lambda d: d.quantile(levels))
         return self._plan.task.per_target(found)
 
-    def predict_frame(self, X: Any, coverage: Any = 0.9) -> Any:
+    def predict_frame(self, X: ArrayLike, coverage: ArrayLike = 0.9) -> Any:
         """Predict what a service answers with, as one table.
 
         Parameters
@@ -253,7 +254,7 @@ class DistributionEstimator(NetEstimator):
             table |= {f"proba_{label}": last[:, k] for k, label in enumerate(self.classes_)}
         return as_frame(table, X)
 
-    def predict_distribution(self, X: Any) -> Any:
+    def predict_distribution(self, X: ArrayLike) -> Distribution:
         """Predict the distribution that everything else is read off.
 
         Parameters
@@ -271,7 +272,7 @@ class DistributionEstimator(NetEstimator):
         return read_distribution(self.module_, check_rows(self, X, self._recipe.row_shape))
 
     @available_if(lambda self: "_plan" not in vars(self) or self._plan.has_members)
-    def predict_members(self, X: Any) -> np.ndarray:
+    def predict_members(self, X: ArrayLike) -> np.ndarray:
         """Predict with each member, or with each draw that stands for one.
 
         Parameters
@@ -288,7 +289,12 @@ class DistributionEstimator(NetEstimator):
         self._plan_of_fit()
         return read_rows(self, X, self.module_.members)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample_y(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.
 
         The same draws serve every row, so what is drawn for a row does not depend on the others.
@@ -315,7 +321,7 @@ class DistributionEstimator(NetEstimator):
 
         return task.decode(self._read(X, draw))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy of a classifier, the R2 of a regressor.
 
         Parameters

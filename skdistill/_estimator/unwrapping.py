@@ -8,8 +8,9 @@ from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn import get_config
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
 from sklearn.frozen import FrozenEstimator
@@ -23,12 +24,12 @@ from .._training.trainer import SEED_LIMIT
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
 
 
-def is_search(model: Any) -> bool:
+def is_search(model: BaseEstimator) -> bool:
     """Tell whether a model is a search over the parameters of an estimator, of any library."""
     return hasattr(model, "estimator") and any(hasattr(model, name) for name in _SEARCHED)
 
 
-def inside(model: Any, *, fitted: bool = False) -> Any:
+def inside(model: BaseEstimator, *, fitted: bool = False) -> Any:
     """Return the model in a Pipeline, search or FrozenEstimator; None in anything else.
 
     In a search it is the best one; before fit, the one to fit, or None if `fitted`.
@@ -42,7 +43,7 @@ def inside(model: Any, *, fitted: bool = False) -> Any:
     return None
 
 
-def rows_inside(model: Any, X: Any) -> Any:
+def rows_inside(model: BaseEstimator, X: ArrayLike) -> Any:
     """Return X as the model inside gets it: transformed by a Pipeline's other steps."""
     if X is None or not isinstance(model, Pipeline):
         return X
@@ -98,7 +99,7 @@ def _or_of(composites: tuple[type, ...]) -> str:
     return f", or {names} of such. skdistill.teachers.as_teacher makes one of other estimators"
 
 
-def ensemble_inside(model: Any, classes: tuple[type, ...], *, fitted: bool = True) -> Any:
+def ensemble_inside(model: BaseEstimator, classes: tuple[type, ...], *, fitted: bool = True) -> Any:
     """Return the model of one of these classes that :func:`innermost` finds, or None.
 
     With ``fitted=False`` it is the one to fit, which is none in a FrozenEstimator.
@@ -113,7 +114,7 @@ def ensemble_inside(model: Any, classes: tuple[type, ...], *, fitted: bool = Tru
     return model
 
 
-def with_inside(model: Any, innermost_model: Any) -> Any:
+def with_inside(model: BaseEstimator, innermost_model: object) -> BaseEstimator:
     """Return a copy of fitted meta-estimators around another model, with the same other steps."""
     inner = inside(model, fitted=True)
     if inner is None and not isinstance(model, TransformedTargetRegressor):
@@ -163,7 +164,7 @@ def weights_of_voters(voting: VotingClassifier | VotingRegressor) -> np.ndarray:
     return weights / weights.sum()
 
 
-def has_inside(model: Any, method: str) -> bool:
+def has_inside(model: BaseEstimator, method: str) -> bool:
     """Tell whether :func:`innermost` finds the method in the model, once fitted."""
     model, _ = final_step(model)
     if isinstance(model, TransformedTargetRegressor):
@@ -171,12 +172,12 @@ def has_inside(model: Any, method: str) -> bool:
     return hasattr(model, method)
 
 
-def has_members(model: Any) -> bool:
+def has_members(model: BaseEstimator) -> bool:
     """Tell whether :func:`skdistill.predict_members` finds members in the model, once fitted."""
     return has_inside(model, "predict_members")
 
 
-def tags_of(model: Any) -> Tags:
+def tags_of(model: BaseEstimator) -> Tags:
     """Return a copy of a model's tags, with the type of one that tells it in the old way only.
 
     Packages from before scikit-learn 1.6, NGBoost among them, have ``_estimator_type``.
@@ -191,7 +192,7 @@ def tags_of(model: Any) -> Tags:
     return tags
 
 
-def is_prefitted(model: Any) -> bool:
+def is_prefitted(model: BaseEstimator) -> bool:
     """Tell whether a model, or one inside it, is fitted and stays so when cloned.
 
     Parameters
@@ -205,7 +206,7 @@ def is_prefitted(model: Any) -> bool:
     return model is not None and (clone(model) is model or is_prefitted(inside(model)))
 
 
-def weights_for(model: Any, sample_weight: Any) -> dict[str, Any]:
+def weights_for(model: object, sample_weight: object) -> dict[str, object]:
     """Keywords that pass sample weights to the model's fit; none for None."""
     if sample_weight is None:
         return {}
@@ -213,7 +214,7 @@ def weights_for(model: Any, sample_weight: Any) -> dict[str, Any]:
     return {"sample_weight" if routed else _name_of_weights(model): sample_weight}
 
 
-def _name_of_weights(model: Any) -> str:
+def _name_of_weights(model: BaseEstimator) -> str:
     if is_search(model):
         return _name_of_weights(model.estimator)
     if isinstance(model, Pipeline):
@@ -221,14 +222,14 @@ def _name_of_weights(model: Any) -> str:
     return "sample_weight"
 
 
-def seeded_clone(estimator: Any, seed: int) -> Any:
+def seeded_clone(estimator: BaseEstimator, seed: int) -> BaseEstimator:
     """Return a clone with seeds where the estimator has none."""
     copied = clone(estimator)
     seed_where_unset(copied, seed)
     return copied
 
 
-def seed_where_unset(estimator: Any, seed: int) -> None:
+def seed_where_unset(estimator: BaseEstimator, seed: int) -> None:
     """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
     draw = np.random.RandomState(seed)
     seeds = {

@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,7 +35,7 @@ from .unwrapping import innermost
 _FEW = 5
 
 
-def validate(model: Any, X: Any) -> Any:
+def validate(model: BaseEstimator, X: ArrayLike) -> Any:
     """Compare a table with that of `fit`, column by column, without predicting.
 
     Parameters
@@ -80,13 +82,14 @@ def validate(model: Any, X: Any) -> Any:
         check_is_fitted(model)
     estimator, X, _ = innermost(model, X, "schema_", "validate")
     X = as_table(X)
-    table = table_like_fit(estimator, X)
+    schema = estimator._input_schema
+    table = table_like_fit(schema, X)
     columns = estimator.schema_.columns
     if table is None:
         names = [column.name for column in columns]
         given = list(X.columns) if hasattr(X, "columns") else f"the shape {np.shape(X)}"
         raise ValueError(f"X must have the columns of fit, {names}; got {given}.")
-    to_convert = set(columns_to_convert(estimator, table))
+    to_convert = set(columns_to_convert(schema, table))
     dtypes = dtypes_of(table)
     records = [
         _record(estimator, table, number, column, dtypes[number], number in to_convert)
@@ -101,8 +104,13 @@ def validate(model: Any, X: Any) -> Any:
 
 
 def _record(
-    estimator: Any, X: Any, number: int, column: Column, dtype: str, may_convert: bool
-) -> dict[str, Any]:
+    estimator: NetEstimator,
+    X: ArrayLike,
+    number: int,
+    column: Column,
+    dtype: str,
+    may_convert: bool,
+) -> dict[str, object]:
     """Compare a column of X with that of fit."""
     record: dict[str, Any] = {
         "name": column.name,
@@ -119,7 +127,7 @@ def _record(
         values = _numbers(estimator, X, number, column, may_convert)
     except (TypeError, ValueError) as error:
         return {**record, "message": str(error)}
-    shift = shift_of(estimator, X, values, number)
+    shift = shift_of(estimator._input_schema, X, values, number)
     verdict = "ok" if dtype == column.dtype else "converted"
     return {
         **record,
@@ -135,8 +143,8 @@ def _record(
 def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: bool) -> np.ndarray:
     """Encode a column; raise an error if prediction would."""
     if column.kind == "category":
-        return np.array(estimator._columns.codes(X, number), dtype=np.float64)
-    values = numbers_in(estimator, X, number) if may_convert else None
+        return np.array(estimator._input_schema.columns.codes(X, number), dtype=np.float64)
+    values = numbers_in(estimator._input_schema, X, number) if may_convert else None
     values = with_days(some_columns(X, [number])) if values is None else values[:, None]
     finite = "allow-nan" if standardises(estimator.normalize, "X") else True
     settings: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
@@ -144,7 +152,7 @@ def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: b
 
 
 def _held(
-    X: Any, number: int, column: Column, values: np.ndarray
+    X: ArrayLike, number: int, column: Column, values: np.ndarray
 ) -> tuple[tuple[float, float] | None, tuple | None]:
     """Return the range or the categories of a column of X."""
     if column.kind == "category":

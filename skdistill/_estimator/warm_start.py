@@ -7,32 +7,35 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from torch import nn
 
 from .._data.checks import check_trainable
 from .._method.plan import NetworkRecipe, scaling_in, weights_of
 from .._method.task import Buffers
 from .._serialization.digest import digest
 from .._training.trainer import FILLED_IN
+from ..modules import DistributionStack
 
 
-def is_trained(estimator: Any) -> bool:
+def is_trained(estimator: BaseEstimator) -> bool:
     """Tell whether an estimator has a model that training can go on from."""
     return hasattr(estimator, "module_")
 
 
-def in_dtype_of(module: Any, X: np.ndarray) -> np.ndarray:
+def in_dtype_of(module: DistributionStack, X: np.ndarray) -> np.ndarray:
     """Return samples in the dtype that the fitted networks compute in."""
     dtype = next(module.parameters()).cpu().detach().numpy().dtype
     check_trainable(X, dtype)
     return X.astype(dtype, copy=False)
 
 
-def scaling_of(module: Any) -> Buffers:
+def scaling_of(module: DistributionStack) -> Buffers:
     """Return the location and scale of the targets that the fitted networks have learnt in."""
     return scaling_in(weights_of(module))
 
 
-def all_weights(module: Any) -> np.ndarray:
+def all_weights(module: DistributionStack) -> np.ndarray:
     """Return the weights of the fitted networks as one array, which tells models apart."""
     return np.concatenate([value.ravel() for value in weights_of(module).values()])
 
@@ -63,7 +66,7 @@ def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
     return replace(recipe, settings=settings, **kept)
 
 
-def load_weights(module: Any, trained: Any) -> None:
+def load_weights(module: nn.Module, trained: Any) -> None:
     """Give a module the weights of the trained one; a ValueError if they have other shapes."""
     given, fitted = module.state_dict(), trained.state_dict()
     for name in {**fitted, **given}:

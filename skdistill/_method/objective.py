@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from ..losses import by_autograd, differentiable
@@ -31,11 +29,15 @@ class Objective(nn.Module):
         """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`."""
         return by_autograd(self, outputs, targets)
 
-    def penalty(self, module: Any) -> Tensor | None:
+    def penalty(self, module: nn.Module) -> Tensor | None:
         """Return what is added to each member's loss, of shape (S,), or None."""
         return None
 
     first_epoch = 0  # number of the epoch that training begins with
+
+    def start_at(self, epoch: int) -> None:
+        """Let the training begin with that number of an epoch."""
+        self.first_epoch = epoch
 
     def begin_epoch(self, epoch: int) -> None:
         """Prepare for epoch number `epoch`, counted from 0."""

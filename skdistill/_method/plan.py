@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -14,15 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from .._data.encoding import InputEncoding
+from .._utils.messages import name_of
 from .._utils.process import DISPATCH_MODE_LOCK
 from ..modules import (
     MLP,
     ConvNet,
+    DistributionStack,
     Recurrent,
     RecurrentSequenceModel,
     ResNet,
     TabM,
     build_members,
+    parts_of,
     stack,
 )
 from ..pruning import narrow
@@ -76,7 +79,7 @@ class NetworkRecipe:
     @classmethod
     def of(
         cls,
-        module: Any,
+        module: nn.Module,
         row_shape: tuple[int, ...],
         n_outputs: int,
         settings: dict[str, Any],
@@ -134,6 +137,11 @@ class Plan(Protocol):
     calibration: Callable[[Any], Any] | None = None  # takes this to the one that is predicted
 
     @property
+    def n_heads(self) -> int:
+        """Number of heads of a network."""
+        return 1
+
+    @property
     def n_networks(self) -> int:
         """Number of seeds that `build` takes."""
         return 1
@@ -172,7 +180,7 @@ class Plan(Protocol):
         """Build the stack, with a network (or head) for each seed."""
         return stack(recipe.build(seeds))
 
-    def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
+    def wrap(self, network: nn.Module, buffers: dict[str, Tensor]) -> DistributionStack:
         """Return a stack that predicts distributions."""
         stack = self.task.wrap(network, buffers, self.read)
         stack.calibration, stack.read_mean = self.calibration, self.read_mean
@@ -186,19 +194,19 @@ class Plan(Protocol):
         """Return members' predictions, rows first, in the form that the objective takes."""
         return self.task.encode_members(members, scaling, dtype)
 
-    def beside(self, outputs: Tensor, module: Any) -> dict[str, Tensor]:
+    def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return by name what is predicted beside the distribution of outputs (S, n, p)."""
         return {}
 
-    def complete(self, module: Any) -> None:
+    def complete(self, module: DistributionStack) -> None:
         """Prepare a module for prediction once it has its weights."""
         return None
 
-    def start(self, module: Any, predictions: Tensor, weight: Tensor) -> None:
+    def start(self, module: DistributionStack, predictions: Tensor, weight: Tensor) -> None:
         """Initialise a module by encoded predictions of members, (n, S, ...), if `has_start`."""
         return None
 
-    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+    def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
         """Return the objective of a module, as it is when training begins."""
         ...
 
@@ -209,12 +217,12 @@ def build_module(
     seeds: Sequence[int],
     dtype: torch.dtype,
     buffers: dict[str, Tensor] | None = None,
-) -> Any:
+) -> DistributionStack:
     """Build the stack that predicts distributions; raise a ValueError for other outputs."""
     module = _built(plan, recipe, seeds, dtype, buffers or {})
     with torch.no_grad():
         outputs = module(torch.zeros(1, 3, *recipe.input_shape, dtype=dtype))
-    n_axes = len(getattr(module, "network", module).lead)
+    n_axes = len(parts_of(module)[0].lead)
     shape, expected = tuple(outputs.shape[n_axes:]), (3, plan.n_outputs)
     if shape != expected:
         raise ValueError(
@@ -244,12 +252,12 @@ def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
 
 
-def scaling_in(weights: dict[str, Any]) -> dict[str, Any]:
+def scaling_in(weights: Mapping[str, object]) -> dict[str, Any]:
     """Return the location and scale of the targets, if any, among a module's buffers."""
     return {name: value for name, value in weights.items() if "." not in name}
 
 
-def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> Any:
+def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> DistributionStack:
     """Build a fitted module anew, with these parameters and buffers."""
     tensors = as_tensors(weights)
     buffers = scaling_in(tensors)
@@ -268,8 +276,3 @@ def _without_memory() -> Iterator[None]:
     """Build modules whose weights have shapes, but take no memory."""
     with DISPATCH_MODE_LOCK.held(), torch.device("meta"):
         yield
-
-
-def name_of(module: Callable) -> str:
-    """Return the name of a model class or function."""
-    return getattr(module, "__name__", type(module).__name__)

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor, nn
 
 from .._data.checks import SMALL_OUTPUT, check_trainable, check_weights
-from .._data.schema import read_table
+from .._data.schema import InputSchema, read_table
 from .._utils.moments import pieces, resolves, standardisation
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
@@ -92,7 +92,7 @@ class RegressionTask:
         return y
 
     @property
-    def fitted_attributes(self) -> dict[str, Any]:
+    def fitted_attributes(self) -> dict[str, object]:
         """Public attributes of an estimator fitted to the task."""
         return {"n_outputs_": self.size}
 
@@ -262,7 +262,7 @@ class ClassificationTask:
         return len(self.labels)
 
     @property
-    def fitted_attributes(self) -> dict[str, Any]:
+    def fitted_attributes(self) -> dict[str, object]:
         """Public attributes of an estimator fitted to the task."""
         return {"classes_": self.labels}
 
@@ -319,7 +319,7 @@ class ClassificationTask:
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
         return CategoricalStack(network, read or EmpiricalCategorical.from_logits, dtype)
 
-    def per_target(self, array: Any) -> Any:
+    def per_target(self, array: object) -> Any:
         """Return the array: there is no axis of targets."""
         return array
 
@@ -340,22 +340,22 @@ Task = RegressionTask | ClassificationTask
 
 
 def read_samples(
-    estimator: Any, X: Any, y: Any, *, reset: bool = True
-) -> tuple[np.ndarray, np.ndarray]:
+    estimator: Any, X: Any, y: Any, schema: InputSchema | None = None
+) -> tuple[np.ndarray, np.ndarray, InputSchema]:
     """Check inputs and targets of `fit`, as scikit-learn does and by the estimator's kind of task.
 
-    ``reset=False`` holds the columns of X against those of an earlier fit.
+    A schema is that of an earlier fit, against which X is held; else it is found, and returned.
     """
     task = TASKS[estimator._kind]
     with errors_about("X and y"):
-        X, y = read_table(estimator, X, y, reset=reset, **task.reading)
+        (X, y), schema = read_table(estimator, X, y, schema=schema, **task.reading)
     y = task.check_targets(y)
     check_trainable(X, X.dtype)
-    return X, y
+    return X, y, schema
 
 
 def prepare_to_compute(
-    dtype: str, device: Any, X: np.ndarray, task: Task
+    dtype: str, device: object, X: np.ndarray, task: Task
 ) -> tuple[np.ndarray, RegressionTask | ClassificationTask]:
     """Return samples in the dtype to compute in, by the parameters, and the task so adapted."""
     is_open = dtype == "auto" and is_large_table(X.shape)
@@ -374,7 +374,7 @@ def is_large_table(shape: tuple[int, ...]) -> bool:
 
 
 def dtype_to_compute(
-    wanted: str, device: Any, given: str, limits: tuple[np.ndarray, np.ndarray] | None
+    wanted: str, device: object, given: str, limits: tuple[np.ndarray, np.ndarray] | None
 ) -> str:
     """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
 

@@ -14,6 +14,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.checks import check_trainable, refuse_masked
+from .._data.columns import names_of_columns
 from .._estimator.unwrapping import final_step, has_inside, inside
 from .._serialization.container import LIBRARIES
 from .._utils.validation import errors_about
@@ -137,7 +138,7 @@ def _feature_names(X: Any, given: Any) -> list[str]:
         return []
     n_columns = np.shape(X)[1]
     if given is None:
-        given = getattr(X, "columns", [f"feature {i}" for i in range(n_columns)])
+        given = names_of_columns(X) or [f"feature {i}" for i in range(n_columns)]
     names = [str(name) for name in given]
     if len(names) != n_columns or len(set(names)) != n_columns:
         raise ValueError(

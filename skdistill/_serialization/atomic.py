@@ -34,7 +34,7 @@ def write_atomically(path: Path, *parts: Any, mode: int = 0o666) -> None:
         os.replace(part, path)
     except OSError as error:
         if error.filename is None:  # of a full disk
-            error.filename = os.fspath(path)
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
     finally:
         part.unlink(missing_ok=True)

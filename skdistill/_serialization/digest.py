@@ -31,7 +31,7 @@ from .._version import __version__
 _LIBRARIES = ("numpy", "torch", "scikit-learn", "skorch")
 
 
-def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -> dict[str, str]:
+def digests(estimator: object, data: dict[str, Any], ignored: Iterable[str] = ()) -> dict[str, str]:
     """Digests by name of class, parameters and data of a fit, and of each library's version.
 
     Parameters of parameters are called ``<parameter>__<name>``; those in `ignored` are left out, at
@@ -71,13 +71,13 @@ def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterat
         yield prefix + name, (type(value), rest)
 
 
-def _is_own_clone(value: Any) -> bool:
+def _is_own_clone(value: object) -> bool:
     """Whether an estimator stays as it is when it is cloned, as a FrozenEstimator does."""
     clone = getattr(type(value), "__sklearn_clone__", None)
     return clone not in (None, BaseEstimator.__sklearn_clone__)
 
 
-def _unlearnt(value: Any) -> dict[str, Any]:
+def _unlearnt(value: object) -> dict[str, object]:
     """Attributes of an object with parameters that it has not learnt.
 
     An estimator is cloned before it is fitted, which drops private ones too.
@@ -90,7 +90,7 @@ def _unlearnt(value: Any) -> dict[str, Any]:
     }
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """SHA-256 of a value's contents, in hexadecimal digits.
 
     The contents of functions and classes are their code and the values that it refers to; those of
@@ -128,7 +128,7 @@ class _Digester:
 # --- contents by the kind of value ------------------------------------------------------------
 
 
-def _plain(digester: _Digester, value: Any) -> bytes:
+def _plain(digester: _Digester, value: object) -> bytes:
     return f"{type(value).__name__} {value!r}".encode()
 
 
@@ -159,7 +159,7 @@ def _tensor(digester: _Digester, value: torch.Tensor) -> bytes:
     return digester.all("tensor", (*kind, contents))
 
 
-def _pickled(digester: _Digester, value: Any) -> bytes:
+def _pickled(digester: _Digester, value: object) -> bytes:
     """Contents of any object as pickle reads them; of an estimator that is cloned, parameters."""
     if hasattr(value, "get_params") and not digester.with_learnt:
         if _is_own_clone(value):
@@ -266,7 +266,7 @@ def _module(digester: _Digester, value: types.ModuleType) -> bytes:
 
 
 def _by_attributes(*names: str) -> Callable[[_Digester, Any], bytes]:
-    def read(digester: _Digester, value: Any) -> bytes:
+    def read(digester: _Digester, value: object) -> bytes:
         contents = (getattr(value, name) for name in names)
         return digester.all(type(value).__name__, contents)
 
@@ -296,7 +296,7 @@ _KINDS: dict[type, Callable[[_Digester, Any], bytes]] = {
 # --- values of libraries ----------------------------------------------------------------------
 
 
-def _name_in_library(value: Any, name: str | None = None) -> str | None:
+def _name_in_library(value: object, name: str | None = None) -> str | None:
     """Name and version of a library's value; None for other values."""
     module = getattr(value, "__module__", None)
     name = name or getattr(value, "__qualname__", None) or getattr(value, "__name__", None)

@@ -9,7 +9,7 @@ may hold is up to those who write and read it: they bring encoders and decoders 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ class Encoder:
             self._stored[id(value)] = name, value
         return self._stored[id(value)][0]
 
-    def _dict(self, value: dict, place: str) -> Any:
+    def _dict(self, value: dict, place: str) -> dict[str, object]:
         if all(type(key) is str for key in value):
             return {"dict": {k: self.encode(v, _inside(place, k)) for k, v in value.items()}}
         pairs = (
@@ -87,7 +87,7 @@ class Encoder:
         )
         return {"pairs": [list(pair) for pair in pairs]}
 
-    def _numpy(self, value: Any, place: str) -> Any:
+    def _numpy(self, value: Any, place: str) -> dict[str, object]:
         if isinstance(value, np.dtype):
             return {"dtype": value.str}
         if isinstance(value, type):
@@ -106,7 +106,7 @@ class Encoder:
         return {"array": self.array(value, place)}
 
 
-def _table_of(rows: list) -> dict[str, Any] | None:
+def _table_of(rows: list) -> dict[str, object] | None:
     """Columns of a list of dicts that have the same keys, as a history does; None for others."""
     if len(rows) < _LEAST_ROWS or not all(type(row) is dict and row for row in rows):
         return None
@@ -116,7 +116,7 @@ def _table_of(rows: list) -> dict[str, Any] | None:
     return {key: _column([row[key] for row in rows]) for key in keys}
 
 
-def _column(values: list) -> Any:
+def _column(values: list) -> object:
     """Return values as an array, if they are all of one type of numbers."""
     is_numeric = set(map(type, values)) in ({bool}, {int}, {float})
     array = np.array(values) if is_numeric else None
@@ -128,7 +128,7 @@ def _inside(place: str, name: str) -> str:
     return f"{place.removesuffix('_weights').removesuffix('/')}/{name}".removeprefix("/")
 
 
-def _is_scalar_type(value: Any) -> bool:
+def _is_scalar_type(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, np.generic)
 
 
@@ -150,14 +150,14 @@ class Decoder:
         self.readers = _READERS | others
         self.used: set[str] = set()
 
-    def decode_all(self, node: Any) -> Any:
+    def decode_all(self, node: object) -> Any:
         """Return what JSON stands for, which has to make use of every array."""
         value = self.decode(node)
         if unknown := set(self.arrays) - self.used:
             raise ValueError(f"it has arrays that belong to nothing, such as {min(unknown)!r}")
         return value
 
-    def decode(self, node: Any) -> Any:
+    def decode(self, node: object) -> Any:
         """Return what a piece of JSON stands for; raise an error of any kind if it is wrong."""
         if isinstance(node, list):
             return [self.decode(item) for item in node]
@@ -181,7 +181,7 @@ class Decoder:
             array[i] = self.decode(item)
         return array.reshape(shape)
 
-    def table(self, content: dict[str, Any]) -> list[dict[str, Any]]:
+    def table(self, content: Mapping[str, object]) -> list[dict[str, object]]:
         columns = [self.decode(column) for column in content.values()]
         lists = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns]
         return [dict(zip(content, row, strict=True)) for row in zip(*lists, strict=True)]

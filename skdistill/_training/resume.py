@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ..settings import Checkpoint, Runtime
 
@@ -50,7 +51,7 @@ class Progress:
             case _:
                 raise checkpoint.misfit(ValueError("it has no trainings"))
 
-    def restored(self, given: Any, drawn_from: np.random.RandomState) -> np.random.RandomState:
+    def restored(self, given: object, drawn_from: np.random.RandomState) -> np.random.RandomState:
         """Return the generator of the fit, as it was when the fit began; `given` may be a seed."""
         if isinstance(given, Integral):
             return drawn_from
@@ -59,7 +60,7 @@ class Progress:
             return drawn_from
         return copy.deepcopy(self.random_state)
 
-    def next_training(self, rows: Any, draws_globally: bool) -> Any:
+    def next_training(self, rows: object, draws_globally: bool) -> Any:
         """Return the callback that restores and saves the training that is about to begin."""
         from .._engine import SavedTraining
 
@@ -75,6 +76,7 @@ class Progress:
         """Return the state of a training, if there is one."""
         state = self._state_of(number)
         self.is_loading = state is not None
+        self.seconds_restored += (state or {}).get("seconds", 0.0)
         return state
 
     def end_epoch(self, number: int, state: Any) -> None:
@@ -127,15 +129,16 @@ class TaskProgress:
         self.state = state
         self.seconds_restored = 0.0
 
-    def next_training(self, rows: Any, draws_globally: bool) -> Any:
+    def next_training(self, rows: object, draws_globally: bool) -> Any:
         from .._engine import SavedTraining
 
         return SavedTraining(self, self.number, rows, draws_globally, clock)
 
     def saved(self, number: int) -> dict[str, Any] | None:
+        self.seconds_restored += (self.state or {}).get("seconds", 0.0)
         return self.state
 
-    def end_epoch(self, number: int, state: Any) -> None:
+    def end_epoch(self, number: int, state: object) -> None:
         """Keep nothing: the process that writes has the whole training at its end."""
 
     def end_training(self, number: int, state: dict[str, Any]) -> None:
@@ -173,7 +176,7 @@ def progress_is(progress: Progress | TaskProgress | None) -> Iterator[None]:
 
 @contextmanager
 def resumable(
-    estimator: Any, random_state: np.random.RandomState, data: dict[str, Any]
+    estimator: BaseEstimator, random_state: np.random.RandomState, data: Mapping[str, object]
 ) -> Iterator[np.random.RandomState]:
     """Let a fit go on from the estimator's checkpoint, and save what it trains there.
 

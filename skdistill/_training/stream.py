@@ -17,6 +17,7 @@ from sklearn.utils import assert_all_finite
 from .._data.checks import check_trainable, check_weights
 from .._data.columns import as_table
 from .._data.encoding import InputEncoding, InputSettings
+from .._data.schema import InputSchema
 from .._method.task import (
     TASKS,
     Buffers,
@@ -45,7 +46,7 @@ _NUMBERS = "biuf"
 _OF_ARRAYS = ("shape", "__array__", "__dataframe__", "columns")
 
 
-def is_stream(X: Any) -> bool:
+def is_stream(X: object) -> bool:
     """Tell whether X gives batches, being iterable but no array, frame or list of rows."""
     is_iterable = hasattr(X, "__iter__") and not isinstance(X, type)
     is_collection = isinstance(X, (Sequence, Mapping, Set))
@@ -53,7 +54,7 @@ def is_stream(X: Any) -> bool:
 
 
 def refuse_with_stream(
-    params: dict[str, Any], neutral: dict[str, Any], arguments: dict[str, Any]
+    params: Mapping[str, object], neutral: Mapping[str, object], arguments: Mapping[str, object]
 ) -> None:
     """Raise a ValueError for what does not go with batches.
 
@@ -91,7 +92,7 @@ class Stream:
     Parameters
     ----------
     estimator : NetEstimator
-        It gets the attributes that describe the columns, and checks batches by them.
+        By whose parameters batches are checked.
     source : iterable
         Gives all batches, ``(X, y)`` or ``(X, y, sample_weight)``, each time that it is iterated
         over.
@@ -99,6 +100,7 @@ class Stream:
     Attributes
     ----------
     task : RegressionTask or ClassificationTask
+    schema : InputSchema
     n_rows : int
         Rows of positive weight.
     total_weight : float
@@ -145,8 +147,7 @@ class Stream:
         self.total_weight = seen.total_weight
         self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
         self.X_limits = seen.limits
-        if estimator._summary is not None:
-            estimator._summary = estimator._summary.with_limits(*seen.limits, seen.n_rows)
+        self.schema = seen.schema.with_limits(*seen.limits, seen.n_rows)
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
         runtime = Runtime.of(estimator.runtime)
@@ -167,7 +168,7 @@ class Stream:
         X, y, weight = (*batch, None)[:3]
         return X, y, weight
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What a task in another process needs: no rows."""
         return {**vars(self), "first_X": None, "examples": None}
 
@@ -247,9 +248,9 @@ class Stream:
         for number, batch in enumerate(self.source):
             with _errors_of_batch(number):
                 X, y, weight = self._taken_apart(batch)
-                X, y = read_samples(self.estimator, X, y, reset=False)
+                X, y, _ = read_samples(self.estimator, X, y, self.schema)
                 y, _ = self.task.check(y, self.task)  # type: ignore[arg-type]  # of the same kind
-                assert_all_finite(_numbers_of(self.estimator, X), input_name="X")
+                assert_all_finite(_numbers_of(self.schema, X), input_name="X")
                 weights = _weights(weight, len(X))
                 part = Part(*self._encoded(X, y, scaling), weights)
             is_kept = weights > 0
@@ -272,17 +273,17 @@ class _Seen:
         self.kind = TASKS[estimator._kind]
         self.n_rows, self.total_weight = 0, 0.0
         self.row_shape: Any = None
+        self.schema: InputSchema
         self.X_moments, self.y_moments = Moments(), Moments()
         self.examples = _Examples(_N_EXAMPLES)
         self.labels: Any = None
 
-    def add(self, X: Any, y: Any, weight: Any) -> None:
+    def add(self, X: object, y: object, weight: Any) -> None:
         """Check a batch, and hold it against those before."""
         is_first = self.row_shape is None
-        if not is_first and self.estimator._columns is not None:
-            self.estimator._columns = self.estimator._columns.grown(as_table(X))
-        X, y = read_samples(self.estimator, X, y, reset=is_first)
-        numbers = _numbers_of(self.estimator, X)
+        known = None if is_first else self.schema.grown(as_table(X))
+        X, y, self.schema = read_samples(self.estimator, X, y, known)
+        numbers = _numbers_of(self.schema, X)
         assert_all_finite(numbers, input_name="X")  # what is missing would have to be known before
         facts = (X.shape[1:], X.dtype, y.shape[1:], weight is not None)
         if is_first:
@@ -333,11 +334,11 @@ class _Seen:
         return ClassificationTask.of_labels(self.labels, "y")
 
 
-def _numbers_of(estimator: Any, X: np.ndarray) -> np.ndarray:
+def _numbers_of(schema: InputSchema, X: np.ndarray) -> np.ndarray:
     """Rows with zeros in place of the codes of categories, of which some may be missing."""
-    if estimator._columns is None:
+    if schema.columns is None:
         return X
-    return np.where(estimator._columns.n_categories > 0, X.dtype.type(0), X)
+    return np.where(schema.columns.n_categories > 0, X.dtype.type(0), X)
 
 
 class _Examples:

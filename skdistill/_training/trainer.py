@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from .._method.objective import Objective
-from .._method.plan import name_of
+from .._utils.messages import name_of
 from .._utils.ranks import Ranks
 from .._utils.settings import part_of
 from .._utils.validation import did_you_mean
 from .._utils.warnings import warn
-from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
+from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, parts_of, weights_and_fan_ins
 from ..settings import Optimizer, Runtime
 from .budget import TimeBudget
 from .resume import clock, current_progress
@@ -173,7 +173,7 @@ class Training:
         flop = flop_per_step(module, rows) / (1 if ranks is None else ranks.size)
         for dealt in (rows, valid):
             if dealt is not None:
-                dealt.encode_by(getattr(module, "inputs", None))
+                dealt.encode_by(parts_of(module)[1])
         progress = current_progress()
         if progress is not None:
             saved = progress.next_training(rows, draws_globally(module))
@@ -302,11 +302,11 @@ def _is_callback(value: Any) -> bool:
     return (is_pair and callback is None) or hasattr(callback, "set_params")
 
 
-def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
+def _optimizer_class(optimizer: object) -> type[torch.optim.Optimizer]:
     """Return an optimizer class, given it or its name."""
     found: Any = optimizer
     if isinstance(optimizer, str):
-        found = getattr(torch.optim, optimizer, None)
+        found = vars(torch.optim).get(optimizer)
     is_class = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
     if not is_class or found.__name__ in _UNSUITED_OPTIMIZERS:
         raise ValueError(
@@ -317,7 +317,9 @@ def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
     return found
 
 
-def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device) -> None:
+def _try_out(
+    optimizer, settings: Mapping[str, object], given: Mapping[str, object], device
+) -> None:
     """Try the device, and the settings of a torch optimizer, which may fail at its first step."""
     try:
         weight = torch.zeros(1, device=device)
@@ -337,7 +339,7 @@ def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device)
         raise ValueError(f"{optimizer.__name__} cannot take {named}: {error}") from error
 
 
-def check_modules(modules: Sequence[Any], settings: dict[str, Any]) -> None:
+def check_modules(modules: Sequence[Any], settings: Mapping[str, object]) -> None:
     """Raise unless model classes build networks and take the arguments ``module__<name>``."""
     for module in modules:
         if isinstance(module, nn.Module) or not callable(module):
@@ -347,7 +349,7 @@ def check_modules(modules: Sequence[Any], settings: dict[str, Any]) -> None:
         check_signature(module, settings, "module")
 
 
-def check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None:
+def check_signature(build: Callable, given: Mapping[str, object], prefix: str) -> None:
     """Raise a ValueError for arguments ``prefix__<name>`` that `build` does not take."""
     try:
         accepted = inspect.signature(build).parameters
@@ -397,7 +399,7 @@ class _Readable:
 
 
 def on_device(
-    values: np.ndarray, n_copies: int = 1, *, device: torch.device, dtype: Any = None
+    values: np.ndarray, n_copies: int = 1, *, device: torch.device, dtype: np.dtype | None = None
 ) -> Tensor:
     """Return an array as a tensor on a device, several times one after the other if so wanted.
 

@@ -14,6 +14,11 @@ def print_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
 
 
+def name_of(value: object) -> str:
+    """Return the name of a class or function; of the class of another object that is called."""
+    return getattr(value, "__name__", type(value).__name__)
+
+
 def time_left(seconds: float, n_done: float, n_left: float, at_most: float = math.inf) -> str:
     """Tell how long the rest takes, if `n_done` of its parts took so many seconds."""
     return f"{duration(min(seconds / n_done * n_left, at_most))} left"

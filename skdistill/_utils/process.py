@@ -59,33 +59,26 @@ class _TorchThreads:
         self.is_forked = True
         torch.set_num_threads(1)
 
-    def set(self, n_threads: int) -> None:
-        torch.set_num_threads(1 if self.is_forked else n_threads)
+    @contextlib.contextmanager
+    def limited(self, n_threads: int) -> Iterator[None]:
+        """Let torch compute with `n_threads` threads, or one in a forked child.
 
-
-_TORCH_THREADS = _TorchThreads()
-
-
-@contextlib.contextmanager
-def torch_threads(n_threads: int) -> Iterator[None]:
-    """Let torch compute with `n_threads` threads, or one in a forked child.
-
-    The number before is restored. New threads inherit the number that any thread set last, so the
-    last of several concurrent users restores the number before the first.
-    """
-    threads = _TORCH_THREADS
-    with threads.lock.held():
-        before = torch.get_num_threads()
-        if not threads.n_users:
-            threads.usual = before
-        threads.n_users += 1
-        threads.set(n_threads)
-    try:
-        yield
-    finally:
-        with threads.lock.held():
-            threads.n_users -= 1
-            threads.set(before if threads.n_users else threads.usual)
+        The number before is restored. New threads inherit the number that any thread set last, so
+        the last of several concurrent users restores the number before the first.
+        """
+        with self.lock.held():
+            before = torch.get_num_threads()
+            if not self.n_users:
+                self.usual = before
+            self.n_users += 1
+            torch.set_num_threads(1 if self.is_forked else n_threads)
+        try:
+            yield
+        finally:
+            with self.lock.held():
+                self.n_users -= 1
+                usual = before if self.n_users else self.usual
+                torch.set_num_threads(1 if self.is_forked else usual)
 
 
 class _BlasThreads:
@@ -96,30 +89,29 @@ class _BlasThreads:
         self.n_users = 0
         self.limits: Any = None
 
+    @contextlib.contextmanager
+    def one(self) -> Iterator[None]:
+        """Let numpy and scipy multiply and decompose matrices with one thread.
 
-_BLAS_THREADS = _BlasThreads()
+        Where other processes keep cores busy, threads of BLAS wait for one another: decompositions
+        of matrices of a few hundred rows took 30 times as long with two threads. The last of
+        several concurrent users restores the number before the first.
+        """
+        with self.lock.held():
+            if not self.n_users:
+                self.limits = threadpool_limits(1, user_api="blas")
+            self.n_users += 1
+        try:
+            yield
+        finally:
+            with self.lock.held():
+                self.n_users -= 1
+                if not self.n_users:
+                    self.limits.restore_original_limits()
 
 
-@contextlib.contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Let numpy and scipy multiply and decompose matrices with one thread.
-
-    Where other processes keep cores busy, threads of BLAS wait for one another: decompositions of
-    matrices of a few hundred rows took 30 times as long with two threads. The last of several
-    concurrent users restores the number before the first.
-    """
-    blas = _BLAS_THREADS
-    with blas.lock.held():
-        if not blas.n_users:
-            blas.limits = threadpool_limits(1, user_api="blas")
-        blas.n_users += 1
-    try:
-        yield
-    finally:
-        with blas.lock.held():
-            blas.n_users -= 1
-            if not blas.n_users:
-                blas.limits.restore_original_limits()
+_TORCH_THREADS = _TorchThreads()
+torch_threads, one_blas_thread = _TORCH_THREADS.limited, _BlasThreads().one
 
 
 # As many as torch may be set to on large machines; they are started one by one, as they are wanted.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -63,7 +63,7 @@ class Ranks:
             self._call(dist.broadcast, values, group_src=0)
             tensor.copy_(values)
 
-    def of_first(self, value: Any) -> Any:
+    def of_first(self, value: object) -> Any:
         """Return what `value`, which can be pickled, is on rank 0."""
         box = [value]
         self._call(dist.broadcast_object_list, box, group_src=0)
@@ -84,7 +84,7 @@ class Ranks:
             raise RuntimeError(f"Rank 0 of data_parallel failed. {failure}")
         return value
 
-    def check_same(self, values: dict[str, Any]) -> None:
+    def check_same(self, values: Mapping[str, object]) -> None:
         """Raise a ValueError, on all ranks, for the first of `values` that is not the same."""
         of_ranks: list[Any] = [None] * self.size
         self._call(dist.all_gather_object, of_ranks, values)
@@ -102,7 +102,7 @@ class Ranks:
         self._call(dist.all_gather_object, of_ranks, condition)
         return all(of_ranks)
 
-    def _call(self, collective: Callable[..., Any], *arguments: Any, **settings: Any) -> None:
+    def _call(self, collective: Callable[..., Any], *arguments: object, **settings: Any) -> None:
         try:
             collective(*arguments, group=self.group, **settings)
         except RuntimeError as error:

@@ -56,7 +56,7 @@ class Recorder(TorchDispatchMode):
         self._note(outputs, self.graph.call_function(func, *call))
         return outputs
 
-    def _note(self, outputs: Any, node: torch.fx.Node) -> None:
+    def _note(self, outputs: object, node: torch.fx.Node) -> None:
         """Note which node of the graph gives a tensor, or several tensors."""
         if isinstance(outputs, Tensor):
             self.nodes[id(outputs)] = node
@@ -67,7 +67,7 @@ class Recorder(TorchDispatchMode):
         elif outputs is not None:
             raise RuntimeError(f"{node.target} reads a number off a tensor")
 
-    def _node_of(self, value: Any) -> Any:
+    def _node_of(self, value: object) -> Any:
         """Return the node that gives a tensor; any other argument is returned as it is."""
         if not isinstance(value, Tensor):
             return value

@@ -20,7 +20,7 @@ def part_of(params: Mapping[str, Any], part: str) -> dict[str, Any]:
     return {name.removeprefix(start): params[name] for name in own}
 
 
-def check_nested(owner: Any, params: dict[str, Any]) -> None:
+def check_nested(owner: object, params: Mapping[str, object]) -> None:
     """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has none, such as a name.
 
     Parameters
@@ -70,7 +70,7 @@ class Settings:
     _parameter_table: dict[str, Any] = {}  # rule of each parameter
 
     @classmethod
-    def _defaults(cls) -> dict[str, Any]:
+    def _defaults(cls) -> dict[str, object]:
         """Names of the parameters, each with its default."""
         parameters = inspect.signature(cls).parameters.values()
         return {parameter.name: parameter.default for parameter in parameters}
@@ -173,7 +173,7 @@ class SettingsRule:
     ):
         self.objects, self.others, self.unread = (kind,), others, unread
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: object, name: str) -> None:
         (kind,) = self.objects
         if not isinstance(value, kind):
             if self.others is not None and not self.others.accepts(value):

@@ -19,6 +19,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _INTEGERS = (int, np.int32, np.int64)
 _NUMBERS = (*_INTEGERS, float, np.float32)
@@ -28,7 +29,7 @@ LARGEST = 1e30
 _PLAIN = (str, int, float, np.bool_)
 
 
-def is_number(value: Any, kind: type = Real) -> bool:
+def is_number(value: object, kind: type = Real) -> bool:
     """Tell whether NumPy and torch calculate with a value as with a Python number.
 
     They do not with integers beyond 64 bits, with NumPy's smaller integers and floats, which
@@ -41,7 +42,7 @@ def is_number(value: Any, kind: type = Real) -> bool:
     return abs(value) < 2**63 if isinstance(value, int) else bool(value == value)
 
 
-def did_you_mean(given: Any, known: Iterable[Any]) -> str:
+def did_you_mean(given: object, known: Iterable[Any]) -> str:
     """Return a question that names what is spelt alike, to end an error message; or nothing."""
     names = [name for name in known if isinstance(name, str)]
     close = difflib.get_close_matches(given, names, n=1) if isinstance(given, str) else []
@@ -57,20 +58,20 @@ class Rule(ABC):
         """Description of the accepted values, to go on after "<name> must be"."""
 
     @abstractmethod
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         """Tell whether a value is accepted."""
 
-    def error_type(self, value: Any) -> type[Exception]:
+    def error_type(self, value: object) -> type[Exception]:
         """Class of the exception for a value that is not accepted."""
         return ValueError
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: object, name: str) -> None:
         """Raise TypeError or ValueError unless the value is accepted."""
         if not self.accepts(value):
             message = f"{name} must be {self.accepted}, got {value!r}.{self.hint(value)}"
             raise self.error_type(value)(message)
 
-    def hint(self, value: Any) -> str:
+    def hint(self, value: object) -> str:
         """Advice at the end of the error message."""
         return ""
 
@@ -112,7 +113,7 @@ class Number(Rule):
         is_below = value < self.high or (value == self.high and self.closed in ("both", "right"))
         return is_above and is_below
 
-    def error_type(self, value: Any) -> type[Exception]:
+    def error_type(self, value: object) -> type[Exception]:
         return ValueError if is_number(value, self.kind) else TypeError
 
     def hint(self, value: Any) -> str:
@@ -131,10 +132,10 @@ class NumberOfJobs(Rule):
 
     accepted = "None, an integer >= 1, or -1 for all cores (-2 for all but one, and so on)"
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         return value is None or (is_number(value, Integral) and value != 0)
 
-    def error_type(self, value: Any) -> type[Exception]:
+    def error_type(self, value: object) -> type[Exception]:
         return ValueError if is_number(value) else TypeError
 
 
@@ -148,11 +149,11 @@ class OneOf(Rule):
     def accepted(self) -> str:
         return f"one of {list(self.values)}" if len(self.values) > 1 else repr(self.values[0])
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         is_plain = isinstance(value, _PLAIN)  # a tensor may equal an option
         return any(value is option or (is_plain and value == option) for option in self.values)
 
-    def hint(self, value: Any) -> str:
+    def hint(self, value: object) -> str:
         return did_you_mean(value, self.values)
 
 
@@ -166,10 +167,10 @@ class AnyOf(Rule):
     def accepted(self) -> str:
         return " or ".join(rule.accepted for rule in self.rules)
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         return any(rule.accepts(value) for rule in self.rules)
 
-    def error_type(self, value: Any) -> type[Exception]:
+    def error_type(self, value: object) -> type[Exception]:
         kinds = {rule.error_type(value) for rule in self.rules}
         return ValueError if ValueError in kinds else TypeError
 
@@ -179,10 +180,10 @@ class IsCallable(Rule):
 
     accepted = "callable"
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         return callable(value)
 
-    def error_type(self, value: Any) -> type[Exception]:
+    def error_type(self, value: object) -> type[Exception]:
         return TypeError
 
 
@@ -196,11 +197,11 @@ class FilePath(Rule):
     def accepted(self) -> str:
         return "the path of a file" + (" or None" if self.optional else "")
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         is_path = isinstance(value, str) or hasattr(value, "__fspath__")
         return is_path or (self.optional and value is None)
 
-    def error_type(self, value: Any) -> type[Exception]:
+    def error_type(self, value: object) -> type[Exception]:
         return TypeError
 
 
@@ -213,7 +214,7 @@ class Interval(Rule):
         return Number(Real, 0).accepts(value) or epochs_in(value) is not None
 
 
-def epochs_in(interval: Any) -> int | None:
+def epochs_in(interval: ArrayLike) -> int | None:
     """Return the number in "10 epochs"; None for anything else."""
     number, _, unit = interval.partition(" ") if isinstance(interval, str) else ("", "", "")
     is_valid = unit in ("epoch", "epochs") and number.isdecimal() and int(number) > 0
@@ -225,7 +226,7 @@ class Seed(Rule):
 
     accepted = "None, an integer from 0 to 2**32 - 1 or a numpy RandomState"
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         if isinstance(value, (int, np.integer)):
             return bool(0 <= value < 2**32)
         return value is None or value is np.random or isinstance(value, np.random.RandomState)
@@ -234,7 +235,7 @@ class Seed(Rule):
 class ClassWeight:
     """Weights of classes: a dict of numbers that are not negative, "balanced" or None."""
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: object, name: str) -> None:
         if value is None or (isinstance(value, str) and value == "balanced"):
             return
         if not isinstance(value, dict):
@@ -269,7 +270,7 @@ class Schedule(Rule):
             and 0 <= first < last
         )
 
-    def hint(self, value: Any) -> str:
+    def hint(self, value: object) -> str:
         return Number(Real, 0).hint(value)
 
 

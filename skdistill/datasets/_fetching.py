@@ -66,8 +66,7 @@ def load_or_download(
 
 
 def _titled(bunch: Bunch, source: Any) -> Bunch:
-    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
-    return bunch
+    return Bunch(**{**bunch, "DESCR": f"{source.title}. {bunch.DESCR}"})
 
 
 def from_openml(data_id: int | str, data_home) -> Bunch:

@@ -82,7 +82,7 @@ def documented(cls: _Class) -> _Class:
     makers = [name for name in vars(cls) if name.startswith("from_")]
     for name in ("plot", *makers):
         method = vars(cls)[name]
-        function = getattr(method, "__func__", method)
+        function = method.__func__ if isinstance(method, classmethod) else method
         parameters = list(inspect.signature(function).parameters)[1:]
         head, sections = _with_parameters(function.__doc__, parameters)
         sections.insert(1, _RETURNS.format(cls.__name__))

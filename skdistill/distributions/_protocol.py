@@ -262,7 +262,7 @@ class NumericDistribution(Distribution):
             If a coverage is not strictly between 0 and 1.
         """
         is_one = isinstance(coverage, (float, np.floating))
-        several = isinstance(coverage, (list, tuple)) or getattr(coverage, "ndim", 0) == 1
+        several = isinstance(coverage, (list, tuple)) or np.ndim(coverage) == 1
         levels: list[Any] = [*coverage] if several else [coverage]  # type: ignore[misc]  # checked below
         if not levels or not all(
             isinstance(level, (float, np.floating)) and 0 < level < 1 for level in levels

@@ -103,8 +103,12 @@ class EnsembleTrainer(Trainer):
         is_asked = job.parts is not None and job.valid is None
         return is_asked and job.plan.task.kind == "classifier" and job.train.n_rows >= MANY_ROWS
 
-    def train_all(self, random_state, task, n_members: int | None = None):
-        """Train all members that are missing, or those of the first `n_members`."""
+    def train_all(self, random_state, task, n_members: int | None = None, n_later: int = 0):
+        """Train all members that are missing, or those of the first `n_members`.
+
+        The fit trains `n_later` networks after them; for the time that these may take.
+        """
+        self.n_later = n_later
         spec = self.job.spec
         pending = list(range(n_members or self.job.plan.n_networks))
         for attempt in range(spec.max_restarts + 1):

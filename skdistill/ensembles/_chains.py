@@ -10,6 +10,7 @@ import torch
 
 from .._method.plan import weights_of
 from .._training.trainer import SEED_LIMIT
+from ..modules import DistributionStack
 from ..samplers import kept_iterations
 from ._trainer import Trainer
 
@@ -78,7 +79,7 @@ class ChainTrainer(Trainer):
                 f"with inference__burn_in={inference.burn_in} before any state was kept."
             )
 
-    def _keep(self, keeper: _StateKeeper, module: Any) -> None:
+    def _keep(self, keeper: _StateKeeper, module: DistributionStack) -> None:
         """Make members of the states, in the order of the chains; finite ones only."""
         buffers = {name: value.cpu().numpy() for name, value in module.network.named_buffers()}
         n_chains = keeper.inference.n_chains

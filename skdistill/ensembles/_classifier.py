@@ -129,7 +129,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     ):
         self._set_arguments(locals())
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
         """Train the members.
 
         Parameters

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._estimator.batched import read_in_chunks
 from .._utils.warnings import warn
+from ..modules import DistributionStack
 from ..samplers import effective_sample_size, r_hat_of_chains, split_r_hat
 
 # Diagnostics look at the predictions for at most so many rows, evenly spaced in the data.
@@ -99,12 +100,12 @@ class RunningRHat:
         self.moments = None if moments is None else np.array(moments)  # none yet in burn-in
 
 
-def diagnosed_rows(X: Any) -> Any:
+def diagnosed_rows(X: Any) -> np.ndarray:
     """Return the rows of an array or a tensor that diagnostics look at."""
     return X[:: -(-len(X) // _N_ROWS)]
 
 
-def diagnose(module: Any, job: Any) -> SamplerDiagnostics:
+def diagnose(module: DistributionStack, job: Any) -> SamplerDiagnostics:
     """Diagnostics of a stack of draws of chains, with a warning if need be."""
     rows = diagnosed_rows(job.train.X)
     # What networks predict, without random functions, whose draws are independent in any case.

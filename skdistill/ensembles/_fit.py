@@ -8,18 +8,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from torch import Tensor
 
 from .._data.columns import standardises
 from .._data.encoding import EMBEDDED_FROM, MANY_ROWS, InputSettings
+from .._data.schema import InputSchema
 from .._estimator.base import (
     Fitted,
     ObservedTask,
     fit_task,
     for_callbacks,
-    reset_fitted,
     with_callbacks,
 )
 from .._estimator.batched import read_in_chunks
@@ -33,7 +35,7 @@ from .._training.stream import Stream, is_stream, refuse_with_stream
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.ranks import refuse_ranks
 from .._utils.warnings import warn
-from ..modules import shares_weights
+from ..modules import DistributionStack, shares_weights
 from ..samplers import MCDropout
 from ..settings import Runtime
 from ._blocks import EnsembleTrainer
@@ -65,7 +67,9 @@ _WITH_STREAM = {
 
 
 @with_callbacks
-def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserver | None = None):
+def fit_ensemble(
+    ensemble: BaseEstimator, X, y, sample_weight=None, observer: ChainObserver | None = None
+):
     """Train the members of an ensemble, and return it.
 
     Parameters
@@ -82,10 +86,10 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         _refuse_with_stream(spec, ensemble.get_params(), y, sample_weight)
     before = Fitted.of(ensemble) if spec.warm_start else None
     if before is None:
-        reset_fitted(ensemble)
+        ensemble._reset()
     else:
         _check_members_of_before(before, spec)
-    data, task = _read(ensemble, before, X, y, sample_weight)
+    data, task, schema = _read(ensemble, spec, before, X, y, sample_weight)
     if before is not None and spec.n_members == len(_numbers_in(before)):
         warn(
             f"With warm_start=True, all of the n_members={spec.n_members} members are trained "
@@ -93,10 +97,9 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         )
         return ensemble
     _warn_of_small_weights(data)
-    vars(ensemble).update(task.fitted_attributes)
-    spec = replace(
-        spec, inputs=InputSettings.of(ensemble.get_params(deep=False), spec.kind, ensemble._columns)
-    ).keeping_time(data.n_rows)
+    ensemble._keep({"_input_schema": schema, **task.fitted_attributes})
+    inputs = InputSettings.of(ensemble.get_params(deep=False), spec.kind, schema.columns)
+    spec = replace(spec, inputs=inputs).keeping_time(data.n_rows)
     random_state = check_random_state(ensemble.random_state)
     with resumable(ensemble, random_state, _identity(data, before)) as random_state:
         fit = EnsembleFit(spec, task, data, before, random_state, observer)
@@ -105,15 +108,16 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
                 fit.run(observed)
             finally:  # what an interrupt, or a worker that dies, has left is kept too
                 if fit.trainer.weights:
-                    ensemble._keep(fit.fitted())
+                    ensemble._keep(fit.fitted().attributes)
             if fit.trainer.worse:
                 spec.training.warn_of_worse(f"{fit.trainer.network_is}(s) {fit.trainer.worse} are")
             if spec.runs_chains:
-                ensemble.sampler_diagnostics_ = (
+                found = (
                     diagnose(ensemble.module_, fit.trainer.job)
                     if observer is None
                     else observer.diagnostics()
                 )
+                ensemble._keep({"sampler_diagnostics_": found})
     return ensemble
 
 
@@ -126,13 +130,19 @@ def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, Any], y, sample_we
 
 
 def _read(
-    ensemble: Any, before: Fitted | None, X: Any, y: Any, sample_weight: Any
-) -> tuple[Data | Stream, Task]:
-    """Check X and y, which tell the ensemble of its columns; leave out samples of weight 0."""
+    ensemble: BaseEstimator,
+    spec: EnsembleSpec,
+    before: Fitted | None,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike,
+) -> tuple[Data | Stream, Task, InputSchema]:
+    """Check X and y, and return them with what they tell; leave out samples of weight 0."""
     if is_stream(X):
         stream = Stream(ensemble, X)
-        return stream, stream.task
-    X, y = read_samples(ensemble, X, y, reset=before is None)
+        return stream, stream.task, stream.schema
+    known = None if before is None else ensemble._input_schema
+    X, y, schema = read_samples(ensemble, X, y, known)
     task: Any = None if before is None else before.plan.task
     y, task = TASKS[ensemble._kind].check(y, task)
     if before is None:
@@ -140,10 +150,10 @@ def _read(
         X, task = prepare_to_compute(runtime.dtype, runtime.device, X, task)
     else:
         X = in_dtype_of(before.module, X)
-    weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
+    weight = task.weights_of_rows(y, sample_weight, spec.class_weight)
     data = Data(X, y, weight)
     # X may be a memory map, and is copied only if need be.
-    return (data if weight is None or weight.all() else data.at(weight > 0)), task
+    return (data if weight is None or weight.all() else data.at(weight > 0)), task, schema
 
 
 def _identity(data: Data | Stream, before: Fitted | None) -> dict[str, Any]:
@@ -241,7 +251,7 @@ class EnsembleFit:
         trainer.history = list(self.before.history)
         return trainer
 
-    def _leaves_out(self, train: Any) -> bool:
+    def _leaves_out(self, train: object) -> bool:
         """Tell whether each member leaves out some samples; further members do as the first."""
         if self.before is not None:
             return not {"calibration_", "tuning_"}.isdisjoint(self.before.facts)
@@ -279,7 +289,9 @@ class EnsembleFit:
         plan, module = trainer.stacked(calibration, recipe)
         return Fitted(plan, recipe, module, trainer.history, TrainingBudget(), facts)
 
-    def _out_of_bag(self, module: Any, numbers: list[int]) -> tuple[OutOfBag | None, str | None]:
+    def _out_of_bag(
+        self, module: DistributionStack, numbers: list[int]
+    ) -> tuple[OutOfBag | None, str | None]:
         """Return what members predict for samples that they left out, if they are calibrated.
 
         Beside it stands what tells the parts from which all of them left out theirs.

@@ -11,7 +11,7 @@ import torch
 
 from .._data.encoding import InputEncoding, InputSettings
 from .._method.plan import NetworkRecipe
-from .._method.task import Buffers
+from .._method.task import Buffers, Task
 from .._training.stream import Stream
 from .._training.trainer import Training, batch_size_for, n_epochs_for
 from ..modules import shares_weights, widest_activation
@@ -71,7 +71,7 @@ class Data(NamedTuple):
         """What is computed in."""
         return self.X.dtype
 
-    def scaling(self, task: Any, normalize_y: bool) -> Buffers:
+    def scaling(self, task: Task, normalize_y: bool) -> Buffers:
         """Location and scale of the targets, for the module's buffers."""
         return task.scaling(self.y, self.weight, self.dtype, normalize_y)
 

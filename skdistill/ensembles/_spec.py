@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .._data.columns import COLUMN_PARAMETERS
 from .._data.encoding import InputSettings
@@ -100,7 +101,7 @@ class EnsembleSpec:
     inputs: InputSettings | None = None
 
     @classmethod
-    def of(cls, ensemble: Any) -> EnsembleSpec:
+    def of(cls, ensemble: BaseEstimator) -> EnsembleSpec:
         """Read an ensemble's parameters; raise a ValueError for what does not go together."""
         training = checked_training(ensemble)
         names, given = {field.name for field in fields(cls)}, ensemble.get_params(deep=False)
@@ -207,6 +208,6 @@ class EnsembleSpec:
             )
 
 
-def _is(value: Any, default: Any) -> bool:
+def _is(value: object, default: object) -> bool:
     """Tell whether a parameter is its default; arrays, which no default is, are not compared."""
     return type(value) is type(default) and bool(value == default)

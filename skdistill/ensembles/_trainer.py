@@ -22,7 +22,7 @@ from .._method.plan import (
 )
 from .._training.stream import Part, Stream, rows_of_stream
 from .._training.trainer import SEED_LIMIT, has_epochs, on_device
-from ..modules import weights_and_fan_ins
+from ..modules import DistributionStack, weights_and_fan_ins
 from ._diagnostics import SamplerDiagnostics
 from ._job import Data, Job
 from ._out_of_bag import N_PARTS
@@ -32,7 +32,7 @@ from ._plan import EnsemblePlan
 class ChainObserver(Protocol):
     """Watches Markov chains: a skorch callback of the net that runs them, and a hook."""
 
-    def after_step(self, net: Any, iteration: int) -> None:
+    def after_step(self, net: object, iteration: int) -> None:
         """Look at the chains' states after an iteration, counted from 0."""
         ...
 
@@ -56,9 +56,6 @@ class Trainer(ABC):
     history : list of dict
     n_blocks : int
         Stacks that are trained one after the other, if none diverges.
-    n_later : int
-        Networks that the fit trains after those of a call of `train_all`; for the time that these
-        may take. May be set.
     """
 
     _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
@@ -74,7 +71,6 @@ class Trainer(ABC):
         self.worse: list[int] = []
         self.history: list[dict] = []
         self.n_blocks = 1
-        self.n_later = 0
         self.n_rows = job.train.total_weight
         self.dtype = job.train.dtype
         self.train: list[Any] = [None] * 3  # of a stream
@@ -90,7 +86,7 @@ class Trainer(ABC):
         """
 
     def stacked(
-        self, calibration: Any = None, recipe: NetworkRecipe | None = None
+        self, calibration: object = None, recipe: NetworkRecipe | None = None
     ) -> tuple[EnsemblePlan, Any]:
         """Return the plan and the stack of the members that have been trained, in their order.
 
@@ -116,12 +112,20 @@ class Trainer(ABC):
         put = partial(on_device, device=self.job.training.device)
         return [None if array is None else put(array) for array in (X, y, weight)]
 
-    def _build(self, seeds: list[int]) -> Any:
+    def _build(self, seeds: list[int]) -> DistributionStack:
         buffers = as_tensors(self.job.scaling)
         dtype = getattr(torch, self.dtype.name)
         return build_module(self.job.plan, self.job.recipe, seeds, dtype, buffers)
 
-    def _fit(self, module: Any, seeds: list[int], weight, task, stopping=None, **net_settings):
+    def _fit(
+        self,
+        module: DistributionStack,
+        seeds: list[int],
+        weight,
+        task,
+        stopping=None,
+        **net_settings,
+    ):
         """Train a stack whose networks have these seeds; return the net and its guard."""
         from .._engine import DivergenceGuard
 

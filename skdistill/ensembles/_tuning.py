@@ -53,7 +53,7 @@ _TRIED_OF_MANY: dict[str, _Tried] = {
 }
 
 
-def settings_to_try(job: Job) -> list[dict[str, Any]]:
+def settings_to_try(job: Job) -> list[dict[str, object]]:
     """Return parameters to replace in turn, first by those given; a flat prior remains so.
 
     Of numbers, embeddings decide how many epochs there are, but none has more than the job.
@@ -107,20 +107,22 @@ def best_of_trials(
         trainer = EnsembleTrainer(job_with(params)) if trials else first
         n_members = first.job.spec.n_members
         n_tried = min(_N_TRIED, n_members)
-        trainer.n_later = (len(settings) - number) * n_tried + n_members - n_tried
-        loss = _loss_of(trainer, copy.deepcopy(random_state))
+        n_later = (len(settings) - number) * n_tried + n_members - n_tried
+        loss = _loss_of(trainer, copy.deepcopy(random_state), n_later)
         trials.append({"params": params, "loss": loss})
         if best_of(trials) is trials[-1]:
             best = trainer
-    best.n_later = 0
     return best, trials
 
 
-def _loss_of(trainer: EnsembleTrainer, random_state: np.random.RandomState) -> float:
-    """Train a few members, and judge them on the rows that they have left out."""
+def _loss_of(trainer: EnsembleTrainer, random_state: np.random.RandomState, n_later: int) -> float:
+    """Train a few members, and judge them on the rows that they have left out.
+
+    `n_later` networks are trained after them.
+    """
     n_members = min(_N_TRIED, trainer.job.spec.n_members)
     try:
-        trainer.train_all(random_state, None, n_members)
+        trainer.train_all(random_state, None, n_members, n_later)
     except EveryMemberDiverged:  # which another setting may not; the table tells of it
         return np.inf
     _, module = trainer.stacked()

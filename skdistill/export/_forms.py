@@ -28,7 +28,7 @@ def graph_forms(module: Any) -> nn.Module | None:
         module.inputs = _Inputs(module.inputs)
     if isinstance(module.functions, FunctionDraws):
         module.functions = _Functions(module.functions)
-    network: Any = getattr(module, "network", None)
+    network: Any = module.network
     if isinstance(network, StackedSequential) and network.lead == (1,):
         return _OneNetwork(network)
     return _WideHeads(network) if _has_linear_heads(network) else None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._data.columns import feature_names_of
 from .._version import __version__
 from ._elementary import DECOMPOSITIONS, TRANSLATIONS
 from ._outputs import GraphOutputs, RoundOutputs
@@ -86,7 +87,7 @@ def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
 def with_facts(proto: Any, estimator: Any, graph_outputs: GraphOutputs, first: Any = None) -> Any:
     """Note in a graph's metadata what it is; `first` is the step that takes X."""
     facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}
-    names = getattr(estimator if first is None else first, "feature_names_in_", None)
+    names = feature_names_of(estimator if first is None else first)
     if names is not None:
         facts["feature_names"] = json.dumps(list(names))
     if first is None and hasattr(estimator, "schema_"):

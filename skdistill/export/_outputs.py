@@ -78,7 +78,8 @@ class GraphOutputs(nn.Module):
             )
         self.levels = [float(level) for level in levels]
         dtype = next(self.module.parameters()).dtype
-        self.codes = None if estimator._columns is None else _Codes(estimator._columns, dtype)
+        columns = estimator._input_schema.columns
+        self.codes = None if columns is None else _Codes(columns, dtype)
         example = torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)
         self.inputs = {"X": example.clone()}
         if self.module.functions is not None:

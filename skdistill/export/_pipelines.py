@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from .. import distillers, ensembles
 from .._estimator.predicting import DistributionEstimator
@@ -47,7 +47,8 @@ def steps_before(model: Any) -> list[Any]:
     """Return the steps of Pipelines before the estimator, in searches and the like too."""
     steps: list[Any] = []
     while model is not None:
-        steps += [step for _, step in getattr(model, "steps", ())[:-1] if step != "passthrough"]
+        if isinstance(model, Pipeline):
+            steps += [step for _, step in model.steps[:-1] if step != "passthrough"]
         model = inside(model)
     return steps
 

@@ -11,6 +11,7 @@ from sklearn.metrics import log_loss
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
+from .._utils.messages import name_of
 from .._utils.validation import OneOf
 from ._checks import check_coverage, check_label_pair
 from ._classification import brier_score, expected_calibration_error
@@ -54,7 +55,7 @@ class EstimatorScorer:
 
     def __repr__(self) -> str:
         def shown(value: Any) -> str:
-            return getattr(value, "__name__", repr(value)).lstrip("_")
+            return (name_of(value) if callable(value) else repr(value)).lstrip("_")
 
         arguments = [f"{key}={shown(value)}" for key, value in self._kwargs.items()]
         return f"{type(self).__name__}({', '.join([shown(self._score), *arguments])})"

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import indexable
 
-from .._data.columns import column_of, values_of
+from .._data.columns import column_of, names_of_columns, values_of
 from .._utils.validation import Number
 
 
@@ -100,7 +100,7 @@ class _SplitByFeature(BaseCrossValidator, ABC):
     def _numbers(self, X: Any) -> list[int]:
         """Numbers of the columns that `features` names."""
         n_features = np.shape(X)[1]
-        places = {name: j for j, name in enumerate(getattr(X, "columns", ()))}
+        places = {name: j for j, name in enumerate(names_of_columns(X) or ())}
         found = [places.get(feature, feature) for feature in self.features]
         for given, j in zip(self.features, found, strict=True):
             if not isinstance(j, Integral) or not -n_features <= int(j) < n_features:
@@ -119,7 +119,7 @@ def _as_floats(X: Any, number: int) -> np.ndarray | None:
     if issparse(X):
         return np.asarray(X[:, [number]].toarray(), dtype=float).ravel()
     column = column_of(X, number)
-    if getattr(column.dtype, "name", "") == "category":
+    if str(column.dtype) == "category":
         return None
     values = np.asarray(column)
     if values.dtype.kind in "iuf":

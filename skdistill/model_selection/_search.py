@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV
 
+from .._utils.messages import name_of
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
@@ -200,7 +201,7 @@ class CheapestStudentSearchCV(GridSearchCV):
     def _named_cost(self) -> tuple[str, EstimatorScorer]:
         """Name of the cost among the metrics, and its scorer."""
         if callable(self.cost):
-            return f"neg_{getattr(self.cost, '__name__', 'cost')}", make_cost_scorer(self.cost)
+            return f"neg_{name_of(self.cost)}", make_cost_scorer(self.cost)
         AnyOf(OneOf(tuple(COSTS)), IsCallable()).check(self.cost, "cost")
         return f"neg_{self.cost}", make_cost_scorer(COSTS[self.cost])
 

@@ -20,7 +20,7 @@ from ._dropout import with_dropout
 from ._embeddings import Periodic, PiecewiseLinear
 from ._function_draws import FunctionDraws, Gaps, UnknownDraws
 from ._inputs import InputEncoder
-from ._models import CategoricalStack, GaussianStack, MultiHead, split_head
+from ._models import CategoricalStack, DistributionStack, GaussianStack, MultiHead, split_head
 from ._networks import ACTIVATIONS, ELEMENTWISE, MLP, ResidualLayer
 from ._random_heads import DropoutHead, GaussianHead, RandomHead
 from ._recurrent import Recurrent
@@ -37,6 +37,7 @@ from ._stacks import (
     is_plain_sequential,
     member_state,
     n_parameters,
+    parts_of,
     stack,
     unstack,
     weights_and_fan_ins,

@@ -409,17 +409,17 @@ class Rounds:
         if hidden is not None:
             self.hidden.append(hidden)
 
-    def run(self, learner: Any) -> tuple[Tensor | None, Tensor]:
+    def run(self, learner: Any, chunk: int | None = None) -> tuple[Tensor | None, Tensor]:
         """Return activations, None where none are read, and outputs of a learner in the next round.
 
-        Nothing is kept.
+        Nothing is kept. `chunk` is the number of rows to run at a time, if it is another.
         """
         known = (self.x, *self.sources_of(learner))
         parts, outputs = [], []
         read = learner.outputs_over_time if self.over_time else learner.outputs
         chunks: Iterable[tuple[Tensor, ...]] = [known]
-        if self.chunk is not None:
-            chunks = zip(*(tensor.split(self.chunk) for tensor in known), strict=True)
+        if size := chunk or self.chunk:
+            chunks = zip(*(tensor.split(size) for tensor in known), strict=True)
         for x, *sources in chunks:
             if self.before_chunk is not None:
                 self.before_chunk()

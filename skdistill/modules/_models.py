@@ -85,8 +85,8 @@ class DistributionStack(nn.Module):
         super().__init__()
         self.network = network
         self.read = read
-        self.inputs = None
-        self.functions = None
+        self.register_module("inputs", None)
+        self.register_module("functions", None)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the raw outputs, on the scale on which losses are computed, of encoded rows."""

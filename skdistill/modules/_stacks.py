@@ -439,9 +439,16 @@ def flop_per_row(module: nn.Module, row_shape: Sequence[int]) -> float:
     return count_flop(module, row_shape)
 
 
+def parts_of(module: Any) -> tuple[Any, Any, Any]:
+    """Return networks, inputs and functions of a DistributionStack; a stack has networks alone."""
+    if hasattr(module, "functions"):
+        return module.network, module.inputs, module.functions
+    return module, None, None
+
+
 def _input_shape(module: nn.Module, row_shape: Sequence[int]) -> Sequence[int]:
     """Shape of what the networks of a module take for a row of X."""
-    inputs = getattr(module, "inputs", None)
+    _, inputs, _ = parts_of(module)
     return row_shape if inputs is None else (inputs.n_inputs,)
 
 
@@ -453,12 +460,13 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     """
     # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
     # since batch normalisation takes no single row in training.
-    network = copy.deepcopy(getattr(module, "network", module))  # without the distribution on top
+    network, _, functions = parts_of(module)
+    network = copy.deepcopy(network)
     network.double().eval()
     row = next(network.parameters()).new_zeros(1, 1, *_input_shape(module, row_shape))
     with DISPATCH_MODE_LOCK.held(), _FlopCounter() as counter, torch.no_grad():
         network(row)
-    of_functions = getattr(getattr(module, "functions", None), "flop", 0)
+    of_functions = 0 if functions is None else functions.flop
     return counter.flop + getattr(network, "elementwise_flop", 0) + of_functions
 
 

@@ -8,9 +8,10 @@ import json
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from .._estimator.unwrapping import innermost
-from .._method.plan import name_of
+from .._utils.messages import name_of
 
 # Facts of a fitted model, by attribute, in words.
 _FACTS = {
@@ -77,12 +78,12 @@ def config_of(model: Any, about: dict[str, Any]) -> dict[str, Any]:
     }
     known = {words: name for name, words in _FACTS.items() if hasattr(estimator, name)}
     facts = {words: getattr(estimator, name) for words, name in known.items()}
-    task = estimator._plan.task
+    task, steps = estimator._plan.task, model.steps if isinstance(model, Pipeline) else []
     config = {
         "library_name": "skdistill",
         "estimator": type(estimator).__name__,
         "task": "classification" if task is None else _TASKS[task.kind],
-        "pipeline": [type(step).__name__ for _, step in getattr(model, "steps", ())],
+        "pipeline": [type(step).__name__ for _, step in steps],
         "fitted": facts,
         "parameters": changed,
         **about,

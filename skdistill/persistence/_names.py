@@ -16,7 +16,7 @@ from sklearn import compose, frozen, impute, pipeline, preprocessing
 from .. import distillers, ensembles, modules
 from .._data.columns import Columns
 from .._data.encoding import InputEncoding
-from .._data.schema import TableSummary
+from .._data.schema import InputSchema
 from .._estimator.calibration import Calibration, Temperature
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget
 from .._method.random_functions import RandomFunctions, UnknownColumns, UnseenValues
@@ -58,7 +58,7 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), TrainingBudget, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(Calibration, Columns, InputEncoding, RandomFunctions, TableSummary, Temperature),
+    *(Calibration, Columns, InputEncoding, InputSchema, RandomFunctions, Temperature),
     *(UnknownColumns, UnseenValues),
     *_descendants(Plan),
     *_descendants(Settings),

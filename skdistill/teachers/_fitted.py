@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
@@ -60,12 +61,12 @@ class FittedModels(BaseEstimator):
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
-    def __init__(self, models: Any, task: Any = None, classes: Any = None):
+    def __init__(self, models: Any, task: Any = None, classes: ArrayLike | None = None):
         self.models = models
         self.task = task
         self.classes = classes
 
-    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+    def fit(self, X: object, y: object = None, **fit_params: Any) -> Self:
         """Check the models; nothing is fitted.
 
         Parameters

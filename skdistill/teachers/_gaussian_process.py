@@ -105,7 +105,7 @@ def _rows(model, X) -> np.ndarray:
 def _binary_problems(model) -> list | None:
     """Laplace approximations in a classifier; None if they do not stand for one class each."""
     base = model.base_estimator_
-    found = getattr(base, "estimators_", [base])
+    found = base.estimators_ if hasattr(base, "estimators_") else [base]
     return found if all(hasattr(one, "W_sr_") for one in found) else None
 
 
@@ -167,7 +167,7 @@ def _make_posterior(model) -> _Posterior:
     known = features(X)
     is_regressor = isinstance(model, GaussianProcessRegressor)
     scale, alpha = _scale_of(model) if is_regressor else np.ones(1), 0.0
-    root, noise = getattr(model, "W_sr_", np.ones(len(X))), np.ones(len(X))
+    root, noise = np.ones(len(X)) if is_regressor else model.W_sr_, np.ones(len(X))
     if is_regressor:
         alpha = float(np.mean(model.alpha))
         noise = np.sqrt(model.kernel_.diag(X) - kernel.diag(X) + alpha)

@@ -311,7 +311,7 @@ def _virtual_ensembles(model, X) -> np.ndarray:
 
 def dtype_for(X) -> type:
     """Return float32 for an X of float32, else float64."""
-    return np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+    return np.float32 if hasattr(X, "dtype") and X.dtype == np.float32 else np.float64
 
 
 def moments_of_means(means: np.ndarray) -> np.ndarray:

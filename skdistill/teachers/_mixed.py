@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -103,9 +104,9 @@ class MixedModels(EstimatorOfModels):
         models: Any,
         *,
         weights: Any = "oof",
-        cv: Any = 5,
+        cv: object = 5,
         n_members: int = 20,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.models = models
         self.weights = weights
@@ -114,7 +115,7 @@ class MixedModels(EstimatorOfModels):
         self.random_state = random_state
 
     @without_schema_warnings()
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the weights, and fit the models, none of which may be fitted, on all rows.
 
         `sample_weight`, which all models must take, also weights the rows for the models' weights.
@@ -157,7 +158,7 @@ class MixedModels(EstimatorOfModels):
     def _first_model(self) -> Any:
         return self._kept()[0]
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
         if is_classifier(self):
             return self.classes_[members_of_classifier(self, X).mean(axis=1).argmax(axis=-1)]

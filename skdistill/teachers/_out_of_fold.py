@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 
 from .._data.checks import check_weights
 from .._estimator.functions import align_classes, predict_members
@@ -19,13 +18,13 @@ _ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
 
 
 def out_of_fold_members(
-    teacher: Any,
-    X: Any,
-    y: Any,
+    teacher: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    cv: Any = 5,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    cv: object = 5,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | np.random.RandomState | None = None,
     name: str = "cv",
     verbose: int | bool = 0,
 ) -> np.ndarray:
@@ -82,7 +81,9 @@ def out_of_fold_members(
     return read_out_of_fold(teacher, X, y, weight, folds, read, name, verbose)
 
 
-def interpolates(teacher: Any, X: Any, y: Any, sample_weight: Any = None) -> bool:
+def interpolates(
+    teacher: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> bool:
     """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
 
     It does if its standardised errors there, by the total variance that it predicts, have a mean

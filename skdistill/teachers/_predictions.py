@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._data.checks import refuse_masked
@@ -15,7 +13,7 @@ _TOLERANCE = 1e-3
 
 
 def check_member_predictions(
-    members: Any,
+    members: object,
     n_samples: int,
     *,
     n_classes: int | None = None,

@@ -42,12 +42,18 @@ class QuantileModels(RegressorMixin, EstimatorOfModels):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    def __init__(self, models: Any, quantiles: Any, *, random_state: Any = None):
+    def __init__(
+        self,
+        models: Any,
+        quantiles: Any,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+    ):
         self.models = models
         self.quantiles = quantiles
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Fit each model; levels must be as many, between 0 and 1, and not all the same."""
         self._check()
         random = check_random_state(self.random_state)

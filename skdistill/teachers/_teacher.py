@@ -7,7 +7,8 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -37,14 +38,14 @@ from ._rows_and_folds import as_rows, in_chunks, rows_at
 
 
 def as_teacher(
-    model: Any,
+    model: BaseEstimator,
     *,
-    task: Any = None,
-    classes: Any = None,
+    task: object = None,
+    classes: ArrayLike | None = None,
     max_members: int | None = None,
-    weights: Any = None,
-    quantiles: Any = None,
-) -> Any:
+    weights: object = None,
+    quantiles: ArrayLike | None = None,
+) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
@@ -166,11 +167,11 @@ class Teacher(EstimatorOfModels):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    def __init__(self, estimator: Any, *, max_members: int | None = None):
+    def __init__(self, estimator: BaseEstimator, *, max_members: int | None = None):
         self.estimator = estimator
         self.max_members = max_members
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Fit the model, and find the residual variance of a regressor that needs one.
 
         The model must be a classifier with ``predict_proba``, and y have two classes or more in one
@@ -203,7 +204,7 @@ class Teacher(EstimatorOfModels):
     def _first_model(self) -> Any:
         return self.estimator_
 
-    def predict_members(self, X: Any) -> np.ndarray:
+    def predict_members(self, X: ArrayLike) -> np.ndarray:
         """Predict with every member.
 
         Parameters
@@ -221,7 +222,7 @@ class Teacher(EstimatorOfModels):
         check_is_fitted(self)
         return self._members(X, self.max_members)
 
-    def predict_distribution(self, X: Any) -> EmpiricalCategorical | EmpiricalGaussian:
+    def predict_distribution(self, X: ArrayLike) -> EmpiricalCategorical | EmpiricalGaussian:
         """Predict the distribution that everything else is read off.
 
         Parameters
@@ -236,7 +237,7 @@ class Teacher(EstimatorOfModels):
         family = EmpiricalCategorical if is_classifier(self) else EmpiricalGaussian
         return family.from_members(self.predict_members(X))
 
-    def predict_uncertainty(self, X: Any) -> Uncertainty:
+    def predict_uncertainty(self, X: ArrayLike) -> Uncertainty:
         """Predict the total, aleatoric and epistemic uncertainty.
 
         Parameters
@@ -255,7 +256,7 @@ class Teacher(EstimatorOfModels):
             return Uncertainty(total, None, None, measure=found.measure)
         return Uncertainty(total, aleatoric, epistemic, measure=found.measure)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
         mean = self._members(X, 1)[:, 0]
         if is_classifier(self):
@@ -263,7 +264,7 @@ class Teacher(EstimatorOfModels):
         return self._per_target(mean[..., 0])
 
     @available_if(is_classifier)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Predict the members' mean class probabilities.
 
         Parameters
@@ -277,7 +278,7 @@ class Teacher(EstimatorOfModels):
         check_is_fitted(self)
         return self._members(X, 1)[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy of a classifier, the R2 of a regressor.
 
         Parameters
@@ -325,7 +326,7 @@ class Teacher(EstimatorOfModels):
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of targets where y had none."""
-        return array[:, 0] if getattr(self, "_y_is_1d", False) else array
+        return array[:, 0] if self._y_is_1d else array
 
     # --- fitted attributes
 

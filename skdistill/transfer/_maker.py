@@ -42,6 +42,7 @@ class TransferMaker(Settings, ABC):
     keeps_labels = False
     asks_teacher = False
     categorical: Any = None  # a parameter of makers that treat such columns differently
+    base: Any = None  # a parameter of makers that choose among the samples of another
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise a TypeError or ValueError unless the settings are valid and suit the rows.
@@ -129,7 +130,7 @@ class TransferMaker(Settings, ABC):
 
 def _has_items(value: Any) -> bool:
     """Whether a value can be iterated over; an array of no axis has __iter__, which raises."""
-    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+    return isinstance(value, Iterable) and (not hasattr(value, "ndim") or value.ndim > 0)
 
 
 def as_variables(categorical: Any, n_columns: int) -> Variables | None:
@@ -147,7 +148,7 @@ def as_variables(categorical: Any, n_columns: int) -> Variables | None:
     return variables if is_valid and all(variables) else None
 
 
-def numbered(maker: TransferMaker, names: Sequence[str] | None) -> TransferMaker:
+def numbered(maker: TransferMaker, names: Sequence[str] | np.ndarray | None) -> TransferMaker:
     """Return a maker with numbers of columns where `categorical` gives their names.
 
     `names` are those of all columns, None if they have none. Raises a ValueError for other names.
@@ -156,8 +157,8 @@ def numbered(maker: TransferMaker, names: Sequence[str] | None) -> TransferMaker
     given = maker.categorical
     if isinstance(given, (list, tuple)) and any(map(_has_names, given)):
         changed["categorical"] = [_number_of(item, names, maker) for item in given]
-    base = getattr(maker, "base", None)
-    if isinstance(base, TransferMaker) and (of_base := numbered(base, names)) is not base:
+    base = maker.base
+    if base is not None and (of_base := numbered(base, names)) is not base:
         changed["base"] = of_base
     copied = copy.copy(maker).set_params(**changed) if changed else maker
     return cast("TransferMaker", copied)
@@ -167,7 +168,7 @@ def _has_names(item: Any) -> bool:
     return isinstance(item, str) or (isinstance(item, tuple) and any(map(_has_names, item)))
 
 
-def _number_of(item: Any, names: Sequence[str] | None, maker: TransferMaker) -> Any:
+def _number_of(item: Any, names: Sequence[str] | np.ndarray | None, maker: TransferMaker) -> Any:
     """Return the number of a named column, those of a tuple of them, or what has a number."""
     if isinstance(item, tuple):
         return tuple(_number_of(one, names, maker) for one in item)

@@ -276,4 +276,5 @@ def test_teachers_are_asked_about_categories_beyond_the_most_frequent(make, tmp_
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    assert not loaded._columns.others  # files hold the categories that predictions tell apart
+    columns = loaded._input_schema.columns
+    assert not columns.others  # files hold the categories that predictions tell apart

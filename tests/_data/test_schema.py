@@ -585,17 +585,6 @@ def test_schema_goes_to_files_and_pickles(model, expected, tmp_path):
             other.predict(TABLE.assign(town="Bern"))
 
 
-def test_models_of_before_have_none(model, expected, tmp_path):
-    """Files of older versions hold no summary."""
-    old = pickle.loads(pickle.dumps(model))
-    del old._summary
-    assert not hasattr(old, "schema_")
-    np.testing.assert_array_equal(old.predict(TABLE), expected)
-    old.predict(TABLE.assign(town="Bern"))
-    skdistill.save(old, tmp_path / "model")
-    assert not hasattr(skdistill.load(tmp_path / "model"), "schema_")
-
-
 def test_schema_goes_to_onnx(model, tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn import config_context
 from small_models import ensemble, student
 
-from skdistill._data import columns as _columns
+from skdistill._data import schema
 from skdistill._estimator import batched
 
 ROOT = Path(__file__).parents[2]
@@ -25,13 +25,13 @@ ROOT = Path(__file__).parents[2]
 def validated(monkeypatch):
     """The rows that scikit-learn's ``validate_data`` was asked about."""
     seen: list = []
-    original = _columns.validate_data
+    original = schema.validate_data
 
     def spy(estimator, X, *args, **kwargs):
         seen.append(X)
         return original(estimator, X, *args, **kwargs)
 
-    monkeypatch.setattr(_columns, "validate_data", spy)
+    monkeypatch.setattr(schema, "validate_data", spy)
     return seen
 
 

@@ -321,7 +321,7 @@ def test_large_tables_try_finer_embeddings(kind, y, embeddings, monkeypatch):
 
 def test_further_members_have_the_setting_that_was_found(monkeypatch):
     monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (1e-3, {"module__activation": "silu"})))
-    monkeypatch.setattr(_tuning, "_loss_of", lambda trainer, random_state: -1.0)
+    monkeypatch.setattr(_tuning, "_loss_of", lambda trainer, random_state, n_later: -1.0)
     monkeypatch.setattr(_tuning, "best_of", lambda trials: trials[-1])
     params = {
         **SMALL,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 
 from ..._data.checks import check_weights
@@ -24,7 +25,7 @@ from ._student import read_by
 from ._teacher import distribution_of, networks_and_functions, predictor_of
 
 
-def calibrated(fitted: Fitted, spec: FitSpec, pilot: Any) -> Fitted:
+def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     """Return a fitted student calibrated as `calibration_fraction` says.
 
     A second student, `pilot`, of a second teacher unless that is fitted already, learns without a
@@ -38,7 +39,7 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: Any) -> Fitted:
         pilot.set_params(max_time=spec.training.budget.keeping(0.0).part(1.0).seconds)
     pilot.fit(*kept, X_transfer=spec.X_transfer if len(spec.X_transfer) else None)
     task, module = pilot._plan.task, pilot.module_
-    X, y = read_samples(pilot, held_out.X, held_out.y, reset=False)
+    X, y, _ = read_samples(pilot, held_out.X, held_out.y, pilot._input_schema)
     X, (y, _) = in_dtype_of(module, X), TASKS[spec.settings.kind].check(y, task)
     weight = task.weights_of_rows(y, held_out.sample_weight)
     spec = replace(spec, scaling=scaling_of(module))

@@ -7,9 +7,11 @@ import copy
 from typing import Any
 
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from torch import Tensor
 
+from ..._method.task import Task
 from ...distributions import EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...losses import Categories
@@ -23,7 +25,7 @@ from ._teacher import Predict, distribution_of, inside_wrappers, predictor_of
 _N_ASKED = 2
 
 
-def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Any) -> Any:
+def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: BaseEstimator) -> Any:
     """Return what draws rows, by a maker that is told of the fitted teacher if it asks, or None.
 
     It is a ValueError if the teacher has one member, which disagrees with nobody.
@@ -44,7 +46,7 @@ def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Any)
     model = inside_wrappers(teacher, FrozenEstimator)
     is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
     # Of categories its networks may know other codes.
-    asks_networks = is_ensemble and spec.columns is None
+    asks_networks = is_ensemble and spec.schema.columns is None
     networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
     return prepare_lacking(maker, X, weight, networks or AnswersThatDisagree(task, predict))
 
@@ -99,7 +101,7 @@ class AnswersThatDisagree:
 
     has_gradient = False
 
-    def __init__(self, task: Any, predict: Predict):
+    def __init__(self, task: Task, predict: Predict):
         self.task, self.predict = task, predict
 
     def of_some(self, generator: torch.Generator) -> Measure:

@@ -25,7 +25,7 @@ class TransferRule:
 
     objects = tuple(MAKERS.values())
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: object, name: str) -> None:
         try:
             given = maker_given(value)
             if not (isinstance(given, str) and given == "auto"):
@@ -39,7 +39,7 @@ class FamilyRule:
 
     objects = tuple(known_families("regressor", "classifier").values())
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: object, name: str) -> None:
         if not isinstance(value, (str, Family)):
             raise TypeError(
                 f"{name} must be a name, or a Family such as {self.objects[0].__name__}(), got "
@@ -66,7 +66,7 @@ class FoldsRule:
 class MemoryRule:
     """Rule of `memory`."""
 
-    def check(self, value: Any, name: str) -> None:
+    def check(self, value: object, name: str) -> None:
         if not (value is None or isinstance(value, str) or hasattr(value, "cache")):
             raise ValueError(
                 f"{name} must be None, the path of a folder as a string, or a joblib.Memory, got "

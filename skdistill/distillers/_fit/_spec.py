@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._data.columns import Columns, standardises
+from ..._data.columns import standardises
+from ..._data.schema import InputSchema
 from ..._estimator.base import Fitted, NetEstimator, ObservedTask, fit_task, for_callbacks
 from ..._estimator.warm_start import all_weights, in_dtype_of, scaling_of
 from ..._method.task import Buffers, ClassificationTask, Task, prepare_to_compute
@@ -101,7 +102,7 @@ class FitMode(NamedTuple):
 
     @classmethod
     def of_pass(
-        cls, settings: StudentSettings, before: Fitted | None, classes: Any = None
+        cls, settings: StudentSettings, before: Fitted | None, classes: object = None
     ) -> FitMode:
         """Return the mode of a call of `partial_fit`; ValueError for wrong `classes`."""
         _refuse_pruning(settings, "partial_fit")
@@ -159,7 +160,7 @@ class FitMode(NamedTuple):
         return n_before, max(0, n_planned - n_before), n_of_first
 
 
-def _checked_classes(classes: Any, known: ClassificationTask | None) -> ClassificationTask:
+def _checked_classes(classes: object, known: ClassificationTask | None) -> ClassificationTask:
     """Return the task that `classes` stand for; `known` is that of the fit before, if any."""
     if classes is None:
         if known is not None:
@@ -203,8 +204,7 @@ class FitSpec:
     training: Training
     arguments: FitArguments
     random_state: np.random.RandomState
-    columns: Columns | None  # those of X that hold categories
-    feature_names: Any  # of X, if it has some
+    schema: InputSchema  # of X
     plan: Any
     recipe: Any
     scaling: Buffers
@@ -215,6 +215,11 @@ class FitSpec:
     maker: TransferMaker | None = None  # generates further samples for the teacher to predict
     member_predictions: np.ndarray | None = None  # (n, S, ...), encoded
     stream: Stream | None = None  # of which X, y and weight are examples then
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Attributes of the estimator that are known before it is trained."""
+        return {"_input_schema": self.schema, **self.plan.task.fitted_attributes}
 
     @property
     def dtype(self) -> np.dtype:

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import as_rows, read_in_chunks
 from ..._estimator.warm_start import load_weights
-from ..._method.plan import TrainingBudget, as_tensors, build_module
+from ..._method.objective import Objective
+from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
 from ..._method.random_functions import (
     LEAST_SAMPLES,
     Predict,
@@ -24,6 +26,7 @@ from ..._method.random_functions import (
     find_functions,
     find_unknown,
 )
+from ..._method.task import Task
 from ..._serialization.digest import digest
 from ..._training.stream import Part, Stream, rows_of_stream
 from ..._training.trainer import (
@@ -37,7 +40,7 @@ from ..._utils.memory import rows_asked, rows_in_memory
 from ..._utils.ranks import Ranks, current_ranks
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...losses import moments
-from ...modules import count_flop, n_parameters
+from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
 from ...pruning import prune, widths
 from ...transfer import prepare_lacking
 from ._disagreement import prepare_maker
@@ -250,7 +253,7 @@ def _rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any
 
 
 def train_student(
-    spec: FitSpec, plan: Any, predictions: MemberPredictions, task: ObservedTask, **facts: Any
+    spec: FitSpec, plan: Plan, predictions: MemberPredictions, task: ObservedTask, **facts: Any
 ) -> Iterator[Fitted]:
     """Train a student, and prune it with `pruning`; give it after each of these stages.
 
@@ -281,10 +284,12 @@ def train_student(
         return
     if rows.ranks is not None:
         _check_ranks(rows.ranks, spec, rows, n_epochs)
-    n_more, share = _n_finetuning(settings, n_epochs), predictions.found_share
+    more = 0 if settings.pruning is None else settings.pruning.finetune_epochs
+    n_more = n_epochs // 2 if more == "auto" else int(more)
+    share = predictions.found_share
     budget = TrainingBudget(n_of_first, total_weight, refinement)
     objective = plan.objective(module, budget)
-    objective.first_epoch = n_before
+    objective.start_at(n_before)
     student = Student(
         replace(spec.training, refinement=refinement),
         plan,
@@ -304,9 +309,9 @@ def train_student(
 def _stages(
     student: Student,
     settings: StudentSettings,
-    module: Any,
-    rows: Any,
-    objective: Any,
+    module: DistributionStack,
+    rows: object,
+    objective: Objective,
     n_epochs: tuple[int, int],
     task: ObservedTask,
 ) -> Iterator[Fitted]:
@@ -321,28 +326,19 @@ def _stages(
             student, fitted = student.pruned(fitted, settings.pruning.threshold)
             yield fitted
         if n_more:
-            objective.first_epoch = n_first  # weights that grow over the epochs have grown
+            objective.start_at(n_first)  # weights that grow over the epochs have grown
             how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
             yield from student.train(fitted.module, objective, rows, n_more, [per_epoch], **how)
 
 
-def _n_finetuning(settings: StudentSettings, n_epochs: int) -> int:
-    """Return the number of epochs after pruning."""
-    if settings.pruning is None:
-        return 0
-    more = settings.pruning.finetune_epochs
-    return n_epochs // 2 if more == "auto" else int(more)
-
-
-def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> Any:
+def _with_functions(recipe: NetworkRecipe, predictions: MemberPredictions, plan: Plan) -> Any:
     """Return the recipe with the functions of the teacher, one for each head if there are some."""
     functions = predictions.functions
     if functions is None:
         return recipe
-    n_heads = getattr(plan, "n_heads", 1)
-    if n_heads > 1:
+    if plan.n_heads > 1:
         known = functions.members
-        functions = functions.of_members([known[head % len(known)] for head in range(n_heads)])
+        functions = functions.of_members([known[head % len(known)] for head in range(plan.n_heads)])
     return replace(recipe, functions=functions)
 
 
@@ -359,7 +355,7 @@ class OwnFunctions(NamedTuple):
     def find(self, predict: Predict) -> RandomFunctions | None:
         """Find functions for what predicts so; None where the table has none."""
         spec = self.spec
-        y, scaling, columns = spec.y, spec.scaling, spec.columns
+        y, scaling, columns = spec.y, spec.scaling, spec.schema.columns
         are_classes = spec.plan.task.kind == "classifier"
         if not are_classes:
             y = y * scaling["y_scale"] + scaling["y_loc"]
@@ -396,7 +392,7 @@ def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
         )
 
 
-def _continued(spec: FitSpec, rows: Any, module: Any) -> Any:
+def _continued(spec: FitSpec, rows: object, module: DistributionStack) -> Any:
     """Return the callback by which a training begins and ends in a state that is kept, if any."""
     from ..._engine import ContinuedTraining
 
@@ -431,7 +427,7 @@ class Student:
     X: np.ndarray | None = None
     own_functions: OwnFunctions | None = None
 
-    def in_training(self, net: Any) -> Fitted:
+    def in_training(self, net: object) -> Fitted:
         """Return the student that a net trains, as it is now."""
         fitted = Fitted.in_training(self.plan, self.recipe, net, self.training_budget)
         return replace(fitted, facts=self.facts | {"n_epochs_": self.n_epochs})
@@ -454,7 +450,9 @@ class Student:
         )
         return (yield from self.trained(module, net, guard))
 
-    def trained(self, module: Any, net: Any, guard: Any) -> Generator[Fitted, None, Fitted]:
+    def trained(
+        self, module: DistributionStack, net: Any, guard: Any
+    ) -> Generator[Fitted, None, Fitted]:
         """Give the module that a net has trained, and raise Ctrl-C again."""
         self.training.refuse_diverged(net, guard)
         n_before = len(self.history)
@@ -478,7 +476,7 @@ class Student:
         )
         return smaller, smaller._fitted(module, fitted.history)
 
-    def _fitted(self, module: Any, history: list[dict[str, Any]]) -> Fitted:
+    def _fitted(self, module: nn.Module, history: list[dict[str, Any]]) -> Fitted:
         module.zero_grad()  # it keeps no gradients
         recipe = self.recipe
         if self.X is not None:
@@ -496,7 +494,7 @@ class Student:
         return Fitted(self.plan, recipe, module, history, self.training_budget, facts)
 
 
-def read_by(plan: Any, fitted: Fitted, **facts: Any) -> Fitted:
+def read_by(plan: Plan, fitted: Fitted, **facts: Any) -> Fitted:
     """Return a student whose outputs another plan reads as a distribution, with further facts."""
     trained = fitted.module
     module = plan.wrap(trained.network, dict(trained.named_buffers(recurse=False))).eval()
@@ -505,7 +503,11 @@ def read_by(plan: Any, fitted: Fitted, **facts: Any) -> Fitted:
 
 
 def widen_where_unknown(
-    module: Any, recipe: Any, task: Any, X: np.ndarray, own: OwnFunctions | None = None
+    module: Any,
+    recipe: NetworkRecipe,
+    task: Task,
+    X: np.ndarray,
+    own: OwnFunctions | None = None,
 ) -> Any:
     """Let a trained module widen its answer where columns are unknown.
 
@@ -521,7 +523,7 @@ def widen_where_unknown(
 
     def with_functions(functions: UnknownColumns | None) -> Any:
         found = None if functions is None else functions.module()
-        module.functions = found and found.to(next(module.parameters()).device)
+        module.register_module("functions", found and found.to(first_parameter(module).device))
         return module
 
     with_functions(None)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_memory
 
-from ..._data.columns import Columns, date_columns
+from ..._data.columns import Columns, date_columns, feature_names_of
 from ..._estimator.base import ObservedTask
 from ..._estimator.functions import predict_members
 from ..._estimator.unwrapping import (
@@ -31,10 +31,10 @@ from ..._estimator.unwrapping import (
 )
 from ..._method.plan import rebuild_module, weights_of
 from ..._method.random_functions import LEAST_SAMPLES, RandomFunctions
-from ..._method.task import RegressionTask
+from ..._method.task import RegressionTask, Task
 from ..._utils.messages import print_line
 from ..._utils.ranks import current_ranks
-from ...distributions import EmpiricalCategorical, EmpiricalGaussian
+from ...distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...samplers import SGHMC, SGLD
 from ...teachers import (
@@ -45,9 +45,8 @@ from ...teachers import (
     check_member_predictions,
     out_of_fold_members,
 )
-from ._kinds import kind_of
 from ._spec import FitArguments, FitSpec, StudentSettings
-from ._teacher_checks import Predict, model_of, warn_of_answers, warn_of_refit
+from ._teacher_checks import Predict, kind_of, model_of, warn_of_answers, warn_of_refit
 from ._validate import check_names
 
 # Of `max_time`, for the teacher. Without it default ensembles of 500 to 20,000 samples took a half
@@ -113,7 +112,9 @@ def fit_teacher_of(
     return MemberPredictions(of_X, predictor_of(networks, spec), functions, share, fitted)
 
 
-def _fitted(teacher: Any, spec: FitSpec, task: ObservedTask, once: Callable[..., Any]) -> Any:
+def _fitted(
+    teacher: object, spec: FitSpec, task: ObservedTask, once: Callable[..., Any]
+) -> BaseEstimator:
     """Return the teacher, fitted on the samples of its student and held against them."""
     settings, model = spec.settings, model_of(teacher)
     warn_of_refit(settings.teacher)
@@ -132,7 +133,7 @@ def _fitted(teacher: Any, spec: FitSpec, task: ObservedTask, once: Callable[...,
 
 
 def networks_and_functions(
-    teacher: Any, spec: FitSpec
+    teacher: BaseEstimator, spec: FitSpec
 ) -> tuple[Any, RandomFunctions | None, float]:
     """Divide a fitted ensemble, or a mixture with some, into its networks and random functions.
 
@@ -146,7 +147,11 @@ def networks_and_functions(
     if not (spec.plan.takes_functions and is_table):
         return teacher, None, 0.0
     model = inside_wrappers(teacher, FrozenEstimator)
-    if isinstance(model, _ENSEMBLES) and _reads_as_student(model, spec):
+    own = spec.recipe.row_shape, spec.schema.columns  # of the table that the student reads
+    if isinstance(model, _ENSEMBLES) and own == (
+        model._recipe.row_shape,
+        model._input_schema.columns,
+    ):
         networks, n_functions = _without_functions(model)
         return networks, model._recipe.functions if n_functions else None, 0.0
     if len(spec.X) < LEAST_SAMPLES:
@@ -162,12 +167,7 @@ def networks_and_functions(
     return with_inside(teacher, copied), None, share
 
 
-def _reads_as_student(model: Any, spec: FitSpec) -> bool:
-    """Tell whether an ensemble has the same table as its student."""
-    return model._recipe.row_shape == spec.recipe.row_shape and model._columns == spec.columns
-
-
-def _without_functions(model: Any) -> tuple[Any, int]:
+def _without_functions(model: BaseEstimator) -> tuple[Any, int]:
     """Return a fitted model without the random functions of the ensemble in it, and their number.
 
     It is the model itself, and 0, if there are none.
@@ -183,7 +183,7 @@ def _without_functions(model: Any) -> tuple[Any, int]:
     return with_inside(model, networks), len(functions.members)
 
 
-def inside_wrappers(model: Any, *wrappers: Any) -> Any:
+def inside_wrappers(model: object, *wrappers: Any) -> BaseEstimator:
     """Return the model in any number of wrappers."""
     while isinstance(model, wrappers):
         model = model.estimator
@@ -194,7 +194,7 @@ def _at_once(act: Callable[[], Any]) -> Any:
     return act()
 
 
-def _arguments_for(model: Any, spec: FitSpec) -> FitArguments:
+def _arguments_for(model: BaseEstimator, spec: FitSpec) -> FitArguments:
     """Return what the teacher is fitted on: of a stream, examples if the model is fitted already.
 
     It is a ValueError if the model is not, and does not take batches.
@@ -208,12 +208,11 @@ def _arguments_for(model: Any, spec: FitSpec) -> FitArguments:
             f"BayesianEnsembleRegressor where X gives batches; got {model!r}."
         )
     X, y, weight = stream.examples
-    names = getattr(model, "feature_names_in_", None)
-    as_frame = frames_like(stream.first_X, names, spec.columns)
+    as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
     return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
 
 
-def has_fitted_teacher(distiller: Any) -> bool:
+def has_fitted_teacher(distiller: BaseEstimator) -> bool:
     """Tell whether `teacher` is fitted already; an AttributeError says what to do if it is not.
 
     It is a condition for ``available_if``, as scikit-learn asks of what needs it.
@@ -227,7 +226,7 @@ def has_fitted_teacher(distiller: Any) -> bool:
     return True
 
 
-def _out_of_fold(teacher: Any, spec: FitSpec, seed: int) -> np.ndarray:
+def _out_of_fold(teacher: BaseEstimator, spec: FitSpec, seed: int) -> np.ndarray:
     """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
     settings = spec.settings
     predict = check_memory(settings.memory).cache(out_of_fold_members, ignore=["verbose"])
@@ -253,7 +252,9 @@ def _out_of_fold(teacher: Any, spec: FitSpec, seed: int) -> np.ndarray:
     return spec.plan.encode_members(kept, spec.scaling, spec.dtype)
 
 
-def unfitted_teacher(settings: StudentSettings, default: Callable[[], Any] | None = None) -> Any:
+def unfitted_teacher(
+    settings: StudentSettings, default: Callable[[], Any] | None = None
+) -> BaseEstimator:
     """Return a copy of `teacher` to fit; raise for one of the other kind."""
     if settings.teacher is None and default is not None:
         return default()
@@ -266,30 +267,30 @@ def unfitted_teacher(settings: StudentSettings, default: Callable[[], Any] | Non
     return as_teacher(clone(settings.teacher))
 
 
-def check_teacher(teacher: Any, spec: FitSpec) -> None:
+def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
     """Hold the columns and classes that a fitted teacher knows against those of X and y."""
     n_columns, task = spec.X.shape[1], spec.plan.task
-    n_features = getattr(teacher, "n_features_in_", n_columns)
-    if n_features != n_columns:
-        raise ValueError(f"teacher was fitted on {n_features} columns, but X has {n_columns}.")
-    check_names(spec, getattr(teacher, "feature_names_in_", None), "teacher was fitted on")
+    if hasattr(teacher, "n_features_in_") and teacher.n_features_in_ != n_columns:
+        raise ValueError(
+            f"teacher was fitted on {teacher.n_features_in_} columns, but X has {n_columns}."
+        )
+    check_names(spec, feature_names_of(teacher), "teacher was fitted on")
     if task.kind == "classifier":
         classes, found = task.labels.tolist(), np.asarray(teacher.classes_).tolist()
         if set(classes) != set(found):
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
-def predictor_of(teacher: Any, spec: FitSpec, encoder: Any = None) -> Predict:
+def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> Predict:
     """Return what predicts rows with the members of a fitted teacher.
 
     Predictions are encoded by the plan, for the student's objective, or by another `encoder`: the
     task leaves them what they are.
     """
-    as_frame = frames_like(
-        spec.example_of_X, getattr(teacher, "feature_names_in_", None), spec.columns
-    )
+    as_frame = frames_like(spec.example_of_X, feature_names_of(teacher), spec.schema.columns)
     encoder = spec.plan if encoder is None else encoder
-    labels = getattr(spec.plan.task, "labels", None)
+    task = spec.plan.task
+    labels = task.labels if task.kind == "classifier" else None
 
     def predict(rows: np.ndarray) -> np.ndarray:
         members = predict_members(teacher, as_frame(rows))
@@ -301,7 +302,7 @@ def predictor_of(teacher: Any, spec: FitSpec, encoder: Any = None) -> Predict:
     return predict
 
 
-def distribution_of(task: Any, members: torch.Tensor) -> Any:
+def distribution_of(task: Task, members: torch.Tensor) -> Distribution:
     """Return encoded predictions of members, (n, S, ...), as a distribution."""
     members = members.transpose(0, 1)
     if isinstance(task, RegressionTask):
@@ -309,7 +310,7 @@ def distribution_of(task: Any, members: torch.Tensor) -> Any:
     return EmpiricalCategorical(members)
 
 
-def _checked(spec: FitSpec, members: Any, n_rows: int, teacher: Any) -> np.ndarray:
+def _checked(spec: FitSpec, members: object, n_rows: int, teacher: BaseEstimator) -> np.ndarray:
     """Check members' predictions for `n_rows` rows."""
     name = f"the predictions of teacher {type(teacher).__name__}"
     kind = spec.plan.task.shape_of_members
@@ -324,7 +325,7 @@ def fit_teacher(teacher, X, y, sample_weight, task, verbose):
     return teacher
 
 
-def pass_on_verbose(teacher: Any, verbose: int) -> None:
+def pass_on_verbose(teacher: BaseEstimator, verbose: int) -> None:
     """Let a teacher of ours, or a search over one, print as much as its student.
 
     Most of the time of a fit is often the teacher's. It may be the last step of a Pipeline.
@@ -334,7 +335,7 @@ def pass_on_verbose(teacher: Any, verbose: int) -> None:
         model.set_params(verbose=max(model.verbose, verbose))
 
 
-def _share_time(teacher: Any, spec: FitSpec) -> None:
+def _share_time(teacher: BaseEstimator, spec: FitSpec) -> None:
     """Give an unfitted teacher of ours, unless it has a `max_time`, a part of its student's.
 
     The fits of `teacher_cv` share it. Others, such as forests or Markov chains, take as long as
@@ -355,7 +356,7 @@ def _share_time(teacher: Any, spec: FitSpec) -> None:
     model.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
 
 
-def _last_step(teacher: Any) -> Any:
+def _last_step(teacher: BaseEstimator) -> BaseEstimator:
     """Return the model of a teacher, which may be the last step of a Pipeline."""
     model = model_of(teacher)
     while isinstance(model, Pipeline):

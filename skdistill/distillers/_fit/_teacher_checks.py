@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a user is warned of before a student learns: mistakes that would else pass in silence."""
+"""What a teacher is, and what a user is warned of that would else pass in silence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 from sklearn.utils.validation import check_is_fitted
@@ -23,12 +24,49 @@ Predict = Callable[[np.ndarray], np.ndarray]
 _ROWS_LOOKED_AT, _LEAST_ROWS = 1_000, 20
 
 
-def model_of(teacher: Any) -> Any:
+def kind_of(teacher: BaseEstimator) -> str | None:
+    """Return "classifier" or "regressor" for a teacher, or for such a name; None for others."""
+    if isinstance(teacher, str):
+        return teacher if teacher in ("classifier", "regressor") else None
+    if isinstance(teacher, type) or not hasattr(teacher, "get_params"):
+        return None
+    try:
+        kind = tags_of(teacher).estimator_type
+    except AttributeError:  # it has parameters but no tags: no estimator
+        return None
+    return kind if kind in ("classifier", "regressor") else None
+
+
+def _kind(distiller: BaseEstimator) -> str | None:
+    """Kind of a distiller: that of its teacher, and after `fit` that of the fitted student."""
+    fitted = "_plan" in vars(distiller)
+    return distiller._plan.task.kind if fitted else kind_of(distiller.teacher)
+
+
+kind_as_teacher = property(_kind)
+
+
+def check_kind(teacher: BaseEstimator, member_predictions: ArrayLike) -> None:
+    """Raise TypeError unless it is a teacher, ValueError for a name without predictions."""
+    if kind_of(teacher) is None:
+        raise TypeError(
+            "teacher must be a classifier or a regressor, or, with member_predictions, "
+            "'classifier' or 'regressor'; skdistill.teachers.as_teacher makes one of a list of "
+            f"fitted models, or of a torch module. Got {teacher!r}."
+        )
+    if isinstance(teacher, str) and member_predictions is None:
+        raise ValueError(
+            f"teacher={teacher!r} goes with member_predictions, which are None; without "
+            "them teacher must be an estimator."
+        )
+
+
+def model_of(teacher: BaseEstimator) -> BaseEstimator:
     """Return the model of which a teacher has been made."""
     return teacher.estimator if isinstance(teacher, Teacher) else teacher
 
 
-def warn_of_refit(teacher: Any) -> None:
+def warn_of_refit(teacher: BaseEstimator) -> None:
     """Warn of a fitted teacher that is fitted anew."""
     model = model_of(teacher)
     if is_prefitted(model) or not (_is_fitted(teacher) or _is_fitted(model)):
@@ -44,7 +82,7 @@ def warn_of_refit(teacher: Any) -> None:
     )
 
 
-def _is_fitted(model: Any) -> bool:
+def _is_fitted(model: BaseEstimator) -> bool:
     try:
         check_is_fitted(model)
     except (NotFittedError, TypeError):  # the latter for what has no fit
@@ -53,7 +91,11 @@ def _is_fitted(model: Any) -> bool:
 
 
 def warn_of_answers(
-    spec: FitSpec, teacher: Any, model: Any, given: FitArguments, predict: Predict
+    spec: FitSpec,
+    teacher: BaseEstimator,
+    model: BaseEstimator,
+    given: FitArguments,
+    predict: Predict,
 ) -> None:
     """Warn of what a teacher, made of a model, answers to the rows given to fit.
 
@@ -65,7 +107,9 @@ def warn_of_answers(
         _warn_of_useless(spec, model, predict)
 
 
-def _warn_of_interpolation(teacher: Any, model: Any, given: FitArguments) -> None:
+def _warn_of_interpolation(
+    teacher: BaseEstimator, model: BaseEstimator, given: FitArguments
+) -> None:
     """Warn of a teacher whose answers about these rows say little of those about others.
 
     Ensembles of this package are regularised, and are not looked at.
@@ -89,7 +133,7 @@ def _warn_of_interpolation(teacher: Any, model: Any, given: FitArguments) -> Non
         )
 
 
-def _warn_of_useless(spec: FitSpec, model: Any, predict: Predict) -> None:
+def _warn_of_useless(spec: FitSpec, model: BaseEstimator, predict: Predict) -> None:
     """Warn of a fitted teacher that gets other rows than it was fitted on.
 
     It predicts X and y no better than a constant would.

@@ -9,28 +9,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from ..._data.checks import check_trainable
-from ..._data.columns import as_table, standardises, with_days
+from ..._data.columns import as_table, names_of_columns, standardises, with_days
 from ..._data.encoding import EMBEDDED_FROM, InputSettings
-from ..._data.schema import add_to_summary
-from ..._estimator.base import (
-    Fitted,
-    NetEstimator,
-    NetworkSettings,
-    checked_training,
-    reset_fitted,
-)
+from ..._estimator.base import Fitted, NetEstimator, NetworkSettings, checked_training
 from ..._estimator.warm_start import same_recipe
 from ..._method.plan import Plan, build_module
 from ..._method.task import TASKS, Task, read_samples
 from ..._training.stream import Stream, refuse_with_stream
-from ..._training.trainer import Training
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import Calibratable
+from ...modules import DistributionStack
 from ...pruning import ProximalStep
 from ...teachers import check_member_predictions
 from ...transfer import (
@@ -77,8 +71,8 @@ def fit_spec(
     estimator: NetEstimator,
     plan_of: Callable[[Task], Plan],
     X: Any,
-    y: Any,
-    sample_weight: Any = None,
+    y: object,
+    sample_weight: object = None,
     X_transfer: Any = None,
     member_predictions: Any = None,
     *,
@@ -90,11 +84,11 @@ def fit_spec(
 ) -> FitSpec:
     """Read what the fit of a distiller needs, and check all that can be before it takes time.
 
-    Nothing that the fit calls later gets the estimator. It gets the attributes that describe X and
-    y here. `plan_of` makes the plan of the task, `mode_of` tells which part of the training this
-    is, and `recipe_of` how to build networks for rows of a shape, and their encoding. `modules` are
-    the model classes where `module` may give several; tables of `embedded_from` samples and more
-    are embedded, and `auto_transfer` is what ``transfer="auto"`` stands for, unless it is as usual.
+    Nothing that the fit calls later gets the estimator, which keeps the `facts` of the spec.
+    `plan_of` makes the plan of the task, `mode_of` tells which part of the training this is, and
+    `recipe_of` how to build networks for rows of a shape, and their encoding. `modules` are the
+    model classes where `module` may give several; tables of `embedded_from` samples and more are
+    embedded, and `auto_transfer` is what ``transfer="auto"`` stands for, unless it is as usual.
     """
     training, settings = checked_training(estimator, modules), StudentSettings.of(estimator)
     X = as_table(X)
@@ -102,14 +96,14 @@ def fit_spec(
     mode = mode_of(settings, Fitted.of(estimator))
     goes_on = mode.before is not None
     if not goes_on:
-        reset_fitted(estimator)
+        estimator._reset()
         settings = replace(settings, kind=estimator._kind)  # that of the teacher, not of before
-    read, y_read = read_samples(estimator, X, y, reset=not goes_on)
+    known = estimator._input_schema if goes_on else None
+    read, y_read, schema = read_samples(estimator, X, y, known)
     check: Callable[..., Any] = TASKS[settings.kind].check
     targets, task = check(y_read, mode.task)
     if mode.is_pass and goes_on:
-        add_to_summary(estimator, X, read)
-    estimator.__dict__.update(task.fitted_attributes)
+        schema = schema.with_further(X, read)
     rows, task = mode.prepared(settings, read, task)
     plan = plan_of(task)
     given = task.weights_of_rows(targets, sample_weight)
@@ -117,7 +111,7 @@ def fit_spec(
     kept: Any = slice(None) if given is None or given.all() else given > 0
     rows, targets, weight = rows[kept], targets[kept], None if given is None else given[kept]
     params, defaults = estimator.get_params(deep=False), estimator._module_defaults[settings.kind]
-    reading = InputSettings.of(params, settings.kind, estimator._columns)
+    reading = InputSettings.of(params, settings.kind, schema.columns)
     inputs = reading.encoding(rows, targets, weight, embedded_from)
     recipe_of = recipe_of or NetworkSettings.of(params, defaults).recipe
     recipe = recipe_of(plan, rows.shape[1:], inputs)
@@ -125,23 +119,25 @@ def fit_spec(
     scaling = mode.scaling(settings, task, targets, weight, rows.dtype)
     if np.asarray(y).shape[1:] == (1,):
         y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
-    training = _keeping_time(settings, mode.adapted(training))
+    training = mode.adapted(training)
+    if (budget := training.budget) and settings.calibration_fraction is not None:
+        # Half of the time is for the second student, by which this one is calibrated.
+        training = replace(training, budget=budget.keeping(budget.seconds / 2))
     read_once = settings, mode, training, FitArguments(X, y, sample_weight), random_state
-    columns = estimator._columns, getattr(estimator, "feature_names_in_", None)
     samples = rows, task.encode(targets, scaling, rows.dtype)
     weight = np.ones(len(rows)) if weight is None else weight
-    spec = FitSpec(*read_once, *columns, plan, recipe, scaling, *samples, weight, rows[:0])
+    spec = FitSpec(*read_once, schema, plan, recipe, scaling, *samples, weight, rows[:0])
     return _with_transfer(spec, auto_transfer, X_transfer, member_predictions, kept)
 
 
 def stream_spec(
     estimator: NetEstimator,
     plan_of: Callable[[Task], Plan],
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    X_transfer: Any,
-    member_predictions: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike,
+    X_transfer: ArrayLike,
+    member_predictions: ArrayLike,
     *,
     mode_of: ModeOf = FitMode.of_fit,
     auto_transfer: TransferMaker | None = None,
@@ -162,20 +158,18 @@ def stream_spec(
             f"from all rows; got {estimator.transfer!r}."
         )
     random_state = check_random_state(settings.random_state)
-    reset_fitted(estimator)
+    estimator._reset()
     settings = replace(settings, kind=estimator._kind)  # that of the teacher, not of before
     stream = Stream(estimator, X)
-    estimator.__dict__.update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
     params, defaults = estimator.get_params(deep=False), estimator._module_defaults[settings.kind]
-    reading = InputSettings.of(params, settings.kind, estimator._columns)
+    reading = InputSettings.of(params, settings.kind, stream.schema.columns)
     inputs = stream.inputs(reading, EMBEDDED_FROM)
     recipe = NetworkSettings.of(params, defaults).recipe(plan, stream.row_shape, inputs)
     scaling = stream.scaling(stream.task, standardises(settings.normalize, "y"))
     examples = stream.encoded_examples(scaling)
     read_once = settings, mode, training, FitArguments(X, None, None), random_state
-    columns = estimator._columns, getattr(estimator, "feature_names_in_", None)
-    parts = *read_once, *columns, plan, recipe, scaling, *examples
+    parts = *read_once, stream.schema, plan, recipe, scaling, *examples
     spec = FitSpec(*parts, examples.X[:0], stream=stream)
     check_student(spec, True)
     maker = transfer_maker(settings, auto_transfer, stream.n_rows, True, _MANY_STREAMED)
@@ -206,14 +200,6 @@ def _with_transfer(
     return replace(spec, maker=maker, **found)
 
 
-def _keeping_time(settings: StudentSettings, training: Training) -> Training:
-    """Return how to train with time left, of `max_time`, for the student to calibrate on."""
-    budget = training.budget
-    if budget is None or settings.calibration_fraction is None:
-        return training
-    return replace(training, budget=budget.keeping(budget.seconds / 2))
-
-
 def check_student(spec: FitSpec, has_teacher: bool) -> None:
     """Raise a ValueError for modules that do not fit, and for what needs others than these."""
     module = build_module(spec.plan, spec.recipe, [0], torch.float64)
@@ -234,7 +220,7 @@ def check_student(spec: FitSpec, has_teacher: bool) -> None:
         )
 
 
-def group_lasso(settings: StudentSettings, module: Any) -> ProximalStep | None:
+def group_lasso(settings: StudentSettings, module: DistributionStack) -> ProximalStep | None:
     """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
     pruning = settings.pruning
     return None if pruning is None else ProximalStep(module, pruning.strength)
@@ -265,9 +251,9 @@ def maker_that_changes(spec: FitSpec, maker: TransferMaker | None) -> TransferMa
 
     The codes of columns that hold categories are left alone, or exchanged.
     """
-    rows, columns = spec.X, spec.columns
+    rows, columns = spec.X, spec.schema.columns
     if maker is not None:
-        maker = numbered(maker, spec.feature_names)
+        maker = numbered(maker, spec.schema.names)
         maker.check(rows.shape)
     if maker is None or not len(rows):
         return maker
@@ -304,7 +290,9 @@ def refuse_teacher(settings: StudentSettings, transfer_rows: np.ndarray) -> None
         )
 
 
-def check_transfer_rows(spec: FitSpec, X_transfer: Any, maker: TransferMaker | None) -> np.ndarray:
+def check_transfer_rows(
+    spec: FitSpec, X_transfer: object, maker: TransferMaker | None
+) -> np.ndarray:
     """Return the rows of `X_transfer`, checked; none for None."""
     if X_transfer is not None:
         return check_further_rows(spec, X_transfer, "X_transfer")
@@ -318,13 +306,13 @@ def check_transfer_rows(spec: FitSpec, X_transfer: Any, maker: TransferMaker | N
 
 def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
     """Return rows, an array or a TransferSet, checked to have the shape and columns of X."""
-    X, columns = spec.X, spec.columns
+    X, columns = spec.X, spec.schema.columns
     given = given.rows if isinstance(given, TransferSet) else given
     row_shape = X.shape[1:]
     with errors_about(name):
         if len(given) == 0:
             raise ValueError(f"{name} must have at least one row, or be None; got none.")
-        names = getattr(given, "columns", None)
+        names = names_of_columns(given)
         given = with_days(as_table(given, name))
         given = given if columns is None else columns.encode(given, is_training=True)
         reads_missing = standardises(spec.settings.normalize, "X")
@@ -366,6 +354,6 @@ def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
 
 def check_names(spec: FitSpec, names: Any, whose: str) -> None:
     """Hold the names of columns, if there are any, against those of X."""
-    own_names = spec.feature_names
+    own_names = spec.schema.names
     if names is not None and own_names is not None and list(names) != list(own_names):
         raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")

@@ -18,6 +18,7 @@ from ..._data.checks import check_outputs
 from ..._estimator.batched import as_rows, chunk_size, read_distribution, rows_at_a_time
 from ..._utils.validation import Number, OneOf
 from ..._utils.warnings import warn
+from ...distributions import Distribution
 from ...modules import Rounds
 
 
@@ -97,6 +98,9 @@ class Stopwatch:
         is_over = self.deadline is not None and time.perf_counter() - self.start > self.deadline
         return is_over or self.stopped.is_set()
 
+    def note_result(self) -> None:
+        self.has_result = True
+
     def __call__(self) -> None:
         if self.has_result and self.is_late():
             raise OutOfTime
@@ -143,7 +147,7 @@ class LimitedRun:
         check_outputs(outputs, self.played.x, self.first + self.inside)
         if not self.watch.has_result and self.limits.deadline is not None and self.watch.is_late():
             _warn("deadline", self.limits.deadline, "the seconds of one round")
-        self.watch.has_result = True
+        self.watch.note_result()
         return True
 
     def distribution(self) -> Any:
@@ -235,7 +239,7 @@ class Anytime:
 Read = Callable[[Any], Any]
 
 
-def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Any:
+def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Distribution:
     """Predict the distribution of the first rounds, with nothing kept of each."""
 
     def run(rows: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,12 +22,13 @@ from ..._method.task import Task
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf
-from ...modules import MLP
+from ...distributions import Distribution
+from ...modules import MLP, DistributionStack
 from ...settings import Connection, WeakLearnerSearch
-from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import PARAMETER_TABLE
 from .._fit._spec import begun
 from .._fit._teacher import fit_teacher_of
+from .._fit._teacher_checks import check_kind, kind_as_teacher
 from .._fit._validate import fit_spec
 from ._anytime import (
     Anytime,
@@ -42,7 +44,7 @@ from ._plan import LearnerRecipes, RoundsPlan
 from ._search import Round, play_game
 
 
-def model_classes(module: Any) -> list[Any]:
+def model_classes(module: DistributionStack) -> list[Any]:
     """Return the model classes of `module` as a list."""
     if not isinstance(module, (list, tuple)):
         return [module]
@@ -51,7 +53,12 @@ def model_classes(module: Any) -> list[Any]:
     return list(module)
 
 
-def plan_of(booster: Any, task: Task) -> RoundsPlan:
+def _costs(rounds: list[Round]) -> list[float]:
+    """Floating-point operations of each round for a row."""
+    return [found.flop for found in rounds]
+
+
+def plan_of(booster: DistributionEstimator, task: Task) -> RoundsPlan:
     """Return the plan of a booster; raise for parameters that do not go together."""
     connection, search = Connection.of(booster.connection), WeakLearnerSearch.of(booster.search)
     if task.kind == "regressor" and search.temperature != 1:
@@ -236,10 +243,10 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     @with_callbacks
     def fit(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        X_transfer: Any = None,
+        X: object,
+        y: object,
+        sample_weight: ArrayLike | None = None,
+        X_transfer: object = None,
         member_predictions: Any = None,
     ) -> Self:
         """Fit the teacher, if it is not fitted, and decompose it.
@@ -270,16 +277,17 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             "embedded_from": MANY_ROWS,
         }
         spec = fit_spec(self, partial(plan_of, self), *arguments, **reading)
+        self._keep(spec.facts)
         with begun(self, spec) as (spec, task):
             predictions = fit_teacher_of(spec, task)
-            self.__dict__.update(predictions.facts)
+            self._keep(predictions.facts)
             for fitted in play_game(spec, predictions, task):
-                self._keep(fitted)
+                self._keep(fitted.attributes)
         return self
 
     # --- predictions from some of the rounds
 
-    def predict(self, X: Any, return_std: bool = False, **limits: Any) -> Any:
+    def predict(self, X: ArrayLike, return_std: bool = False, **limits: Any) -> Any:
         """Predict the class of each row, or its mean.
 
         Parameters
@@ -316,7 +324,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
 
     @available_if(is_a("classifier"))
-    def predict_proba(self, X: Any, **limits: Any) -> Any:
+    def predict_proba(self, X: ArrayLike, **limits: Any) -> np.ndarray:
         """Predict the probability of each class.
 
         Parameters
@@ -334,7 +342,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         """
         return self._predict_within(X, _probabilities, limits)
 
-    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+    def staged_predict(self, X: ArrayLike) -> Iterator[np.ndarray]:
         """Predict after each round.
 
         Parameters
@@ -348,7 +356,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return self._after_each_round(X, self._points)
 
     @available_if(is_a("classifier"))
-    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+    def staged_predict_proba(self, X: ArrayLike) -> Iterator[np.ndarray]:
         """Predict the probability of each class after each round.
 
         Parameters
@@ -361,7 +369,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         """
         return self._after_each_round(X, _probabilities)
 
-    def staged_score(self, X: Any, y: Any, sample_weight: Any = None) -> np.ndarray:
+    def staged_score(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return the accuracy, or R2, after each round.
 
         Parameters
@@ -380,7 +390,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
 
     def anytime(
         self,
-        X: Any,
+        X: ArrayLike,
         method: str = "predict",
         *,
         max_rounds: int | None = None,
@@ -433,11 +443,11 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             {"max_rounds": max_rounds, "max_flops": max_flops, "deadline": deadline}
         )
         rows, size = as_rows(self.module_, X), rows_at_a_time(self.module_, X)
-        n_rounds = limits.affordable(self._costs)
+        n_rounds = limits.affordable(_costs(self.rounds_))
         return Anytime(LimitedRun(self.module_, rows, n_rounds, limits, size), reads[method])
 
     @available_if(lambda self: self._kind == "classifier" and vars(self).get("_plan", self).early)
-    def predict_early(self, X: Any, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+    def predict_early(self, X: ArrayLike, threshold: float) -> tuple[np.ndarray, np.ndarray]:
         """Predict the class of each series as soon as it is clear enough.
 
         All rounds go along the series together; the first time step decides at which the
@@ -473,12 +483,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         limits.check(max(self.n_rounds, self.n_rounds_), self._kind == "classifier")
         return limits
 
-    @property
-    def _costs(self) -> list[float]:
-        """Floating-point operations of each round for a row."""
-        return [found.flop for found in self.rounds_]
-
-    def _points(self, distribution: Any) -> np.ndarray:
+    def _points(self, distribution: Distribution) -> np.ndarray:
         """Labels, or means in units of y."""
         task = self._plan.task
         return task.decode(task.point(distribution).cpu().numpy())
@@ -494,11 +499,12 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         if not return_exits and all(limit is None for limit in limits.values()):
             return read(self.predict_distribution(X))
         X, given = self._rows(X), self._limits(limits)
-        n_rounds = given.affordable(self._costs)
+        costs = _costs(self.rounds_)
+        n_rounds = given.affordable(costs)
         if not return_exits and given.early_exit is given.deadline is None:
             return read(predict_first(self.module_, X, n_rounds))
         found, taken = predict_within(self.module_, X, read, n_rounds, given)
-        return (found, EarlyExits.after(taken, self._costs)) if return_exits else found
+        return (found, EarlyExits.after(taken, costs)) if return_exits else found
 
     def _after_each_round(self, X, read: Callable[[Any], np.ndarray]):
         X = self._rows(X)

@@ -256,9 +256,8 @@ class Search:
         if history is None:  # it diverged
             barrier.change(was_too_light=False)
             return False
-        self.played.chunk = rows_within(learner.n_activations)
         with torch.no_grad():
-            hidden, outputs = self.played.run(learner)
+            hidden, outputs = self.played.run(learner, rows_within(learner.n_activations))
         if not self.game.is_weak_learner(outputs):
             barrier.change(was_too_light=True)
             return False

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -27,7 +28,6 @@ from ...families import Family, make_family
 from ...modules import MLP
 from ...transfer import TransferOnly
 from .._fit._calibration import calibrated
-from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import (
     PARAMETER_TABLE,
     PRUNING,
@@ -37,6 +37,7 @@ from .._fit._parameters import (
 from .._fit._spec import FitMode, FitSpec, begun
 from .._fit._student import first_predictions, read_by, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
+from .._fit._teacher_checks import check_kind, kind_as_teacher
 from .._fit._validate import fit_spec, stream_spec
 from ._plan import FamilyPlan
 
@@ -44,7 +45,7 @@ from ._plan import FamilyPlan
 _ROUNDING = 1e-6
 
 
-def _draws_functions(distiller: Any) -> bool:
+def _draws_functions(distiller: DistributionEstimator) -> bool:
     """Condition for ``available_if``: the student's family has whole functions to draw."""
     plan = vars(distiller).get("_plan")
     return plan is None or (hasattr(plan.family, "process") and plan.tells_parts)
@@ -108,7 +109,7 @@ def family_plan(family: Family, task: Task, supervised_weight: float, transfer: 
 
 
 @with_callbacks
-def _fit(distiller: Any, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
+def _fit(distiller: DistributionEstimator, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
     """Fit the teacher, if it is not fitted, and distil it; for `mode_of` see :func:`fit_spec`."""
     check_kind(distiller.teacher, arguments[-1])
 
@@ -125,9 +126,10 @@ def _fit(distiller: Any, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
             f"family must be {before.facts['family_']!r}, as in the fit that training goes on "
             f"from; got {distiller.family!r}."
         )
+    distiller._keep(spec.facts)
     with begun(distiller, spec) as (spec, task):
         predictions = fit_teacher_of(spec, task)
-        vars(distiller).update(predictions.facts)
+        distiller._keep(predictions.facts)
         agreement = Agreement(predictions, before is None or before.plan.members_agree)
         predictions = agreement.predictions
         plan = replace(spec.plan, n_members=predictions.count(spec.X))
@@ -141,13 +143,13 @@ def _fit(distiller: Any, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
             )
         fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
         for fitted in train_student(spec, plan, predictions, task, **facts):
-            distiller._keep(agreement.read(fitted))
+            distiller._keep(agreement.read(fitted).attributes)
         agreement.join()
         fitted = agreement.read(fitted)
-        distiller._keep(fitted)
+        distiller._keep(fitted.attributes)
         _warn_of_agreement(fitted.plan)
         if distiller.calibration_fraction is not None:
-            distiller._keep(calibrated(fitted, spec, clone(distiller)))
+            distiller._keep(calibrated(fitted, spec, clone(distiller)).attributes)
     return distiller
 
 
@@ -339,11 +341,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        X_transfer: Any = None,
-        member_predictions: Any = None,
+        X: object,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        X_transfer: object = None,
+        member_predictions: ArrayLike | None = None,
     ) -> Self:
         """Fit the teacher, if it is not fitted, and distil it.
 
@@ -386,7 +388,13 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         return _fit(self, X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+    ) -> Self:
         """Train for one epoch on the given rows, going on from the calls before, or from `fit`.
 
         A student may so learn from rows that come in parts or do not fit in memory. The classes,
@@ -432,7 +440,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     @available_if(_draws_functions)
     def sample_members(
-        self, X: Any, n_members: int = 1, *, with_residual: bool = True, random_state: Any = None
+        self,
+        X: ArrayLike,
+        n_members: int = 1,
+        *,
+        with_residual: bool = True,
+        random_state: int | np.random.RandomState | None = None,
     ) -> np.ndarray:
         """Draw members that the teacher could have had, each of them a function of all rows.
 
@@ -475,6 +488,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
         generator = torch.Generator().manual_seed(seed)
         module, plan = self.module_, self._plan
+        buffers = dict(module.named_buffers(recurse=False))
 
         def read(outputs: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
             found = (outputs,) if module.functions is None else (outputs, module.functions(rows))
@@ -484,11 +498,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         outputs, added = next(parts), torch.zeros(1)
         for values in parts:  # each member has one of the draws where X is unknown
             chosen = (seed + torch.arange(n_members)) % len(values)
-            added = values[chosen] / getattr(module, "y_scale", 1.0)
+            added = values[chosen] / buffers.get("y_scale", 1.0)
 
         def draw(outputs: torch.Tensor) -> Any:
             return plan.draw(outputs, n_members, generator, with_residual, added)
 
-        buffers = dict(module.named_buffers(recurse=False))
         drawn = plan.task.wrap(module.network, buffers, draw)
         return drawn.of_parts(outputs).members.numpy()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import losses
 from ..._method.objective import LARGE_LOSS, Objective
@@ -22,6 +22,7 @@ from ..._method.task import Buffers, Task
 from ..._utils.validation import value_at_epoch
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...families import Family
+from ...modules import DistributionStack
 
 
 @dataclass(frozen=True)
@@ -110,14 +111,14 @@ class FamilyPlan(Plan):
     def read_mean(self, outputs: Tensor) -> Tensor:
         return self.family.mean(outputs, self.task.size)
 
-    def start(self, module: Any, predictions: Tensor, weight: Tensor) -> None:
+    def start(self, module: DistributionStack, predictions: Tensor, weight: Tensor) -> None:
         outputs = self.family.initial_outputs(self.members(predictions), weight)
         *_, last = module.parameters()
         if outputs is not None and last.shape[-1] == outputs.shape[-1]:  # it is a bias
             with torch.no_grad():
                 last.copy_(outputs.expand_as(last))
 
-    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+    def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
         return DistributionObjective(self, training_budget.n_rows, next(module.parameters()))
 
     def draw(
@@ -202,6 +203,6 @@ class DistributionObjective(Objective):
         student = self.plan.family.distribution(outputs.flatten(0, -3))
         return losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
 
-    def penalty(self, module: Any) -> Tensor | None:
+    def penalty(self, module: nn.Module) -> Tensor | None:
         penalty = self.plan.family.penalty(module.network)
         return None if penalty is None else penalty / self.n_rows

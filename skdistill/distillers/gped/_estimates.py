@@ -185,7 +185,7 @@ def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Ten
     return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
 
 
-def pooled_members(expectations: Sequence[Expectation], members: Any) -> tuple[Tensor, int]:
+def pooled_members(expectations: Sequence[Expectation], members: object) -> tuple[Tensor, int]:
     """Pool g over members' predictions, and count the members."""
     values = [expectation.of_members(members) for expectation in expectations]
     return pooled(expectations, values), len(values[0])

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import MetaEstimatorMixin
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..._estimator.base import Fitted, ObservedTask, with_callbacks
@@ -25,18 +26,18 @@ from ...modules import MLP
 from ...samplers import SGHMC, SGLD
 from ...settings import Checkpoint, Estimate, Runtime
 from ...transfer import TransferSet, make_transfer, maker_given
-from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import PARAMETER_TABLE, PRUNING
 from .._fit._spec import FitSpec, begun
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
+from .._fit._teacher_checks import check_kind, kind_as_teacher
 from .._fit._validate import check_further_rows, fit_spec
 from ._estimates import pooled, targets_of
 from ._online import distil_online, with_monitor
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
-def runs_chains(teacher: Any) -> bool:
+def runs_chains(teacher: BaseEstimator) -> bool:
     """Tell whether a teacher is an unfitted ensemble whose members are drawn by Markov chains."""
     ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
     return isinstance(teacher, ensembles) and isinstance(teacher.inference, (SGLD, SGHMC))
@@ -198,12 +199,12 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     @with_callbacks
     def fit(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        X_transfer: Any = None,
+        X: object,
+        y: object,
+        sample_weight: ArrayLike | None = None,
+        X_transfer: object = None,
         member_predictions: Any = None,
-        X_monitor: Any = None,
+        X_monitor: object = None,
     ) -> Self:
         """Fit teacher and student.
 
@@ -225,6 +226,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             refuse_ranks(type(self).__name__)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         spec = fit_spec(self, self._plan_of, *arguments)
+        self._keep(spec.facts)
         monitored = None
         if X_monitor is not None:
             monitored = check_further_rows(spec, X_monitor, "X_monitor")
@@ -234,10 +236,10 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                 stages = distil_online(spec, task, checkpoint, monitored)
             else:
                 predictions = fit_teacher_of(spec, task)
-                self.__dict__.update(predictions.facts)
+                self._keep(predictions.facts)
                 stages = distil_members(spec, predictions, task, monitored)
             for fitted in stages:
-                self._keep(fitted)
+                self._keep(fitted.attributes)
         if X_monitor is not None:
             rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
             self.monitor_error_ = {
@@ -279,7 +281,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                 f"each time and have no running mean. Got {self.estimate!r} with "
                 f"transfer={self.transfer!r}."
             )
-        finetune_epochs = getattr(self.pruning, "finetune_epochs", "auto")
+        finetune_epochs = "auto" if self.pruning is None else self.pruning.finetune_epochs
         if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
             raise ValueError(
                 "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates "
@@ -298,7 +300,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         belongs_to = digests(self, {**spec.data, "X_monitor": monitored}, NO_MATTER)
         return CheckpointFile(wanted.path, wanted.every, belongs_to)
 
-    def predict_expectation(self, X: Any, name: str) -> np.ndarray:
+    def predict_expectation(self, X: object, name: str) -> np.ndarray:
         """Predict an expectation.
 
         Parameters

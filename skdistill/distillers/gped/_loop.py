@@ -283,7 +283,7 @@ class OnlineDistillation(Callback):
         if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))
 
-    def _state(self, net: StackNet) -> dict[str, Any]:
+    def _state(self, net: StackNet) -> dict[str, object]:
         """The state of both nets between two epochs of the chains."""
         return {
             "chains": net.state(),
@@ -297,7 +297,7 @@ class OnlineDistillation(Callback):
         }
 
     def _load_state(self, net: StackNet, saved: dict[str, Any]) -> None:
-        net.state_to_load_ = saved["chains"]
+        net.go_on_from(saved["chains"])
         self.chain_rows.load_state(saved["chain_rows"])
         self.student.load_state(saved["student"])
         self.stream.load_state(saved["stream"])

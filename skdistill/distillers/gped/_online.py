@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..._estimator.base import Fitted, ObservedTask, checked_training
@@ -18,6 +19,7 @@ from ..._method.plan import TrainingBudget, as_tensors, build_module
 from ..._training.trainer import flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
 from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
+from ...modules import DistributionStack
 from ...settings import Estimate
 from ...transfer import prepare_lacking
 from .._fit._spec import FitSpec
@@ -79,7 +81,7 @@ def distil_online(
         yield with_monitor(fitted, monitor.values())
 
 
-def _chains(spec: FitSpec) -> Any:
+def _chains(spec: FitSpec) -> BaseEstimator:
     """Return the teacher, whose chains are to be run."""
     teacher = unfitted_teacher(spec.settings)
     checked_training(teacher)
@@ -104,7 +106,7 @@ def with_monitor(fitted: Fitted, means: Tensor) -> Fitted:
     return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
 
 
-def _student_net(student: Student, module: Any, rows: Any, lasso: Any) -> Any:
+def _student_net(student: Student, module: DistributionStack, rows: object, lasso: object) -> Any:
     """The student's net, ready for training."""
     from ..._engine import DivergenceGuard
 
@@ -120,7 +122,7 @@ def _student_net(student: Student, module: Any, rows: Any, lasso: Any) -> Any:
 
 
 def _finetuned(
-    student: Student, fitted: Fitted, n_more: Any, distillation: Any, n_steps: int
+    student: Student, fitted: Fitted, n_more: object, distillation: Any, n_steps: int
 ) -> Generator[Fitted, None, Fitted]:
     """Train the pruned student on the running means, if all estimates are online."""
     from ..._engine import Rows
@@ -139,7 +141,7 @@ def _finetuned(
     return (yield from student.train(fitted.module, objective, rows, n_more))
 
 
-def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
+def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, int]:
     """Iterations of the chains after which the student takes a step, and length of an epoch."""
     inference = teacher.inference
     n_epochs, batch_size = amount_of_training(EnsembleSpec.of(teacher), n_rows)
@@ -177,7 +179,7 @@ def _transfer_rows(spec: FitSpec, seed: int) -> Any:
 
 def _run_chains(
     teacher: Any, spec: FitSpec, distillation: Any, seed: int, task: ObservedTask
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Fit the teacher with the student as an observer; only the chains' last states are kept.
 
     Returned are attributes of the student's estimator: the teacher, if the chains have ended.
@@ -193,7 +195,7 @@ def _run_chains(
             fit_ensemble(teacher, X, y, sample_weight, observer=distillation)
         check_teacher(teacher, spec)
     except KeyboardInterrupt:  # while the chains took a step
-        net.interrupted_ = True
+        net.interrupt()
     except StudentStopped:
         pass  # `Student.trained` raises the reason
     except Exception as error:  # of any kind: a state that does not fit fails anywhere

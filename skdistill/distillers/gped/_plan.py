@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..._method.objective import Objective
@@ -21,6 +22,7 @@ from ..._method.plan import Plan, TrainingBudget
 from ..._method.task import Buffers, RegressionTask, Task
 from ...distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
 from ...expectations import KNOWN, Expectation
+from ...modules import DistributionStack
 from ._estimates import pooled, targets_of
 
 _ESTIMATES = ("online", "stochastic")
@@ -83,18 +85,18 @@ class ExpectationsPlan(Plan):
         """Return the place of an expectation among the outputs."""
         return self.columns[self.labels.index(label)] if label in self.labels else None
 
-    def values(self, members: Any) -> np.ndarray:
+    def values(self, members: object) -> np.ndarray:
         """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
         values = [expectation.of_members(members) for expectation in self.expectations]
         if "stochastic" in self.estimates:
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
         return pooled(self.expectations, values).unsqueeze(1).numpy()
 
-    def in_units(self, label: str, values: Tensor, module: Any) -> Tensor:
+    def in_units(self, label: str, values: Tensor, module: DistributionStack) -> Tensor:
         """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def beside(self, outputs: Tensor, module: Any) -> dict[str, Tensor]:
+    def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return the other expectations, as ``expectation_<name>``."""
         return {
             f"expectation_{e.label}": self.in_units(e.label, e.predict(outputs[0, :, at]), module)
@@ -102,7 +104,7 @@ class ExpectationsPlan(Plan):
             if e.label not in self.in_distribution
         }
 
-    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+    def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
         if not self.replays:
             return ExpectationObjective(self.expectations, self.columns)
         return ReplayObjective(self.expectations, self.columns, self.estimates, list(self.n_values))
@@ -136,7 +138,7 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
             return ExpectedCategorical(log_mean, expected.squeeze(-1))
         return ExpectedCategorical(log_mean)
 
-    def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Tensor:
+    def members_of(self, student: BaseEstimator, chains: object, outputs: Tensor) -> Tensor:
         """Return the members' predictions for outputs (S, n, p) of the chains' module."""
         return outputs.softmax(-1)
 
@@ -202,7 +204,7 @@ def _entropy_of(log_probs: Tensor) -> Tensor:
     return torch.special.entr(log_probs.exp()).sum(-1)
 
 
-def chosen_expectations(expectations: Any, estimate: Any, task: str) -> list[Expectation]:
+def chosen_expectations(expectations: object, estimate: object, task: str) -> list[Expectation]:
     """Expectations by name or as they are, checked; "auto" is chosen by their estimate."""
     known = KNOWN[task]
     if isinstance(expectations, str):

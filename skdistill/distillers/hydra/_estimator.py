@@ -7,6 +7,7 @@ import copy
 from functools import partial
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 
 from ..._data.columns import standardises
@@ -22,11 +23,11 @@ from ...modules import MLP
 from ...settings import Heads, HydraLoss
 from ...transfer import GaussianNoise, TransferOnly
 from .._fit._calibration import calibrated
-from .._fit._kinds import check_kind
 from .._fit._parameters import PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
 from .._fit._spec import FitMode, begun
 from .._fit._student import train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
+from .._fit._teacher_checks import check_kind
 from .._fit._validate import fit_spec, stream_spec
 from ._plan import HydraPlan
 
@@ -50,7 +51,14 @@ _LOSS_OF_NUMBERS = SettingsRule(
 
 
 @with_callbacks
-def _fit(hydra: Any, X, y, *arguments, default: Any = None, mode_of: Any = FitMode.of_fit) -> Any:
+def _fit(
+    hydra: DistributionEstimator,
+    X,
+    y,
+    *arguments,
+    default: Any = None,
+    mode_of: object = FitMode.of_fit,
+) -> Any:
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
 
     `default` is the class of the teacher that None stands for; for `mode_of` see :func:`fit_spec`.
@@ -60,26 +68,28 @@ def _fit(hydra: Any, X, y, *arguments, default: Any = None, mode_of: Any = FitMo
     reading = {"mode_of": mode_of, "auto_transfer": _AUTO_TRANSFER.get(hydra._kind)}
     read: Any = stream_spec if is_stream(X) else fit_spec
     spec = read(hydra, hydra._plan_of, X, y, *arguments, **reading)
+    hydra._keep(spec.facts)
     with begun(hydra, spec) as (spec, task):
-        predictions = fit_teacher_of(spec, task, default and partial(default, **_columns(hydra)))
-        vars(hydra).update(predictions.facts)
+        make = default and partial(default, **_columns(hydra))
+        predictions = fit_teacher_of(spec, task, make)
+        hydra._keep(predictions.facts)
         plan = spec.plan.taught_by(predictions.count(spec.X))
         _warn_of_many_heads(plan)
         fitted: Any = spec.mode.before
         for fitted in train_student(spec, plan, predictions, task, n_heads_=plan.n_heads):
-            hydra._keep(fitted)
+            hydra._keep(fitted.attributes)
         if hydra.calibration_fraction is not None:
-            hydra._keep(calibrated(fitted, spec, clone(hydra)))
+            hydra._keep(calibrated(fitted, spec, clone(hydra)).attributes)
     return hydra
 
 
-def _columns(hydra: Any) -> dict[str, Any]:
+def _columns(hydra: DistributionEstimator) -> dict[str, Any]:
     """Return how a default teacher reads X: as the student does. It always standardises y."""
     normalize = True if standardises(hydra.normalize, "X") else "y"
     return {"normalize": normalize, "categorical_features": hydra.categorical_features}
 
 
-def hydra_plan(hydra: Any, task: Task) -> HydraPlan:
+def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
     """Return the plan of a student, as far as it is known before its teacher is fitted."""
     loss = copy.copy(HydraLoss.of(hydra.loss))
     if isinstance(hydra.transfer, TransferOnly) and loss.teacher_weight < 1:
@@ -279,11 +289,11 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        X_transfer: Any = None,
-        member_predictions: Any = None,
+        X: object,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        X_transfer: object = None,
+        member_predictions: ArrayLike | None = None,
     ) -> Self:
         """Fit the teacher, if it is not fitted, and distil it.
 
@@ -301,7 +311,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         return self._fit(*arguments, default=BayesianEnsembleRegressor)
 
     @available_if(has_fitted_teacher)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
 
         Parameters
@@ -438,11 +450,11 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        X_transfer: Any = None,
-        member_predictions: Any = None,
+        X: object,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        X_transfer: object = None,
+        member_predictions: ArrayLike | None = None,
     ) -> Self:
         """Fit the teacher, if it is not fitted, and distil it.
 
@@ -459,7 +471,13 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         return self._fit(*arguments, default=BayesianEnsembleClassifier)
 
     @available_if(has_fitted_teacher)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+    ) -> Self:
         """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
 
         Parameters

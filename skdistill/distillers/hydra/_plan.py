@@ -18,7 +18,7 @@ from ..._method.task import RegressionTask, Task
 from ..._utils.validation import value_at_epoch
 from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term, weighted_sum
-from ...modules import MultiHead, split_head, stack
+from ...modules import DistributionStack, MultiHead, split_head, stack
 from ...settings import HydraLoss
 
 # Added to epistemic variances, on standardised targets, in the terms that match spreads.
@@ -104,7 +104,7 @@ class HydraPlan(Plan):
         cores, heads = zip(*(split_head(net, self.head_layers) for net in networks), strict=True)
         return MultiHead(stack(cores[:1]), stack(heads, lead=(1, len(heads))))
 
-    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+    def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
         is_numeric = isinstance(self.task, RegressionTask)
         kind = GaussianHydraObjective if is_numeric else CategoricalHydraObjective
         return kind(self, training_budget.n_epochs, training_budget.refinement)

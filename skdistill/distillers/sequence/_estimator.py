@@ -20,7 +20,6 @@ from ..._estimator.base import (
     checked_training,
     fit_task,
     for_callbacks,
-    reset_fitted,
     with_callbacks,
 )
 from ..._method.plan import NetworkRecipe, TrainingBudget, build_module
@@ -195,7 +194,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
                 "teacher has one member, which cannot disagree with itself: the student cannot "
                 "tell the parts of the uncertainty, which are None. Give several.",
             )
-        reset_fitted(self)
+        self._reset()
         self._has_source, self._tokens, self.n_tokens_ = has_source, tokens, teacher.n_tokens_
         self.n_members_, self.family_ = len(teacher.members), family
         rows, is_token, weight = self._check_sequences(X, y, sample_weight)
@@ -216,7 +215,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             student = Student(training, plan, recipe, budget, self.max_epochs)
             callbacks = [task.per_epoch(student.in_training)]
             for fitted in student.train(module, objective, learnt, self.max_epochs, callbacks):
-                self._keep(fitted)
+                self._keep(fitted.attributes)
         return self
 
     def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..._method.objective import Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget
 from ..._utils.validation import value_at_epoch
-from ...modules import stack
+from ...modules import DistributionStack, stack
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,12 @@ class TokensPlan(Plan):
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> nn.Module:
         return stack([TokenRows(network, self.n_source) for network in recipe.build(seeds)])
 
-    def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
+    def wrap(self, network: nn.Module, buffers: dict[str, Tensor]) -> Any:
         return network
 
-    def objective(self, module: Any, training_budget: TrainingBudget) -> TokenObjective:
+    def objective(
+        self, module: DistributionStack, training_budget: TrainingBudget
+    ) -> TokenObjective:
         return TokenObjective(self.family)
 
 
