@@ -15,7 +15,7 @@ from ._estimator.functions import (
     predict_uncertainty,
 )
 from ._estimator.validate import validate
-from ._report import ModelReport, report
+from ._report import report
 from ._utils.validation import did_you_mean as _did_you_mean
 from ._utils.warnings import SchemaWarning
 from ._version import __version__ as __version__
@@ -60,7 +60,6 @@ __all__ = [
     "GPEDDistiller",
     "HydraPlusClassifier",
     "HydraPlusRegressor",
-    "ModelReport",
     "Schema",
     "SchemaWarning",
     "SequenceDistributionDistiller",

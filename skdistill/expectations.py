@@ -31,7 +31,7 @@ from .losses import (
     tempered_sum,
 )
 
-__all__ = ["DirichletExpectation", "EntropyExpectation", "Expectation"]
+__all__ = ["EntropyExpectation", "Expectation"]
 
 
 @dataclass(eq=False, repr=False)
@@ -48,12 +48,17 @@ class Expectation(Settings):
         (S, n, k) for k values. It must not be a lambda if the student is to be pickled.
     loss : {"squared", "absolute", "gamma", "cross_entropy", "binary_cross_entropy"} or callable, \
             default="squared"
-        Loss of the student, see :func:`skdistill.losses.expectation_loss`; or a
-        function of values and targets, both (..., n, k), that gives one loss for each row. With
-        ``estimate="stochastic"`` the student learns the expectation only if its targets' mean
-        minimises the mean loss: not so for "absolute", whose minimiser is their median.
+        Loss of values v and targets t, summed over the k values: ``|v - t|``, ``(v - t)^2``,
+        ``t / v - log(t / v) - 1``, which looks at ratios of values that are not negative (half the
+        gamma deviance, with 1e-6 added to both), ``-t log v``, and
+        ``-t log v - (1 - t) log(1 - v)`` of values in (0, 1), whose gradient does not vanish where
+        a "sigmoid" is close to 0 or 1 by mistake; or a function of values and targets, both (...,
+        n, k), that gives one loss for each row. Its minimiser is the mean of the targets, but their
+        median for "absolute", which with ``estimate="stochastic"`` is not the expectation; and for
+        "cross_entropy" if they sum to 1.
     link : {"identity", "exp", "softplus", "sigmoid", "softmax"} or callable, default="identity"
-        Function from the k outputs of the student's network to the k values.
+        Function from the k outputs of the student's network to the k values; "exp" clips outputs to
+        [-20, 40].
     name : str, default=None
         Name of the expectation in ``predict_expectation``; None is the name of `g`.
     weight : float, default=1.0
@@ -250,7 +255,7 @@ class EntropyExpectation(_Known):
     Parameters
     ----------
     loss : {"absolute", "squared", "gamma"}, default="absolute"
-        See :func:`skdistill.losses.expectation_loss`; "absolute" is the paper's. "squared" weighs
+        As for :class:`Expectation`; "absolute" is the paper's. "squared" weighs
         unsure rows more, and told inputs of another kind apart better on validation rows; with
         ``estimate="stochastic"`` its minimiser is the mean, not the median of single samples.
     weight : float, default=1.0
@@ -276,10 +281,7 @@ class EntropyExpectation(_Known):
 class DirichletExpectation(_Known):
     """Mean log probabilities, which fit a Dirichlet: the comparator of Sec 4, EnD2 (Eq 11).
 
-    Parameters
-    ----------
-    temperature : float, default=2.5
-        Divides the members' logits and the student's outputs in training (App. A.3).
+    The temperature divides the members' logits and the student's outputs in training (App. A.3).
     """
 
     def __init__(self, temperature: float = 2.5):

@@ -26,7 +26,7 @@ class UncertaintyProfileDisplay(Display):
     Parameters
     ----------
     values, means, counts, explained
-        As in :class:`skdistill.metrics.UncertaintyProfile`.
+        As :func:`skdistill.metrics.uncertainty_profile` returns them.
     unit, part : str, default=None
         Unit of the uncertainty, and which part of it it is.
 

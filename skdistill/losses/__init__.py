@@ -44,7 +44,7 @@ from ._dirichlet import largest_precision as largest_precision
 from ._dirichlet import proxy_term as proxy_term
 from ._expectations import EXPECTATION_LINKS as EXPECTATION_LINKS
 from ._expectations import EXPECTATION_LOSSES as EXPECTATION_LOSSES
-from ._expectations import expectation_loss
+from ._expectations import expectation_loss as expectation_loss
 from ._expectations import linked as linked
 from ._factors import centred as centred
 from ._factors import factor_scores as factor_scores
@@ -65,7 +65,7 @@ from ._gaussian import of_gaussian_outputs as of_gaussian_outputs
 from ._gaussian import residual_mismatch as residual_mismatch
 from ._gaussian import spread_error as spread_error
 from ._gaussian import spread_mismatch as spread_mismatch
-from ._heads import diversity
+from ._heads import diversity as diversity
 from ._heads import pairing as pairing
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
@@ -97,8 +97,6 @@ __all__ = [
     "dirichlet_forward_kl",
     "dirichlet_nll",
     "dirichlet_reverse_kl",
-    "diversity",
-    "expectation_loss",
     "gaussian_nll",
     "proxy_concentrations",
     "proxy_precision",

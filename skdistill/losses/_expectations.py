@@ -59,27 +59,9 @@ def linked(outputs: Tensor, link: str) -> Tensor:
 def expectation_loss(
     outputs: Tensor, target: Tensor, loss: str, link: str
 ) -> tuple[Tensor, Tensor]:
-    """Loss of estimates of a posterior expectation, by the names of a loss and a link.
+    """Loss (..., n) of estimates of a posterior expectation, by the names of a loss and a link.
 
-    Of a target that is itself an average, or a draw with that average, the minimiser is the average
-    for "squared", "gamma", "binary_cross_entropy", and "cross_entropy" of probabilities that sum to
-    1, and a median for "absolute".
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, k)
-    target : Tensor of shape (..., n, k)
-    loss : {"absolute", "squared", "gamma", "cross_entropy", "binary_cross_entropy"}
-        Summed over the k values: ``|v - t|``, ``(v - t)^2``, ``t / v - log(t / v) - 1``, which
-        looks at ratios of values that are not negative (half the gamma deviance, with 1e-6 added to
-        both), ``-t log v``, and ``-t log v - (1 - t) log(1 - v)`` of values in (0, 1), whose
-        gradient does not vanish where a "sigmoid" is close to 0 or 1 by mistake.
-    link : {"identity", "exp", "softplus", "sigmoid", "softmax"}
-        Values v of the outputs.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    It is summed over the k values; :class:`skdistill.expectations.Expectation` describes both.
     """
     if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
         return cross_entropy.and_gradient(outputs, target)

@@ -17,20 +17,7 @@ from ._ordering import midranks
 
 
 class UncertaintyProfile(NamedTuple):
-    """Mean uncertainty of groups of rows that have like values in a column.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_groups,)
-        Median of the column in each group, increasing; or the categories, the most frequent first.
-        NaN, or None, is the group of missing values, and comes last.
-    means : ndarray of shape (n_groups,)
-        Mean uncertainty of each group.
-    counts : ndarray of shape (n_groups,)
-        Its number of rows.
-    explained : float
-        Share of the variance of the uncertainty's ranks that lies between the groups.
-    """
+    """What :func:`uncertainty_profile` returns."""
 
     values: np.ndarray
     means: np.ndarray
@@ -66,7 +53,14 @@ def uncertainty_profile(
 
     Returns
     -------
-    profile : UncertaintyProfile
+    values : ndarray of shape (n_groups,)
+        Median of the column in each group, increasing; or the categories, the most frequent first.
+        NaN, or None, is the group of missing values, and comes last.
+    means, counts : ndarray of shape (n_groups,)
+        Mean uncertainty of each group, and its number of rows.
+    explained : float
+        Share of the variance of the uncertainty's ranks that lies between the groups. The four are
+        a named tuple.
 
     Warns
     -----
@@ -94,7 +88,8 @@ def uncertainty_profile(
     if np.ndim(values) != 1:
         raise ValueError(f"values must have shape (n_samples,), got {np.shape(values)}.")
     check_same_length(values, "values", uncertainty, "uncertainty")
-    column = values_of(values)
+    is_column = hasattr(values, "dtype")  # of an array or a frame
+    column = values_of(values if is_column else np.asarray(values, dtype=object))
     are_numbers = all(value is None or is_number(value) for value in column)
     group, names = (_groups_of_numbers if are_numbers else _groups_of_categories)(column, n_bins)
     counts = np.bincount(group, minlength=len(names))
