@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import epistemic_fidelity
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import (
     LINE_COLOR,
     REFERENCE_COLOR,
@@ -27,8 +26,7 @@ from ._grids import check_target
 _N_GROUPS = 20
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class FidelityDisplay(Display):
     """A student's uncertainty of each row against its teacher's, on logarithmic axes.
 

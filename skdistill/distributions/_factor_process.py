@@ -17,18 +17,11 @@ class FactorProcess(NamedTuple):
     The factors z are standard normal and the same for all rows and all p values of a function, e is
     standard normal and independent for each (Park et al., 2025). So the covariance of two rows is
     ``loadings(x)^T loadings(x')``, and ``variance`` that of a row.
-
-    Parameters
-    ----------
-    mean : Tensor of shape (n, p)
-    loadings : Tensor of shape (n, q, p)
-    residual : Tensor of shape (n, p)
-        Variance that no factor explains; the paper has none that depends on the row.
     """
 
-    mean: Tensor
-    loadings: Tensor
-    residual: Tensor
+    mean: Tensor  # (n, p)
+    loadings: Tensor  # (n, q, p)
+    residual: Tensor  # (n, p), variance that no factor explains; the paper's is that of all rows
 
     @classmethod
     def of_shares(cls, mean: Tensor, variance: Tensor, raw_loadings: Tensor) -> FactorProcess:

@@ -32,7 +32,6 @@ def import_onnx() -> Any:
 
 
 def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""]) -> Any:
-    """Export prediction methods."""
     onnx = import_onnx()
     with torch.no_grad():
         program = traced(graph_outputs).run_decompositions(DECOMPOSITIONS)

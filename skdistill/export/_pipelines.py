@@ -98,7 +98,6 @@ def _graph_outputs_of(scope: Any, estimator: Any) -> GraphOutputs:
 
 
 def _parse(alias: str, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Declare the outputs of an estimator."""
     operator = scope.declare_local_operator(alias, model)
     operator.inputs = inputs
     graph_outputs = _graph_outputs_of(scope, model)

@@ -60,14 +60,14 @@ class MixtureFamily(Family):
 
     weight_of_uniform: ClassVar[float] = 0.0
 
-    def for_tokens(self) -> Family:
+    def _for_tokens(self) -> Family:
         self.check()
         return self
 
-    def target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:
+    def _target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:
         return statistics.mean
 
-    def loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         return losses.cross_entropy.and_gradient(outputs, target)
 
 

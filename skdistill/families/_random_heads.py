@@ -64,7 +64,7 @@ class GaussHeadFamily(_RandomHeads, MixtureFamily):
     def _numeric(self) -> type[Family]:
         return NumericHeads
 
-    for_tokens = Family.for_tokens
+    _for_tokens = Family._for_tokens
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Tensor | None

@@ -46,37 +46,18 @@ _LEAST_WEIGHT = 0.01
 
 
 class Round(NamedTuple):
-    """The learner found in a round, and its cost for one row.
+    """The learner found in a round, and its cost for one row."""
 
-    Attributes
-    ----------
-    module : int
-        Number of the learner's model class in the list of them.
-    n_connections : int
-        How many earlier learners it reads.
-    n_searches : int
-        How many networks were trained until one was accepted.
-    edge : float or None
-        Smallest edge over the columns (Definition 1); None in the first round, which needs none.
-    weight : float
-        Weight of the learner in the mean: 1, or less if it would overshoot with 1.
-    distance : float
-        Distance of the mean from the teacher on the training rows after the round: root mean
-        squared difference of centred logits, or of means in the units of the training.
-    flop, connection_flop : float
-        Floating-point operations of the learner with its connections, and of these alone.
-    n_parameters, n_connection_parameters : int
-        The same for parameters.
-    """
-
-    module: int
-    n_connections: int
-    n_searches: int
-    edge: float | None
-    weight: float
+    module: int  # number of the model class
+    n_connections: int  # how many earlier learners it reads
+    n_searches: int  # how many networks were trained until one was accepted
+    edge: float | None  # smallest over the columns (Definition 1); the first round needs none
+    weight: float  # in the mean: 1, or less if the learner would overshoot with 1
+    # Of the mean from the teacher on the training rows after the round: root mean squared
+    # difference of centred logits, or of means in the units of the training.
     distance: float
-    flop: float
-    connection_flop: float
+    flop: float  # floating-point operations, those of the connections included
+    connection_flop: float  # of these alone; likewise for parameters
     n_parameters: int
     n_connection_parameters: int
 
@@ -274,7 +255,6 @@ class Search:
         return True
 
     def _note(self, learner: Learner, number: int, n_searches: int, edges: Tensor | None) -> None:
-        """Note the round of the learner that was added last."""
         before = sum(found.flop for found in self.rounds)
         self.rounds.append(
             Round(

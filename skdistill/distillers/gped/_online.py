@@ -107,7 +107,6 @@ def with_monitor(fitted: Fitted, means: Tensor) -> Fitted:
 
 
 def _student_net(student: Student, module: DistributionStack, rows: object, lasso: object) -> Any:
-    """The student's net, ready for training."""
     from ..._engine import DivergenceGuard
 
     return student.training.net(
