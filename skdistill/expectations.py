@@ -10,28 +10,76 @@ Distillation for Deep Neural Networks".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from ._utils.messages import name_of
 from ._utils.settings import Settings
 from ._utils.validation import AnyOf, IsCallable, Number, OneOf, check_parameters
 from .losses import (
-    EXPECTATION_LINKS,
-    EXPECTATION_LOSSES,
     Term,
     by_autograd,
+    cross_entropy,
     dirichlet_nll,
-    expectation_loss,
-    linked,
+    loss_with_gradient,
     tempered_sum,
 )
 
 __all__ = ["EntropyExpectation", "Expectation"]
+
+_FLOOR = 1e-6  # added to both values of a ratio
+_LIMITS = (-20.0, 40.0)  # "exp" clips outputs to these; its gradient still leads them back
+
+
+def _gamma(value: Tensor, target: Tensor) -> Tensor:
+    ratio = (target + _FLOOR) / (value + _FLOOR)
+    return ratio - ratio.log() - 1
+
+
+# Loss of each value v and target t, and its derivative in v.
+_LOSSES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "absolute": (lambda v, t: (v - t).abs(), lambda v, t: (v - t).sign()),
+    "squared": (lambda v, t: (v - t).square(), lambda v, t: 2 * (v - t)),
+    "gamma": (_gamma, lambda v, t: (v - t) / (v + _FLOOR).square()),
+    "cross_entropy": (lambda v, t: -torch.xlogy(t, v), lambda v, t: -t / v),
+    "binary_cross_entropy": (
+        lambda v, t: -torch.xlogy(t, v) - torch.xlogy(1 - t, 1 - v),
+        lambda v, t: (v - t) / (v * (1 - v)),
+    ),
+}
+
+# Values v of outputs, and the gradient in the outputs, given that in the values, d.
+_LINKS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "identity": (lambda z: z, lambda v, d: d),
+    "exp": (lambda z: z.clamp(*_LIMITS).exp_(), lambda v, d: d * v),
+    "softplus": (softplus, lambda v, d: d * -torch.expm1(-v)),
+    "sigmoid": (torch.sigmoid, lambda v, d: d * v * (1 - v)),
+    "softmax": (lambda z: z.softmax(-1), lambda v, d: v * (d - (v * d).sum(-1, keepdim=True))),
+}
+
+
+@loss_with_gradient
+def _expectation_loss(
+    outputs: Tensor, target: Tensor, loss: str, link: str
+) -> tuple[Tensor, Tensor]:
+    """Loss (..., n) of estimates of a posterior expectation, by the names of a loss and a link.
+
+    It is summed over the k values; :class:`Expectation` describes both.
+    """
+    if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
+        return cross_entropy.and_gradient(outputs, target)
+    if (loss, link) == ("binary_cross_entropy", "sigmoid"):  # nor these
+        loss_of_values = softplus(outputs) - target * outputs
+        return loss_of_values.sum(-1), outputs.sigmoid() - target
+    (value_of, back), (loss_of, slope_of) = _LINKS[link], _LOSSES[loss]
+    values = value_of(outputs)
+    return loss_of(values, target).sum(-1), back(values, slope_of(values, target))
 
 
 @dataclass(eq=False, repr=False)
@@ -79,8 +127,8 @@ class Expectation(Settings):
 
     _parameter_table = {
         "g": IsCallable(),
-        "loss": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LOSSES))),
-        "link": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LINKS))),
+        "loss": AnyOf(IsCallable(), OneOf(tuple(_LOSSES))),
+        "link": AnyOf(IsCallable(), OneOf(tuple(_LINKS))),
         "weight": Number(Real, 0, closed="neither"),
     }
 
@@ -166,7 +214,7 @@ class Expectation(Settings):
         -------
         values : Tensor of shape (..., n, k)
         """
-        return self.link(outputs) if callable(self.link) else linked(outputs, self.link)
+        return self.link(outputs) if callable(self.link) else _LINKS[self.link][0](outputs)
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each row, and the gradient of their sum.
@@ -182,14 +230,14 @@ class Expectation(Settings):
         gradient : Tensor of shape (..., n, k)
         """
         if not (callable(self.loss) or callable(self.link)):
-            return expectation_loss.and_gradient(outputs, target, self.loss, self.link)
+            return _expectation_loss.and_gradient(outputs, target, self.loss, self.link)
         return by_autograd(self._loss_of_outputs, outputs, target)
 
     def _loss_of_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         values = self.predict(outputs)
         if callable(self.loss):
             return self.loss(values, target)
-        return expectation_loss(values, target, self.loss, "identity")
+        return _expectation_loss(values, target, self.loss, "identity")
 
 
 class _Known(Expectation):

@@ -18,7 +18,7 @@ from ..displays import (
 )
 from ..metrics import UncertaintyProfile
 from ._answers import LEVELS, Answers
-from ._values import Picture
+from ._model_report import Picture
 
 # Told apart by colour, from the palette of Okabe and Ito, and by the line.
 _STYLES: dict[str, dict[str, Any]] = {

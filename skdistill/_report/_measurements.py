@@ -17,7 +17,7 @@ from ..metrics import UncertaintyProfile, fidelity, uncertainty_profile
 from ..model_selection import flops, latency, n_parameters
 from ..persistence import save
 from ._answers import OF_CLASSES, OF_MEMBERS, OF_NUMBERS, Answers, jackknife_error, left_out
-from ._values import Measurement
+from ._model_report import Measurement
 
 # Rows of a batch whose latency is measured, beside that of one row.
 _BATCH = 256

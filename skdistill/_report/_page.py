@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader
 
 from ..displays import png_of
-from ._values import Measurement, Picture
+from ._model_report import Measurement, Picture
 
 # Chapters of the page, what they are about, and the sections of measurements and pictures in them.
 _CHAPTERS = [

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from ._onnx import export_onnx
+from ._onnx import export_onnx, export_rounds
 from ._pipelines import register_converters
 from ._program import export_program
-from ._rounds import export_rounds
 
 __all__ = ["export_onnx", "export_program", "export_rounds", "register_converters"]

@@ -42,10 +42,6 @@ from ._dirichlet import dirichlet_reverse_kl_reference as dirichlet_reverse_kl_r
 from ._dirichlet import information_target as information_target
 from ._dirichlet import largest_precision as largest_precision
 from ._dirichlet import proxy_term as proxy_term
-from ._expectations import EXPECTATION_LINKS as EXPECTATION_LINKS
-from ._expectations import EXPECTATION_LOSSES as EXPECTATION_LOSSES
-from ._expectations import expectation_loss as expectation_loss
-from ._expectations import linked as linked
 from ._factors import centred as centred
 from ._factors import factor_scores as factor_scores
 from ._factors import loadings_nll as loadings_nll

@@ -14,10 +14,10 @@ from ._checks import (
     check_labels,
     check_nonnegative,
     check_same_length,
+    cumulate,
     weighted_rows,
     weights_or_ones,
 )
-from ._ordering import cumulate
 
 # Largest deviation of a row's sum from 1: float16 rounds by this much.
 _SUM_TOLERANCE = 1e-3

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from .._data.columns import values_of
 from .._utils.validation import Number, is_number
-from ._checks import check_same_length, check_vector, warn_undefined
-from ._ordering import midranks
+from ._checks import check_same_length, check_vector, midranks, warn_undefined
 
 
 class UncertaintyProfile(NamedTuple):

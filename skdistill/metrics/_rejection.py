@@ -13,10 +13,10 @@ from ._checks import (
     check_same_length,
     check_shape,
     check_vector,
+    cumulate,
     warn_undefined,
     weighted_rows,
 )
-from ._ordering import cumulate
 
 
 def sparsification_curve(

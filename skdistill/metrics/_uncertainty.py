@@ -19,11 +19,12 @@ from ._checks import (
     check_same_length,
     check_shape,
     check_vector,
+    midranks,
     warn_undefined,
+    weighted_median,
     weighted_rows,
     weights_or_ones,
 )
-from ._ordering import midranks, weighted_median
 
 
 def uncertainty_total_variation(

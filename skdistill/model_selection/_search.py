@@ -17,8 +17,7 @@ from .._utils.messages import name_of
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
-from ._costs import COSTS, make_cost_scorer
-from ._pareto import costs_and_scores
+from ._costs import COSTS, costs_and_scores, make_cost_scorer
 
 
 @dataclass(kw_only=True)
