@@ -19,17 +19,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from . import losses
 from ._utils.messages import name_of
 from ._utils.settings import Settings
 from ._utils.validation import AnyOf, IsCallable, Number, OneOf, check_parameters
-from .losses import (
-    Term,
-    by_autograd,
-    cross_entropy,
-    dirichlet_nll,
-    loss_with_gradient,
-    tempered_sum,
-)
 
 __all__ = ["EntropyExpectation", "Expectation"]
 
@@ -64,7 +57,7 @@ _LINKS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
 }
 
 
-@loss_with_gradient
+@losses.loss_with_gradient
 def _expectation_loss(
     outputs: Tensor, target: Tensor, loss: str, link: str
 ) -> tuple[Tensor, Tensor]:
@@ -73,7 +66,7 @@ def _expectation_loss(
     It is summed over the k values; :class:`Expectation` describes both.
     """
     if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
-        return cross_entropy.and_gradient(outputs, target)
+        return losses.cross_entropy.and_gradient(outputs, target)
     if (loss, link) == ("binary_cross_entropy", "sigmoid"):  # nor these
         loss_of_values = softplus(outputs) - target * outputs
         return loss_of_values.sum(-1), outputs.sigmoid() - target
@@ -231,7 +224,7 @@ class Expectation(Settings):
         """
         if not (callable(self.loss) or callable(self.link)):
             return _expectation_loss.and_gradient(outputs, target, self.loss, self.link)
-        return by_autograd(self._loss_of_outputs, outputs, target)
+        return losses.by_autograd(self._loss_of_outputs, outputs, target)
 
     def _loss_of_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         values = self.predict(outputs)
@@ -341,7 +334,9 @@ class DirichletExpectation(_Known):
         return (members.clamp(min=tiny).log() / self.temperature).log_softmax(-1)
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return tempered_sum([Term(dirichlet_nll, (target, 0.0))], outputs, self.temperature)
+        return losses.tempered_sum(
+            [losses.Term(losses.dirichlet_nll, (target, 0.0))], outputs, self.temperature
+        )
 
 
 def _log_probs(probs: Tensor) -> Tensor:

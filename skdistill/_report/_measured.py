@@ -31,7 +31,6 @@ _LEAST_ROWS = 20
 def measured(
     student: Any, X: Any, y: Any, teacher: Any, reference: Any, feature_names: Any
 ) -> ModelReport:
-    """Measure what :func:`skdistill.report` tells."""
     notes: list[str] = []
     models = _models(student, teacher, reference, notes)
     y = _check_rows(student, X, y)

@@ -171,7 +171,6 @@ class Decoder:
 
 
 def _dtype(text: str, kinds: str) -> np.dtype:
-    """Return a dtype of some kinds."""
     dtype = np.dtype(text)
     if dtype.kind not in kinds:
         raise ValueError(f"{dtype} is none of the dtypes of kind {list(kinds)}")

@@ -23,7 +23,6 @@ _TIMEOUT = 60  # seconds
 
 
 def source_of(name, sets: Mapping):
-    """Source of the data set of a name."""
     OneOf(tuple(sorted(sets))).check(name, "name")
     return sets[name]
 

@@ -147,7 +147,6 @@ def _from_file(source: _Source, content) -> Bunch:
 
 
 def _downloaded(source: _Source, data_home) -> Bunch:
-    """Download the set and draw its splits."""
     if isinstance(source.origin, str):
         data, target, names = from_csv(source.origin, source.file, data_home)
     else:

@@ -76,15 +76,13 @@ class FidelityDisplay(Display):
     measure: str
     reference: dict[str, np.ndarray] | None = None
 
-    def plot(self, ax: Any = None, *, band_kwargs: Any = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the points, the bands and lines of equality.
 
         Parameters
         ----------
         ax : array-like of matplotlib Axes, default=None
             Axes to draw on, one for each part. None creates a new figure.
-        band_kwargs : dict, default=None
-            Keywords of `fill_between`, for the bands.
         **kwargs : dict
             Keywords of `scatter`, for the points.
         """
@@ -96,7 +94,7 @@ class FidelityDisplay(Display):
             x = (self.teacher if self.reference is None else self.reference)[part]
             y, shown = self.student[part], (x > 0) & (self.student[part] > 0)
             if self.reference is not None:
-                self.bands_[part] = _draw_band(panel, x, self.teacher[part], band_kwargs)
+                self.bands_[part] = _draw_band(panel, x, self.teacher[part])
             label = f"student ({_agreement(x, y)})"
             style = {"color": LINE_COLOR, "alpha": 0.5, "s": 8, "linewidth": 0, "label": label}
             points = draw(panel, "scatter", x[shown], y[shown], given=kwargs, **style)
@@ -168,7 +166,7 @@ def _agreement(x, values):
     return f"rank {found.rank_correlation:.2f}, ratio {found.median_ratio:.2f}"
 
 
-def _draw_band(ax, x, y, given):
+def _draw_band(ax, x, y):
     """Fill between the quantiles .05 and .95 of the values y of rows of like x."""
     style = {"color": TOTAL_COLOR, "linewidth": 0, "label": f"teacher ({_agreement(x, y)})"}
     shown = (x > 0) & (y > 0)
@@ -176,4 +174,4 @@ def _draw_band(ax, x, y, given):
     groups = [rows for rows in np.array_split(np.argsort(x), _N_GROUPS) if len(rows)]
     ends = np.reshape([np.quantile(values[rows], [0.05, 0.95]) for rows in groups], (-1, 2))
     places = [np.median(x[rows]) for rows in groups]
-    return draw(ax, "fill_between", places, *ends.T, given=given, **style)
+    return ax.fill_between(places, *ends.T, **style)

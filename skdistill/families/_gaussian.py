@@ -58,7 +58,6 @@ class GaussianFamily(NumericFamily):
         return losses.weighted_sum([self._term(members)], outputs)
 
     def _term(self, members: Gaussian) -> losses.Term:
-        """Return the loss of outputs, given the members."""
         z = losses.gaussian_parameters(members)  # Eq 12
         nll, target_of = _NLL[self.covariance]
         target, floor = target_of(z), GaussianNormal.min_variance_of_z

@@ -41,7 +41,6 @@ class MixtureFamily(Family):
         return self._as(self._numeric(), task) if task.kind == "regressor" else self
 
     def _numeric(self) -> type[Family]:
-        """Return what learns numbers."""
         return GaussianMixture
 
     def n_outputs(self, size: int) -> int:

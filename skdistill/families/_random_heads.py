@@ -32,7 +32,7 @@ class _RandomHeads(Family):
         layer = list(stack([head]).children())[-1]
         if not isinstance(layer, StackedLinear):
             raise ValueError(f"module must end in a linear layer with a random head, got {head}.")
-        parts, rate = (stack([core]), layer, n_members, self.n_samples, 0), self.dropout_rate
+        parts, rate = (stack([core]), layer, n_members, self.n_samples), self.dropout_rate
         return GaussianHead(*parts) if rate is None else DropoutHead(*parts, rate=rate)
 
     def penalty(self, network: Any) -> Tensor | None:

@@ -28,20 +28,14 @@ from ._categorical import categorical_correctness as categorical_correctness
 from ._categorical import categorical_individuality as categorical_individuality
 from ._categorical import cross_entropy
 from ._categorical import information_mismatch as information_mismatch
-from ._dirichlet import MemberStatistics as MemberStatistics
-from ._dirichlet import (
-    dirichlet_forward_kl,
-    dirichlet_nll,
-    dirichlet_reverse_kl,
-    proxy_concentrations,
-    proxy_precision,
-    proxy_target,
-)
+from ._dirichlet import dirichlet_forward_kl, dirichlet_nll, dirichlet_reverse_kl
 from ._dirichlet import dirichlet_moments as dirichlet_moments
 from ._dirichlet import dirichlet_reverse_kl_reference as dirichlet_reverse_kl_reference
-from ._dirichlet import information_target as information_target
-from ._dirichlet import largest_precision as largest_precision
 from ._dirichlet import proxy_term as proxy_term
+from ._dirichlet_targets import MemberStatistics as MemberStatistics
+from ._dirichlet_targets import information_target as information_target
+from ._dirichlet_targets import largest_precision as largest_precision
+from ._dirichlet_targets import proxy_concentrations, proxy_precision, proxy_target
 from ._factors import centred as centred
 from ._factors import factor_scores as factor_scores
 from ._factors import loadings_nll as loadings_nll

@@ -166,7 +166,6 @@ def average(values: np.ndarray, sample_weight: ArrayLike | None) -> float:
 
 
 def warn_undefined(what: str, why: str) -> None:
-    """Warn that a metric is undefined."""
     warn(f"{what} is undefined because {why}.", UndefinedMetricWarning)
 
 

@@ -93,6 +93,5 @@ class PeriodicLayer(nn.Module):
         self.out_features = in_features * (1 + 2 * settings.n_frequencies)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Embed inputs."""
         angles = (2 * math.pi * self.frequencies * x.unsqueeze(-2)).flatten(-2)
         return torch.cat([x, angles.sin(), angles.cos()], dim=-1)  # Eq 2

@@ -31,7 +31,6 @@ def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Lay
 
 
 def activation_named(name: str) -> nn.Module:
-    """Build the activation of that name."""
     OneOf(tuple(ACTIVATIONS)).check(name, "activation")
     return ACTIVATIONS[name]()
 

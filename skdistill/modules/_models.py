@@ -115,7 +115,6 @@ class DistributionStack(nn.Module):
         return (outputs,) if self.functions is None else (outputs, self.functions(x))
 
     def of_parts(self, outputs: Tensor, *functions: Tensor) -> Any:
-        """Return the distribution of its parts."""
         found = self.predicted(outputs)
         return found.displaced(*functions) if functions else found
 

@@ -52,7 +52,6 @@ def as_tuple(value: Any) -> tuple:
 
 
 def check_embeddings(value: Any, name: str) -> None:
-    """Raise a ValueError for what are no embeddings."""
     if isinstance(value, (Periodic, PiecewiseLinear)):
         check_parameters(value, f"{name}__")
     else:

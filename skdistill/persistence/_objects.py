@@ -32,7 +32,6 @@ def encoder_of_models(include_teacher: bool) -> Encoder:
 
 
 def decoder_of_models(arrays: dict[str, np.ndarray]) -> Decoder:
-    """Return what turns JSON back into a model."""
     return Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
 
 

@@ -196,7 +196,6 @@ class SequencePredictor(ABC):
 
     @torch.no_grad()
     def _search_chunk(self, source: Tensor, beam_size: int, max_length: int) -> np.ndarray:
-        """Search for the sequences of one chunk of rows."""
         inputs = self._inputs(source, beam_size)
 
         def next_log_probs(tokens: Tensor) -> Tensor:

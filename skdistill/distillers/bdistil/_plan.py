@@ -35,7 +35,6 @@ class LearnerRecipes(NamedTuple):
 
     @property
     def module(self) -> Any:
-        """The first model class."""
         return self.of_classes[0].module
 
     @property

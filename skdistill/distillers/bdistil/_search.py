@@ -318,7 +318,6 @@ class Search:
         return list(net.history)
 
     def fitted(self) -> Fitted:
-        """Return the learners found as a module."""
         spec, network, n_epochs = self.spec, self.network, self.n_epochs
         structure = tuple((found.module, found.n_connections) for found in self.rounds)
         plan = replace(self.plan, structure=structure)
