@@ -101,10 +101,9 @@ def fidelity(
 
     The epistemic variance of S members is itself an estimate, with a relative standard deviation of
     about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away cannot
-    follow its teacher perfectly, and should not. What both of them stand for is an ensemble of
-    many more members, trained alike with other seeds, the `reference`. The teacher's rank
-    correlation with it is what a perfect imitation would reach; a student above it knows the larger
-    ensemble better than its teacher does.
+    follow its teacher perfectly, and should not. The teacher's rank correlation with an ensemble of
+    many more members, the `reference`, is what a perfect imitation would reach; a student above it
+    knows the larger ensemble better than its teacher does.
 
     Parameters
     ----------

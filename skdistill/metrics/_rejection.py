@@ -65,9 +65,8 @@ def sparsification_curve(
 
     Notes
     -----
-    Rows of equal uncertainty leave in random order, and the curve is the expectation over that
-    order; nothing depends on the order of the rows. A constant uncertainty thus gives a flat
-    curve. At 1, where nothing remains, it has its limit: the error of the least uncertain rows.
+    A constant uncertainty gives a flat curve. At 1, where nothing remains, it has its limit: the
+    error of the least uncertain rows.
 
     Examples
     --------
@@ -208,9 +207,8 @@ def risk_coverage_curve(
 
     Notes
     -----
-    Rows of equal uncertainty enter together, one point for all of them: nothing depends on the
-    order of the rows. The curve of the oracle, below which no order lies, is
-    ``risk_coverage_curve(losses, losses)``.
+    Rows of equal uncertainty enter together, one point for all of them. The curve of the oracle,
+    below which no order lies, is ``risk_coverage_curve(losses, losses)``.
 
     References
     ----------
@@ -298,9 +296,8 @@ def prediction_rejection_ratio(
 
     Notes
     -----
-    Only the order of the uncertainties matters, and ties are worth what they are on average over
-    their orders. Scaling the losses or adding a constant changes nothing. For losses of 0 and 1
-    the ratio is :math:`2\,\mathrm{AUROC} - 1`, where the uncertainty detects the errors.
+    Scaling the losses or adding a constant changes nothing. For losses of 0 and 1 the ratio is
+    :math:`2\,\mathrm{AUROC} - 1`, where the uncertainty detects the errors.
 
     References
     ----------

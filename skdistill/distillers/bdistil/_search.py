@@ -169,7 +169,8 @@ class Search:
         self.inputs = None if inputs is None else inputs.module(X.dtype).to(X.device)
         X = X if self.inputs is None else self.inputs(X)
         self.target = game.target.to(X.dtype)
-        self.weight = _unless_equal(game.weight.to(X.dtype).T)
+        weight = game.weight.to(X.dtype).T
+        self.weight = None if bool((weight == weight[0, 0]).all()) else weight
         self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
         self.classes = list(self.plan.classes)
         self.barrier_weights: dict[tuple[int, int], float] = {}  # by class, of its last learner
@@ -345,8 +346,3 @@ class Search:
 
     def _seed(self) -> int:
         return self.spec.draw_seeds(1)[0]
-
-
-def _unless_equal(weight: Tensor) -> Tensor | None:
-    """Weights of rows, None if they are all the same."""
-    return None if bool((weight == weight[0, 0]).all()) else weight

@@ -117,7 +117,8 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
         log_mean = outputs[0, :, predictive].log_softmax(-1)
         if share := self.columns_of("share"):
             rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
-            return ExpectedCategorical(log_mean, rest * _entropy_of(log_mean))
+            total = torch.special.entr(log_mean.exp()).sum(-1)
+            return ExpectedCategorical(log_mean, rest * total)
         if entropy := self.columns_of("entropy"):
             expected = known["entropy"].predict(outputs[0, :, entropy])
             return ExpectedCategorical(log_mean, expected.squeeze(-1))
@@ -182,10 +183,6 @@ def _example(task: Task) -> Any:
     if isinstance(task, RegressionTask):
         return Gaussian(torch.zeros(shape), torch.ones(shape))
     return torch.full(shape, 1 / task.size)
-
-
-def _entropy_of(log_probs: Tensor) -> Tensor:
-    return torch.special.entr(log_probs.exp()).sum(-1)
 
 
 def chosen_expectations(expectations: object, estimate: object, task: str) -> list[Expectation]:
