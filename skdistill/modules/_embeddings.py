@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 import torch
@@ -13,6 +14,7 @@ from .._utils.settings import Settings
 from .._utils.validation import Number, OneOf
 
 
+@dataclass(eq=False, repr=False)
 class PiecewiseLinear(Settings):
     """Piecewise-linear encoding of the numbers of a table [1]_.
 
@@ -48,11 +50,11 @@ class PiecewiseLinear(Settings):
 
     _parameter_table = {"n_bins": Number(Integral, 2), "bins": OneOf(("quantile", "tree"))}
 
-    def __init__(self, n_bins: int = 8, bins: str = "quantile"):
-        self.n_bins = n_bins
-        self.bins = bins
+    n_bins: int = 8
+    bins: str = "quantile"
 
 
+@dataclass(eq=False, repr=False)
 class Periodic(Settings):
     """Periodic embeddings of the inputs of a network, whose frequencies are learnt [1]_.
 
@@ -77,9 +79,8 @@ class Periodic(Settings):
         "scale": Number(Real, 0, closed="neither"),
     }
 
-    def __init__(self, n_frequencies: int = 8, scale: float = 0.1):
-        self.n_frequencies = n_frequencies
-        self.scale = scale
+    n_frequencies: int = 8
+    scale: float = 0.1
 
 
 class PeriodicLayer(nn.Module):
