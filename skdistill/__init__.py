@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Uncertainty-aware ensemble distillation with scikit-learn's interface."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -8,8 +8,6 @@ Equations are those of GPED: Vadera et al. (2020), "Generalized Bayesian Posteri
 Distillation for Deep Neural Networks".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted model on one page: how good it is, what it knows, what it costs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ._model_report import ModelReport

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The pictures of a report: which displays, of which data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

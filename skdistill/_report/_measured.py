@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Everything that a report tells of a model, measured in turn."""
 
-from __future__ import annotations
-
 import platform
 from datetime import date
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The numbers of a report: of each model, and of one model beside another."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping

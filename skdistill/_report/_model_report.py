@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A report as values: a frame, or a page, of what was measured once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A report as HTML: one page that needs nothing from anywhere else."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from typing import Any, NamedTuple

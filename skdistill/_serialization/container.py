@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Arrays and a text in one file of the safetensors format, with a checksum of every byte."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -13,8 +13,6 @@ References
    for Deep Neural Networks" (GPED), UAI 2020.
 """
 
-from __future__ import annotations
-
 from ._changes import mask_squares, move, split_labelled
 from ._images import IMAGE_SETS as IMAGE_SETS
 from ._images import fetch_images

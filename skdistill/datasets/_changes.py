@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Changes of data: masked squares of images, removed labels, samples that are moved."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The UCI regression sets with their standard splits."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, NamedTuple
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Predictions of a booster after each round, and early in a series."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, Self
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The prediction along one feature, between its uncertainties."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any, Self
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Maps over two features: what a model predicts, and how uncertain it is."""
 
-from __future__ import annotations
-
 from itertools import chain, repeat
 from typing import Any, Self
 

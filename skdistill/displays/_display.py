@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What all displays share: axes, and paragraphs of their docstrings."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A student's uncertainty against its teacher's, or against that of a larger ensemble."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How uncertain models are, in distribution and out of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import cycle
 from numbers import Integral

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores of students against their costs."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from typing import Any, Self
 

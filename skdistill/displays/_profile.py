@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The uncertainty of rows by the values of one column."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

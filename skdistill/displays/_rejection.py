@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The error of a model that abstains where it is uncertain."""
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any, Self
 

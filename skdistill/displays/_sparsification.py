@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The error that remains as uncertain rows are removed, relative to that of all."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

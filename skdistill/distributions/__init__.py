@@ -15,8 +15,6 @@ those of the paper that a class names:
   Latent Factor Model", NeurIPS 2025.
 """
 
-from __future__ import annotations
-
 from ._categorical import EmpiricalCategorical
 from ._dirichlet import Dirichlet
 from ._expectations import ExpectedCategorical as ExpectedCategorical

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Estimators as ONNX graphs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

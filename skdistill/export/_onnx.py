@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitted models as files of ONNX, a booster as one for each round."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

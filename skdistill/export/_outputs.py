@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fitted estimator predicts, as a module whose outputs have names."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from numbers import Real

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pipelines as ONNX graphs, by skl2onnx."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from functools import partial

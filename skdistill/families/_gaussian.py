@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A normal distribution over the mean and the raw variance of a member (Lindqvist et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

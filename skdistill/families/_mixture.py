@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The mean of the members' predictions: plain ensemble distillation (Lindqvist et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@
 For comparison: their draws are independent of the member that they are compared with.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar

@@ -15,8 +15,6 @@ Uncertainty-Aware Knowledge Distillation"; beta-NLL is from Seitzer et al. (2022
 of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks".
 """
 
-from __future__ import annotations
-
 from ._boosting import DistillationGame as DistillationGame
 from ._boosting import bounded_outputs as bounded_outputs
 from ._boosting import gradient_of_raw as gradient_of_raw

@@ -6,8 +6,6 @@ Inference" (B-DISTIL). Outputs and targets have the shape (..., n, L): one colum
 logits or means, and each column is a game of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

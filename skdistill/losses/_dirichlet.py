@@ -7,8 +7,6 @@ A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to Many Cla
 Targets" (2021), whose Eqs 11, 13 and 14 lack ln before Gamma.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pairs of members and heads, and how alike the weights of heads are."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

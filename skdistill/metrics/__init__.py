@@ -24,8 +24,6 @@ References
    Regression". ICML 2018.
 """
 
-from __future__ import annotations
-
 from ._classification import brier_score, expected_calibration_error, reliability_curve
 from ._fidelity import fidelity
 from ._profile import UncertaintyProfile as UncertaintyProfile

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Checks of the arguments of metrics, weighted means, and rows in the order of a value."""
 
-from __future__ import annotations
-
 from collections.abc import Sized
 from numbers import Real
 from typing import Any

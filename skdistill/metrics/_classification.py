@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores and calibration of predicted class probabilities."""
 
-from __future__ import annotations
-
 from numbers import Integral
 
 import numpy as np

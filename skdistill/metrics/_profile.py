@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How an uncertainty depends on one column of X."""
 
-from __future__ import annotations
-
 from collections import Counter
 from numbers import Integral
 from typing import Any, NamedTuple

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How well an uncertainty ranks the errors: curves of the error as uncertain rows are rejected."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import auc

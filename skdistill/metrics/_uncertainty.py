@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Comparisons of uncertainties: of student and teacher, in and out of distribution."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, NamedTuple
 

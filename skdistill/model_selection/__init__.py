@@ -10,8 +10,6 @@ Folds of random samples tell how good a model is on samples like those of traini
 :func:`score_unseen` tells whether the model knows.
 """
 
-from __future__ import annotations
-
 from ._costs import costs_and_scores as costs_and_scores
 from ._costs import flops, latency, make_cost_scorer, n_parameters, pareto_front
 from ._costs import nondominated as nondominated

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a student costs, scorers of it, and the best scores for what they cost."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from numbers import Integral

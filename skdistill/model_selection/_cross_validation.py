@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Cross-validation of the uncertainty."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

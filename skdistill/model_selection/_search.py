@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The search for the cheapest student that is good enough."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

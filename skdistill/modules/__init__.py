@@ -11,8 +11,6 @@ members share, to outputs of shape (S, n, ...). Wherever a stack has two leading
 heads, the same holds for both.
 """
 
-from __future__ import annotations
-
 from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members
 from ._connections import CONNECTIONS, Booster, Learner, Rounds
 from ._convolutional import ConvNet, ResNet

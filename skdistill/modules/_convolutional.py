@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks for images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

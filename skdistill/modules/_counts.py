@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What networks cost: parameters, operations and activations."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any

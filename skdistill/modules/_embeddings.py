@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Embeddings of numbers: more inputs for a network than one for each column."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from numbers import Integral, Real

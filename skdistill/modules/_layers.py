@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Checks of sizes, and initial weights, for the networks for images, series and sequences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from numbers import Integral

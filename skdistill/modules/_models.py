@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Modules that estimators train: stacks with heads, and stacks that give distributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

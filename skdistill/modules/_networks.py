@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks that users choose by name and shape."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks whose last layer is random: each draw of it is a head (Gauss and Drop of Hydra+)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models, and what they are made of, as JSON: ``{"object": [name, state]}``, see :mod:`._names`."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections import UserList

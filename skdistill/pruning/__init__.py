@@ -13,8 +13,6 @@ References
    Deep Neural Networks", section 3.3 and Appendix A.2.
 """
 
-from __future__ import annotations
-
 from ._group_lasso import GroupLasso, ProximalStep, shrink
 from ._group_lasso import unit_norms as unit_norms
 from ._removal import narrow as narrow

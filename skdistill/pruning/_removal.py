@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Units removed from a network for good."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from functools import singledispatch

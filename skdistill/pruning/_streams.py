@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Units of a network that may be removed, and where their weights are."""
 
-from __future__ import annotations
-
 import itertools
 from functools import singledispatch
 from typing import Any, NamedTuple

@@ -13,8 +13,6 @@ settings that a user gives as ``inference=SGLD(step_size=...)``. R-hat and the e
 tell whether chains have converged.
 """
 
-from __future__ import annotations
-
 from ._diagnostics import effective_sample_size
 from ._diagnostics import r_hat_of_chains as r_hat_of_chains
 from ._diagnostics import split_r_hat as split_r_hat

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Convergence of Markov chains: R-hat and the effective sample size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Public methods of models of sequences: an ensemble or its student."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from numbers import Integral
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The search for weak learners, round by round (B-DISTIL, Algorithms 1 and 2)."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -7,8 +7,6 @@ for one epoch on those it has not seen yet. It has no influence on the chains, s
 same as with alternating single steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Distillation while the chains of the teacher run (GPED, Algorithm 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial

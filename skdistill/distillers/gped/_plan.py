@@ -5,8 +5,6 @@ Equations are those of Vadera et al. (2020), "Generalized Bayesian Posterior Exp
 Distillation for Deep Neural Networks".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
