@@ -63,7 +63,6 @@ from ._loss import loss_with_gradient as loss_with_gradient
 from ._loss import tempered_sum as tempered_sum
 from ._loss import weighted_sum as weighted_sum
 from ._second_order import NormalInverseGammaTarget as NormalInverseGammaTarget
-from ._second_order import PairedNormal as PairedNormal
 from ._second_order import gaussian_parameters as gaussian_parameters
 from ._second_order import label_nll as label_nll
 from ._second_order import logit_normal_moments as logit_normal_moments
