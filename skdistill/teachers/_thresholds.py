@@ -58,12 +58,13 @@ def splits_of(model: Any, weight: float = 1.0) -> Splits:
     splits : Splits
     """
     parts = [splits_of(part, weight * share) for part, share in _parts(model)]
-    own = Splits.of(_own_splits(model), weight)
-    return Splits(*map(np.concatenate, zip(own, *parts, strict=True)))
+    if not parts:
+        return Splits.of(_own_splits(model), weight)
+    return Splits(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _parts(model: Any) -> Iterator[tuple[Any, float]]:
-    """Models that a model consists of, and their weights, unless :func:`_own_splits` reads them."""
+    """Models that a model consists of, and their weights; none of one that has trees itself."""
     if isinstance(model, FrozenEstimator):
         yield model.estimator, 1.0
     elif isinstance(model, Teacher):

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from skdistill.transfer import Munge, _munge
+from skdistill.transfer import Disagreement, GaussianNoise, Munge, _munge
 
 FOUR = torch.tensor([[0.0, 5.0], [1.0, 6.0], [8.0, 2.0], [9.0, 3.0]], dtype=torch.float64)
 
@@ -151,3 +151,19 @@ def test_batches_are_independent_of_what_else_there_is():
 def test_images_are_refused():
     with pytest.raises(ValueError, match=r"^transfer=Munge\(scale=2.0\) needs rows of one axis"):
         Munge(scale=2.0).prepare(torch.zeros(4, 3, 3))
+
+
+def test_the_other_samples_are_drawn_by_the_base():
+    # Noise of no scale leaves rows as they are.
+    maker = Munge(1.0, scale=0.0, base=GaussianNoise(scale=0.0), share=0.3)
+    found, n = munged(maker, n=10_000), 10_000
+    exchanged = (found == FOUR[[1, 0, 3, 2]]).all(-1)
+    assert torch.equal(found[~exchanged], FOUR.expand(n, 4, 2)[~exchanged])
+    assert_allclose(exchanged.double().mean(0), 0.3, atol=4 * np.sqrt(0.3 * 0.7 / n))
+    assert_array_equal(munged(Munge(base=GaussianNoise())), munged(Munge()))
+
+
+@pytest.mark.parametrize("base", [None, Disagreement(), "noise"])
+def test_a_base_is_a_maker_that_asks_no_teacher(base):
+    with pytest.raises(ValueError, match="Munge: base must be a TransferMaker that asks no"):
+        Munge(base=base, share=0.5).prepare(FOUR)

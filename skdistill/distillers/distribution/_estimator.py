@@ -208,7 +208,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``nn.Sequential`` that ends in a linear layer.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
-        ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
+        ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too, and half of it of a
+        teacher that has trees or mixes models.
     teacher_cv, memory, max_epochs, max_time, batch_size, pruning, lr
         As in :class:`HydraPlusRegressor`.
     calibration_fraction : float, default=None

@@ -153,7 +153,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         None generates none.
         "auto" is noise with the correlations of the columns that leaves columns with few values
         alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None for more than 50,000
-        rows, and with `member_predictions`, which are known for X alone. See
+        rows, and with `member_predictions`, which are known for X alone. Of a teacher that has
+        trees, or mixes models, half of the further rows are from between neighbours, by
+        :class:`~skdistill.transfer.Munge`. See
         :mod:`skdistill.transfer`; the settings of an object can be searched over, as
         ``transfer__scale``. :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
     pruning : GroupLasso, default=None
@@ -163,6 +165,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
         Where the teacher's variance is below .003 of that of y it is more, by the fourth root of
         this ratio and at most four times as much, and ``lr="auto"`` is less by the same factor.
+        Students of trees have twice as many.
     max_time : float, default=None
         Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
         teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets

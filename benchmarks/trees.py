@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Students of decision trees, and of models of several kinds, beside their teachers.
+
+mixed      as_teacher([networks, Gaussian process, boosting], weights="oof"), as in peers.py, on
+           sets of UCI with the splits of uci.py
+boosting   scikit-learn's HistGradientBoostingRegressor, and LightGBM where it is installed, on
+           california with the split of tables.py
+forest     a random forest of 500 trees as 20 members, on california
+
+Students are Hydra+ with their defaults; "plain" is what students of ensembles have: bins of
+quantiles and noise. The gap is the student's NLL less its teacher's, on test rows, and the RMSE
+ratio the student's over the teacher's; rank is that of the epistemic part. One row is `predict` of
+the teacher, and the student's ONNX graph with all outputs, in turn. Times are CPU seconds of one
+thread. With --validation the last part of the training rows takes the place of the test rows;
+settings were chosen so, never on test rows.
+
+    python benchmarks/trees.py
+    python benchmarks/trees.py --sets concrete california --splits 1 --validation
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import mean, median
+from typing import Any
+
+import fidelity
+import numpy as np
+import tables
+from _common import argument_parser, interleaved, one_thread, print_table, record, write_json
+from fidelity import Rows
+from peers import mixed
+from predict import in_onnxruntime
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import root_mean_squared_error
+
+import skdistill
+from skdistill import HydraPlusRegressor
+from skdistill.metrics import epistemic_fidelity, mixture_nll
+from skdistill.modules import PiecewiseLinear
+from skdistill.settings import Runtime
+from skdistill.teachers import as_teacher
+from skdistill.transfer import GaussianNoise
+
+OF_MIXTURES = ("energy", "concrete", "boston", "power-plant", "wine")
+SETS = ("california", *OF_MIXTURES)
+N_SPLITS, N_TREES, N_MEMBERS = 2, 500, 20
+N_ROUNDS, N_CALLS = 5, 20  # of predictions of one row
+N_QUICK = 80  # rows
+
+STUDENTS: dict[str, dict[str, Any]] = {
+    "student": {},
+    "plain": {
+        "module__embeddings": PiecewiseLinear(),
+        "transfer": GaussianNoise(correlated=True, categorical="auto"),
+    },
+}
+
+
+def boosting(rows: Rows, seed: int) -> Any:
+    teacher = as_teacher(HistGradientBoostingRegressor(random_state=seed))
+    return teacher.fit(rows.X_train, rows.y_train)
+
+
+def lightgbm(rows: Rows, seed: int) -> Any:
+    from lightgbm import LGBMRegressor
+
+    teacher = as_teacher(LGBMRegressor(n_jobs=1, verbose=-1, random_state=seed))
+    return teacher.fit(rows.X_train, rows.y_train)
+
+
+def forest(rows: Rows, seed: int, n_trees: int = N_TREES) -> Any:
+    trees = RandomForestRegressor(n_trees, n_jobs=1, random_state=seed)
+    return as_teacher(trees, max_members=N_MEMBERS).fit(rows.X_train, rows.y_train)
+
+
+TEACHERS: dict[str, Callable[[Rows, int], Any]] = {
+    "mixed": mixed,
+    "boosting": boosting,
+    "LightGBM": lightgbm,
+    "forest": forest,
+}
+
+
+def load(name: str, split: int, options: Any) -> Rows:
+    """Rows of a split; a few of them if it is only to be seen that all runs."""
+    if name == "california":
+        rows = Rows(**tables.load(name, options.validation)._asdict())
+    else:
+        rows = fidelity.load(name, split, options.validation)
+    return Rows(*(part[:N_QUICK] for part in rows)) if options.quick else rows
+
+
+def measured(name: str, split: int, which: str, rows: Rows) -> Iterator[dict[str, Any]]:
+    """A row of results for each student of a teacher."""
+    start = time.process_time()
+    teacher = TEACHERS[which](rows, split)
+    teacher_seconds = time.process_time() - start
+    X, y = rows.X_test, rows.y_test
+    of_teacher = skdistill.predict_members(teacher, X)
+    error = root_mean_squared_error(y, teacher.predict(X))
+    for kind, settings in STUDENTS.items():
+        start = time.process_time()
+        student = HydraPlusRegressor(FrozenEstimator(teacher), random_state=split, **settings)
+        student.set_params(runtime=Runtime(device="cpu")).fit(rows.X_train, rows.y_train)
+        seconds = time.process_time() - start
+        members = skdistill.predict_members(student, X)
+        spread = [np.ptp(found[..., 0], axis=1).max() for found in (of_teacher, members)]
+        parts = [epistemic(found) for found in (of_teacher, members)]
+        yield {
+            "set": name,
+            "split": split,
+            "teacher": which,
+            "student": kind,
+            "n_rows": len(rows.X_train),
+            "teacher_nll": mixture_nll(y, of_teacher),
+            "gap": mixture_nll(y, members) - mixture_nll(y, of_teacher),
+            "teacher_rmse": error,
+            "rmse_ratio": root_mean_squared_error(y, student.predict(X)) / error,
+            # One model alone has no spread to learn.
+            "rank": epistemic_fidelity(*parts).rank_correlation if min(spread) > 0 else None,
+            "teacher_seconds": teacher_seconds,
+            "student_seconds": seconds,
+            **one_row(teacher, student, X),
+        }
+
+
+def epistemic(members: np.ndarray) -> np.ndarray:
+    """Variance of the members' means (n, S, t, 2), (n,)."""
+    found: np.ndarray = members[..., 0].var(axis=1)[:, 0]
+    return found
+
+
+def one_row(teacher: Any, student: Any, X: np.ndarray) -> dict[str, float]:
+    """Seconds on the clock for one row."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = in_onnxruntime(student, folder, X[:1], "auto")
+        calls = {"teacher_row": partial(teacher.predict, X[:1]), "graph_row": graph}
+        seconds = interleaved(calls, N_ROUNDS, N_CALLS, time.perf_counter)
+    return {name: median(found) for name, found in seconds.items()}
+
+
+def main() -> None:
+    parser = argument_parser(__doc__, "trees")
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--splits", type=int, default=N_SPLITS, help="of sets of UCI")
+    parser.add_argument("--validation", action="store_true", help="score training rows held out")
+    options = parser.parse_args()
+    one_thread()
+    warnings.simplefilter("ignore")
+    if options.quick:
+        TEACHERS["forest"] = partial(forest, n_trees=N_MEMBERS)
+        STUDENTS["student"] = {"max_epochs": 2}
+        del STUDENTS["plain"]
+    results: list[dict[str, Any]] = []
+    settings = {"validation": options.validation, "quick": options.quick}
+    for name in options.sets:
+        is_uci = name in OF_MIXTURES
+        for split in range(1 if options.quick or not is_uci else options.splits):
+            rows = load(name, split, options)
+            for which in ("mixed",) if is_uci else ("boosting", "LightGBM", "forest"):
+                try:
+                    results += measured(name, split, which, rows)
+                except ImportError:
+                    print(f"{which} is left out: it is not installed.")
+                write_json(options.output, record(settings=settings, results=results))
+    print_table(
+        ["set", "teacher", "student", "gap", "RMSE ratio", "rank", "s", "teacher / graph"],
+        [
+            [*key, *(mean_of(found, name) for name in ("gap", "rmse_ratio", "rank")),
+             mean_of(found, "student_seconds"),
+             mean(row["teacher_row"] / row["graph_row"] for row in found)]
+            for key, found in grouped(results).items()
+        ],
+    )  # fmt: skip
+
+
+def grouped(results: list[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """Rows of all splits by set, teacher and student."""
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in results:
+        found.setdefault((row["set"], row["teacher"], row["student"]), []).append(row)
+    return found
+
+
+def mean_of(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Mean over splits; None where there is nothing to measure."""
+    values = [row[name] for row in rows]
+    return None if None in values else mean(values)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Students of trees have inputs that step where the trees split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.tree import DecisionTreeRegressor
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, load, save
+from skdistill._data.encoding import InputEncoding
+from skdistill.distillers._fit._suited import best_thresholds
+from skdistill.teachers import as_teacher
+from skdistill.transfer import GaussianNoise
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0.0, 50.0, size=(400, 2))
+Y = np.where(X[:, 0] > 20, 3.0, 0.0) + np.where(X[:, 1] > 40, X[:, 0] > 30, 0.0)
+TREE = FrozenEstimator(as_teacher(DecisionTreeRegressor(max_leaf_nodes=4)).fit(X, Y))
+SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+
+
+def test_bins_around_thresholds_are_steps():
+    found = InputEncoding.with_steps(None, X, [np.array([20.0]), np.array([])])
+    encoder = found.module(torch.float64)
+    half = 1e-3 * X[:, 0].std()
+    at = torch.tensor([[20 - half, 0.0], [20.0, 0.0], [20 + half, 0.0], [49.0, 0.0]]).double()
+    np.testing.assert_allclose(encoder(at)[:, 2], [0.0, 0.5, 1.0, 1.0], atol=1e-9)
+    np.testing.assert_array_equal(encoder(at)[:, :2], at)
+
+
+def test_steps_stand_beside_the_bins_of_an_encoding():
+    own = InputEncoding.of(X, None)
+    assert own is not None
+    steps = InputEncoding.with_steps(own, X, [np.array([20.0, 20.0 + 1e-9, 30.0]), np.array([])])
+    assert [len(edges) for edges in steps.edges] == [4, 0]  # two that are as one, and one
+    twice = InputEncoding.with_steps(steps, X, [np.array([40.0]), np.array([5.0])])
+    assert [len(edges) for edges in twice.edges] == [6, 2]
+    inside = (X > 21) & (X < 29)
+    rows = torch.from_numpy(X[inside[:, 0]])
+    assert len(rows) > 10
+    np.testing.assert_allclose(
+        steps.module(torch.float64)(rows)[:, :2],
+        (rows - torch.from_numpy(own.loc)) / torch.from_numpy(own.scale),
+    )
+
+
+def test_thresholds_of_the_largest_gain_are_taken():
+    thresholds, gains = np.array([1.0, 2.0, 3.0, 2.0]), np.array([0.3, 0.2, 0.1, 0.3])
+    assert best_thresholds(thresholds, gains, 2).tolist() == [2.0, 1.0]
+    assert sorted(best_thresholds(thresholds, gains, 5)) == [1.0, 2.0, 3.0]
+    assert best_thresholds(np.array([]), np.array([]), 2).tolist() == []
+    # 80 thresholds in cells of ten: the best of the two cells with the largest sums.
+    many, flat = np.arange(80.0), np.ones(80)
+    flat[[13, 57]] = 2.0
+    assert sorted(best_thresholds(many, flat, 2)) == [13.0, 57.0]
+
+
+def test_a_student_of_a_tree_is_nearer_to_it():
+    def distance(**settings):
+        student = HydraPlusRegressor(TREE, max_epochs=60, random_state=0, **settings).fit(X, Y)
+        rows = RNG.uniform(0.0, 50.0, size=(2000, 2))
+        return np.sqrt(np.mean((student.predict(rows) - TREE.predict(rows)) ** 2))
+
+    plain = {"module__embeddings": None, "transfer": GaussianNoise(correlated=True)}
+    assert distance() < 0.5 * distance(**plain)
+
+
+def test_what_is_given_stays():
+    steps = HydraPlusRegressor(TREE, **SMALL).fit(X, Y)
+    edges = steps.module_.inputs.n_inputs
+    assert edges > 2
+    none = HydraPlusRegressor(TREE, module__embeddings=None, **SMALL).fit(X, Y)
+    assert none.module_.inputs.n_inputs == 2
+    networks = FrozenEstimator(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, Y))
+    assert HydraPlusRegressor(networks, **SMALL).fit(X, Y).module_.inputs.n_inputs < edges + 8
+
+
+def test_students_of_trees_are_trained_for_twice_as_many_epochs():
+    few, noise = X[:60], RNG.standard_normal(60)
+    tree = as_teacher(DecisionTreeRegressor(max_depth=1))
+    networks = BayesianEnsembleRegressor(1, max_epochs=2)
+    for teacher, n_epochs in ((tree, 800), (networks, 400)):
+        fitted = FrozenEstimator(teacher.fit(few, noise))
+        student = HydraPlusRegressor(fitted, module__hidden_units=(2,), random_state=0)
+        assert student.fit(few, noise).n_epochs_ == n_epochs
+
+
+@pytest.mark.parametrize("is_classifier", [False, True])
+def test_files_and_further_training_keep_the_steps(is_classifier, tmp_path):
+    if is_classifier:
+        y, kind = (Y > 1).astype(int), HydraPlusClassifier
+        teacher = as_teacher(HistGradientBoostingClassifier(max_iter=3))
+    else:
+        y, kind = Y, HydraPlusRegressor
+        teacher = as_teacher(RandomForestRegressor(4, max_depth=3, random_state=0))
+    student = kind(FrozenEstimator(teacher.fit(X, y)), warm_start=True, **SMALL).fit(X, y)
+    n_inputs = student.module_.inputs.n_inputs
+    assert n_inputs > 2
+    save(student, tmp_path / "student.skd")
+    again = load(tmp_path / "student.skd")
+    np.testing.assert_array_equal(again.predict(X), student.predict(X))
+    student.set_params(max_epochs=5).fit(X, y)
+    assert student.module_.inputs.n_inputs == n_inputs
+    assert student.n_epochs_ == 5
+    student.partial_fit(X[:50], y[:50])
+    assert student.module_.inputs.n_inputs == n_inputs
