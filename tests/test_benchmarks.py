@@ -21,6 +21,7 @@ import torch
 from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 
+import skdistill.export
 from skdistill.modules import n_parameters
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +41,12 @@ def common(monkeypatch):
     """The module that the scripts share."""
     monkeypatch.syspath_prepend(FOLDER)
     return importlib.import_module("_common")
+
+
+@pytest.fixture
+def in_this_process(common, monkeypatch):
+    """Scripts call what they would call in new processes, which would import torch first."""
+    monkeypatch.setattr(common, "in_new_process", lambda function, *args: function(*args))
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -299,9 +306,19 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
     }
 
 
-def test_serving_measures_students_files_and_teachers(run, tmp_path):
+def test_serving_measures_students_files_and_teachers(run, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("skl2onnx")
+    graphs: dict[int, bytes] = {}
+
+    def export_once(model, path):
+        """What is served by two sessions is the same file."""
+        if id(model) not in graphs:
+            skdistill.export.export_onnx(model, path)
+            graphs[id(model)] = path.read_bytes()
+        path.write_bytes(graphs[id(model)])
+
+    monkeypatch.setattr(skdistill, "export_onnx", export_once)
     output = tmp_path / "serving.json"
     text = run("serving.py", "--quick", "--output", str(output))
     rows = json.loads(output.read_text(encoding="utf-8"))["serving"]
@@ -317,7 +334,7 @@ def test_serving_measures_students_files_and_teachers(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_persistence_measures_each_model_in_each_way(run, tmp_path):
+def test_persistence_measures_each_model_in_each_way(run, few_epochs, tmp_path):
     output = tmp_path / "persistence.json"
     text = run("persistence.py", "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -561,7 +578,7 @@ def test_the_bootstrap_is_paired(logits):
     assert 0.05 < high - low < 0.3
 
 
-def test_stored_logits_are_distilled(run, data_dir, tmp_path):
+def test_stored_logits_are_distilled(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "logits.json"
     text = run("logits.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -582,7 +599,7 @@ def test_stored_logits_are_distilled(run, data_dir, tmp_path):
 # Progressive distillation --------------------------------------------------------------------
 
 
-def test_bdistil_judges_every_part(run, data_dir, tmp_path):
+def test_bdistil_judges_every_part(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "bdistil.json"
     text = run("bdistil.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -611,7 +628,9 @@ def bdistil(common):
     return importlib.import_module("bdistil")
 
 
-def test_boosters_are_held_against_averages_of_the_same_networks(run, data_dir, tmp_path):
+def test_boosters_are_held_against_averages_of_the_same_networks(
+    run, few_epochs, data_dir, tmp_path
+):
     output = tmp_path / "bdistil.json"
     which = ["--parts", "average", "mnist", "--sets", "concrete", "magic"]
     text = run("bdistil.py", "--quick", *which, "--output", str(output))
@@ -708,9 +727,15 @@ def test_pixels_are_means_of_squares(bdistil):
 
 
 @pytest.mark.slow
-def test_amounts_compares_the_rule_with_settings_around_it(run, data_dir, tmp_path):
+def test_amounts_compares_the_rule_with_settings_around_it(
+    common, data_dir, tmp_path, monkeypatch, capsys
+):
     output = tmp_path / "amounts.json"
-    text = run("amounts.py", "--quick", "--output", str(output))
+    amounts = importlib.import_module("amounts")
+    monkeypatch.setattr(amounts, "N_MEMBERS", {"teacher": 2, "student": 3})
+    monkeypatch.setattr(sys, "argv", ["amounts.py", "--quick", "--output", str(output)])
+    amounts.main()
+    text = capsys.readouterr().out
     result = json.loads(output.read_text(encoding="utf-8"))
     assert set(result["results"]) == {"magic", "smooth"}
     for name, found in result["results"].items():
@@ -746,6 +771,7 @@ def scale(common):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
     output = tmp_path / "scale.json"
     text = run("scale.py", "--quick", "--output", str(output))
@@ -793,7 +819,7 @@ def test_tables_have_what_was_asked_for(scale, common):
 # What the scripts share ----------------------------------------------------------------------
 
 
-def test_students_are_held_against_their_teacher(run, data_dir, tmp_path):
+def test_students_are_held_against_their_teacher(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "students.json"
     text = run("students.py", "--quick", "--output", str(output))
     (results,) = json.loads(output.read_text(encoding="utf-8"))["results"].values()
@@ -917,7 +943,7 @@ def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
     assert quality["GPED U_o"]["student_steps"] == 11  # H = 1, 15 iterations less three tenths
 
 
-def test_gped_is_measured_on_small_tables(run, data_dir, tmp_path):
+def test_gped_is_measured_on_small_tables(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--parts", "small", "--output", str(output))
     found = json.loads(output.read_text(encoding="utf-8"))["small"]
@@ -1004,7 +1030,7 @@ def test_verdicts_go_by_the_interval(pareto):
         assert width == pytest.approx(2 * norm.ppf(0.975) / math.sqrt(400), rel=0.1)
 
 
-def test_pruned_students_are_held_against_the_search(run, data_dir, tmp_path):
+def test_pruned_students_are_held_against_the_search(run, few_epochs, data_dir, tmp_path):
     output, figure = tmp_path / "pareto.json", tmp_path / "pareto.png"
     text = run("pareto.py", "--quick", "--output", str(output), "--figure", str(figure))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -1052,7 +1078,9 @@ def unseen(common):
 
 
 @pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
-def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(run, tmp_path):
+def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(
+    run, few_epochs, tmp_path
+):
     output = tmp_path / "unseen.json"
     arguments = ["--quick", "--sets", "digits", "--protocols", "usual", "shuffled", "moved"]
     arguments += ["--output", output, "--resume", "--models"]
@@ -1081,7 +1109,7 @@ def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(run
 
 
 @pytest.mark.slow
-def test_other_ways_are_scored_on_the_same_folds(run, tmp_path, data_dir):
+def test_other_ways_are_scored_on_the_same_folds(run, few_epochs, tmp_path, data_dir):
     output = tmp_path / "other_ways.json"
     assert "anchored" in run("other_ways.py", "--quick", "--output", output)
     found = json.loads(output.read_text(encoding="utf-8"))["results"]

@@ -46,13 +46,19 @@ def run(case, folder, ends=(0, 0)):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return run("train", tmp_path_factory.mktemp("train"))
+def found(tmp_path_factory):
+    """What both processes have found, of fits that end and then of fits that are refused."""
+    return run("fit", tmp_path_factory.mktemp("fit"))
 
 
 @pytest.fixture(scope="module")
-def refused(tmp_path_factory):
-    return run("refuse", tmp_path_factory.mktemp("refuse"))
+def trained(found):
+    return [of_rank["trained"] for of_rank in found]
+
+
+@pytest.fixture(scope="module")
+def refused(found):
+    return [of_rank["refused"] for of_rank in found]
 
 
 ENGINES = {"traced": "traced", "frozen layer": "stacked", "listened to": "stacked"}

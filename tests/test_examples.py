@@ -61,7 +61,7 @@ def test_every_page_is_known():
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))
-def test_page(page, run_script, monkeypatch, tmp_path):
+def test_page(page, run_script, monkeypatch, tmp_path, few_epochs):
     printed_by_it, constants = PAGES[page]
     script = tmp_path / f"{page}.py"
     script.write_text(with_constants(PATHS[page], constants), encoding="utf-8")

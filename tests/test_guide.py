@@ -70,7 +70,7 @@ def first(n_rows, load):
         ("tables", ["pandas"]),
     ],
 )
-def test_page(name, needs, tmp_path, monkeypatch):
+def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     for package in needs:
         pytest.importorskip(package)
@@ -109,7 +109,7 @@ def test_page_of_a_family_of_ones_own(few_rows):
     assert report(student, X, y).to_html()
 
 
-def test_page_of_teachers(monkeypatch):
+def test_page_of_teachers(monkeypatch, few_epochs):
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
     monkeypatch.setattr(datasets, "load_diabetes", first(150, datasets.load_diabetes))
     few = [
@@ -156,7 +156,7 @@ FEW_EPOCHS = {
 
 @pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", FEW_EPOCHS)
-def test_page_with_few_epochs(few_rows, monkeypatch, name):
+def test_page_with_few_epochs(few_rows, monkeypatch, name, few_epochs):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
@@ -293,7 +293,7 @@ def test_readme_links_to_pages_that_exist():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_picture_of_readme_is_drawn(run_script, tmp_path):
+def test_picture_of_readme_is_drawn(run_script, tmp_path, few_epochs):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
     script = ROOT / "doc" / "images" / "teacher_and_student.py"
