@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,8 +20,11 @@ import pytest
 import torch
 from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
+from sklearn.utils import Bunch
 
 import skdistill.export
+from skdistill import datasets
+from skdistill.datasets import fetch_images
 from skdistill.modules import n_parameters
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +46,28 @@ def common(monkeypatch):
     return importlib.import_module("_common")
 
 
+@pytest.fixture(scope="module")
+def first_images(data_dir):
+    """Function that returns the first images of a set, as fetch_images does all; it reads once."""
+
+    @cache
+    def fetch(name):
+        found = fetch_images(name)
+        parts = found.is_train, ~found.is_train
+        few = np.sort(np.concatenate([np.flatnonzero(part)[:1200] for part in parts]))
+        return Bunch(**{key: found[key][few] for key in ("data", "target", "is_train")})
+
+    return fetch
+
+
+@pytest.fixture
+def few_images(common, first_images, monkeypatch):
+    """Scripts have some images only."""
+    monkeypatch.setattr(datasets, "fetch_images", first_images)
+    for script in ("gped", "mnist"):  # which others import
+        monkeypatch.setattr(importlib.import_module(script), "fetch_images", first_images)
+
+
 @pytest.fixture
 def in_this_process(common, monkeypatch):
     """Scripts call what they would call in new processes, which would import torch first."""
@@ -60,6 +85,7 @@ def test_help_says_what_is_measured(run, script, capsys):
     assert len(text.splitlines()) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "part", "peers"),
     [
@@ -136,6 +162,7 @@ def test_predictions_are_held_against_their_targets(predict):
     assert granted == pytest.approx(90e-6)
 
 
+@pytest.mark.slow
 def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
     output = tmp_path / "uci.json"
     text = run("uci.py", "--quick", "--peers", "gp", "mlp", "--output", str(output))
@@ -146,6 +173,7 @@ def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
         assert model in text
 
 
+@pytest.mark.slow
 def test_peers_are_measured_in_pieces(run, data_dir, tmp_path):
     output = tmp_path / "peers.json"
     quick = ["--quick", "--output", str(output)]
@@ -277,6 +305,7 @@ def test_results_stay_whole_when_writing_is_stopped(common, monkeypatch, tmp_pat
     assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
 
 
+@pytest.mark.slow
 def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
     output = tmp_path / "hydra.json"
     text = run("hydra.py", "--quick", "--ablations", "--output", str(output))
@@ -306,6 +335,7 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_serving_measures_students_files_and_teachers(run, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("skl2onnx")
@@ -360,6 +390,7 @@ def test_persistence_measures_each_model_in_each_way(
     assert min(processes.values()) > 0.1  # that of the children
 
 
+@pytest.mark.slow
 def test_parallel_compares_two_jobs_with_one(run, tmp_path):
     output = tmp_path / "parallel.json"
     text = run("parallel.py", "--quick", "--clusters", "--output", str(output))
@@ -405,6 +436,7 @@ def test_munged_rows_have_codes_that_exist_and_are_encoded_as_one_of_them(forest
         np.testing.assert_array_equal(variable.sum(axis=1), 1)
 
 
+@pytest.mark.slow
 def test_forest_and_student_are_compared(run, data_dir, tmp_path):
     output = tmp_path / "forest.json"
     text = run("forest.py", "--quick", "--sets", "covtype20k", "--output", str(output))
@@ -423,7 +455,8 @@ def test_forest_and_student_are_compared(run, data_dir, tmp_path):
 # MNIST, and shifts ---------------------------------------------------------------------------
 
 
-def test_mnist_runs_every_inference(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_mnist_runs_every_inference(run, few_images, data_dir, tmp_path):
     output = tmp_path / "mnist.json"
     options = ["--quick", "--threads", "1", "--masks", "0", "29"]
     text = run("mnist.py", *options, "--output", str(output))
@@ -484,7 +517,8 @@ def test_shifts_of_tables(shift):
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
 
 
-def test_shift_judges_every_model_under_every_shift_and_draws(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_shift_judges_every_model_under_every_shift_and_draws(run, few_images, data_dir, tmp_path):
     output = tmp_path / "shift.json"
     sets = ["--sets", "mnist", "satimage", "--plot", str(tmp_path)]
     text = run("shift.py", "--quick", *sets, "--output", str(output))
@@ -540,6 +574,7 @@ def test_gradient_ratios_are_those_of_the_paper(many_classes, n_classes, expecte
     )
 
 
+@pytest.mark.slow
 def test_many_classes_writes_times_memory_and_targets(run, tmp_path):
     output = tmp_path / "many_classes.json"
     text = run("many_classes.py", "--quick", "--output", str(output))
@@ -573,6 +608,7 @@ def test_a_linear_student_starts_as_the_identity(logits):
     torch.testing.assert_close(layer(x), torch.tensor([[1.5, 2.0, 2.0]]))
 
 
+@pytest.mark.slow
 def test_the_bootstrap_is_paired(logits):
     rng = np.random.default_rng(0)
     inside, outside = rng.standard_normal((300, 1)), 1 + rng.standard_normal((100, 1))
@@ -584,6 +620,7 @@ def test_the_bootstrap_is_paired(logits):
     assert 0.05 < high - low < 0.3
 
 
+@pytest.mark.slow
 def test_stored_logits_are_distilled(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "logits.json"
     text = run("logits.py", "--quick", "--output", str(output))
@@ -605,6 +642,7 @@ def test_stored_logits_are_distilled(run, few_epochs, data_dir, tmp_path):
 # Progressive distillation --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bdistil_judges_every_part(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "bdistil.json"
     text = run("bdistil.py", "--quick", "--output", str(output))
@@ -634,8 +672,9 @@ def bdistil(common):
     return importlib.import_module("bdistil")
 
 
+@pytest.mark.slow
 def test_boosters_are_held_against_averages_of_the_same_networks(
-    run, few_epochs, data_dir, tmp_path
+    run, few_epochs, few_images, data_dir, tmp_path
 ):
     output = tmp_path / "bdistil.json"
     which = ["--parts", "average", "mnist", "--sets", "concrete", "magic"]
@@ -825,6 +864,7 @@ def test_tables_have_what_was_asked_for(scale, common):
 # What the scripts share ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_students_are_held_against_their_teacher(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "students.json"
     text = run("students.py", "--quick", "--output", str(output))
@@ -837,6 +877,7 @@ def test_students_are_held_against_their_teacher(run, few_epochs, data_dir, tmp_
         assert ("rank_correlation" in row.get("test", {})) is tells_parts
 
 
+@pytest.mark.slow
 def test_translation_scores_every_model(run, tmp_path):
     output = tmp_path / "translation.json"
     text = run("translation.py", "--quick", "--output", str(output))
@@ -891,6 +932,7 @@ def test_times_are_cpu_seconds_of_one_call(common):
     assert seconds["work"][0] == pytest.approx(0.01, rel=0.5)
 
 
+@pytest.mark.slow
 def test_peak_growth_is_what_the_call_holds(common):
     size = 100 * 2**20
     growth = common.peak_growth(partial, bytearray, size)
@@ -931,7 +973,8 @@ def test_json_makes_its_folder(common, tmp_path):
 # GPED ----------------------------------------------------------------------------------------
 
 
-def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_gped_times_the_loop_and_judges_students(run, few_images, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--masks", "29", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -949,7 +992,8 @@ def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
     assert quality["GPED U_o"]["student_steps"] == 11  # H = 1, 15 iterations less three tenths
 
 
-def test_gped_is_measured_on_small_tables(run, few_epochs, data_dir, tmp_path):
+@pytest.mark.slow
+def test_gped_is_measured_on_small_tables(run, few_epochs, few_images, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--parts", "small", "--output", str(output))
     found = json.loads(output.read_text(encoding="utf-8"))["small"]
@@ -960,6 +1004,7 @@ def test_gped_is_measured_on_small_tables(run, few_epochs, data_dir, tmp_path):
     assert all(name in text for part in found.values() for name in part)
 
 
+@pytest.mark.slow
 def test_gped_has_the_papers_network_and_steps(common, monkeypatch):
     gped = importlib.import_module("gped")
     sampler, of_student = gped.CHAINS["paper"]
@@ -988,6 +1033,7 @@ def test_means_over_seeds_have_standard_errors(common):
     assert gped.over_seeds(rows[:1]) == rows[0]
 
 
+@pytest.mark.slow
 def test_masked_images_keep_their_labels_and_one_mask(data_dir, common):
     gped = importlib.import_module("gped")
     plain, masked, again = gped.load(0, False), gped.load(15, False), gped.load(15, True)
@@ -1036,6 +1082,7 @@ def test_verdicts_go_by_the_interval(pareto):
         assert width == pytest.approx(2 * norm.ppf(0.975) / math.sqrt(400), rel=0.1)
 
 
+@pytest.mark.slow
 def test_pruned_students_are_held_against_the_search(run, few_epochs, data_dir, tmp_path):
     output, figure = tmp_path / "pareto.json", tmp_path / "pareto.png"
     text = run("pareto.py", "--quick", "--output", str(output), "--figure", str(figure))
@@ -1083,6 +1130,7 @@ def unseen(common):
     return importlib.import_module("unseen")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
 def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(
     run, few_epochs, tmp_path

@@ -64,6 +64,7 @@ def refused(found):
 ENGINES = {"traced": "traced", "frozen layer": "stacked", "listened to": "stacked"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ranks.MODELS)
 def test_losses_are_those_of_one_process_with_twice_the_batch(name, trained):
     expected = ranks.found_in(ranks.fitted(name, ranks.BATCH_SIZE * ranks.N_RANKS))
@@ -113,6 +114,7 @@ def test_all_ranks_hear_that_the_teacher_cannot_be_fitted(refused):
     assert refused[1]["teacher"].startswith("RuntimeError: Rank 0 of data_parallel failed. OSError")
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_is_an_error_on_the_other(tmp_path):
     alive, dead = run("die", tmp_path, ends=(0, 1))
     assert dead is None
@@ -137,6 +139,7 @@ def test_shares_are_all_rows_once_and_about_equal(n_rows, size):
     assert max(lengths) - min(lengths) <= 1
 
 
+@pytest.mark.slow
 def test_the_script_of_the_guide_runs(tmp_path):
     guide = Path(__file__).parents[1] / "doc" / "user_guide" / "engine.rst"
     _, text = guide.read_text(encoding="utf-8").split("    # train.py\n")

@@ -180,6 +180,7 @@ def assert_close(found, expected, dtype):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", WIDE)
 def test_the_number_of_threads_changes_no_more_than_rounding(name, dtype):

@@ -235,6 +235,7 @@ def test_students_predict_as_in_one_thread(name, dtype, tally):
     compare([(student(name, c, dtype), data(c, dtype)[0]) for c in (False, True)], tally)
 
 
+@pytest.mark.slow
 def test_sequence_models_predict_as_in_one_thread(tally):
     X, y = make_translation(20, random_state=0)
     sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
@@ -250,6 +251,7 @@ def test_sequence_models_predict_as_in_one_thread(tally):
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["own", "gru", "convnet"])
 def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, monkeypatch):
     monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)

@@ -123,6 +123,7 @@ def test_one_batch_trains_what_the_arrays_train(model, kind, is_weighted, table)
     assert found.n_features_in_ == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "kind", "buffer_rows"),
     [
@@ -198,6 +199,7 @@ def test_a_label_may_come_late(table):
     assert found.score(X, words(y)) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("is_categorical", [False, True])
 def test_categories_may_come_late_or_lack(library, is_categorical, table):
@@ -497,6 +499,7 @@ def test_arrays_of_dask_give_their_blocks(kind, table):
     assert next(X.shape for X, _ in Batches.from_dask(images, images[:, 0, 0])) == (4, 4, 6)
 
 
+@pytest.mark.slow
 def test_frames_of_dask_give_their_partitions(table):
     frame = frame_of(table)
     lazy = dask_frame(frame, None)
@@ -534,6 +537,7 @@ def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 @pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
 def test_jobs_read_the_batches_for_themselves(make, backend, table, tmp_path):
@@ -575,6 +579,7 @@ def mapped(tmp_path):
     return np.load(tmp_path / "rows.npy", mmap_mode="r")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("make", ["ensemble", "hydra"])
 def test_a_memory_map_is_not_copied(make, is_weighted, mapped, monkeypatch):

@@ -74,6 +74,7 @@ def run(script: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @needs_fork
 def test_children_predict_and_fit(tally):
     """In one process, from one that has used no thread to one whose threads are used by joblib."""
@@ -233,6 +234,7 @@ def test_the_last_user_of_one_blas_thread_restores_the_number_before():
         assert blas_threads() == {2}
 
 
+@pytest.mark.slow
 def test_random_functions_are_found_with_one_thread_of_blas(monkeypatch):
     found, find = [], _fit.find_functions
 

@@ -110,6 +110,7 @@ def said(booster, X):
 # The search ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["booster", "connected"])
 def test_every_round_is_a_weak_learner(which, digits, teacher, request):
     """Definition 1, with the literal update of Eqs 4 and 5."""
@@ -149,6 +150,7 @@ def distances(booster, X, g):
     return np.sqrt(np.square((means - g)[..., : g.shape[-1]]).mean(axis=(1, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("connect", "gamma"), [("when_needed", 0.3), ("always", 0.03)])
 def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits, teacher):
     """With a barrier that is far too heavy, too."""
@@ -324,6 +326,7 @@ def test_rows_of_the_game(params, n_rows, teacher, digits):
     assert sum(asked_in_training) == n_rows
 
 
+@pytest.mark.slow
 def test_targets_that_are_not_standardised(diabetes):
     """Their variance of 3,000 has no exponential in float64, and none is needed."""
     booster = BDistilBooster(

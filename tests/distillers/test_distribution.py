@@ -112,6 +112,7 @@ def target_of(kind, data):
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_moments_keep_what_the_student_misses_out_of_the_epistemic_part():
     """Members are the same curve, a little shifted, and the student can learn straight lines."""
     rows = np.linspace(-1, 1, 200)[:, None].astype(np.float32)

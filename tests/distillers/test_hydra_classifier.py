@@ -256,6 +256,7 @@ def distance(p, q):
     return np.abs(p - q).sum(axis=-1).mean() / 2
 
 
+@pytest.mark.slow
 def test_heads_learn_the_members_that_are_theirs(teacher):
     X, y = draw(250, seed=0)
     settings = {
@@ -270,6 +271,7 @@ def test_heads_learn_the_members_that_are_theirs(teacher):
     assert distance(np.roll(members, 1, axis=1), heads) > 0.02
 
 
+@pytest.mark.slow
 def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
     (X, y), (X_test, y_test) = draw(250, seed=0), draw(1000, seed=1)
     truth = teacher.predict_uncertainty(X_test)

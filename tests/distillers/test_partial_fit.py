@@ -79,6 +79,7 @@ def test_calls_with_all_rows_are_the_epochs_of_a_fit(student, task, classes):
     assert [row["epoch"] for row in student.history_] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
     student.set_params(batch_size=15, max_epochs=40)
     whole = clone(student).fit(*task.data)

@@ -73,6 +73,7 @@ def hold_to_the_methods(model: Any, X: np.ndarray, outputs_of: Callable) -> None
     assert_same(outputs_of(X[:1]), predicted(model, X[:1], set(outputs_of(X[:1]))))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # rounds that find no weak learner
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_are_those_of_the_methods(name):
@@ -109,6 +110,7 @@ GRAPHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs_give_what_the_methods_do(name, tmp_path):
@@ -141,6 +143,7 @@ def test_a_missing_folder_is_found_before_anything_is_made(export, tmp_path, mon
         export(model, tmp_path / "missing" / "model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [bool, str])  # integers are those of tables, below
 def test_labels_are_int64_or_strings(kind, tmp_path):
     X, y = data_of("ensemble classes")
@@ -151,6 +154,7 @@ def test_labels_are_int64_or_strings(kind, tmp_path):
     np.testing.assert_array_equal(label.astype(kind), model.predict(X))
 
 
+@pytest.mark.slow
 def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_path):
     X, y = data_of("ensemble numbers", np.float32)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
@@ -170,6 +174,7 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
     assert b".py" not in path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_graph_has_what_its_outputs_need(tmp_path):
     onnx = pytest.importorskip("onnx")
     X, y = data_of("hydra several numbers")
@@ -185,6 +190,7 @@ def test_a_graph_has_what_its_outputs_need(tmp_path):
         assert has_functions == (outputs != ["mean"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # unknown categories
 @pytest.mark.parametrize("kind", ["numbers", "text"])
 def test_categories_are_read_as_the_methods_read_them(kind, tmp_path):
@@ -212,6 +218,7 @@ def test_categories_are_read_as_the_methods_read_them(kind, tmp_path):
     assert expected["epistemic"][3:].min() > expected["epistemic"][:3].max()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # rows far off
 @pytest.mark.parametrize("task", ["numbers", "classes"])
 def test_tables_with_functions_categories_and_missing_values(task, tmp_path):
@@ -253,6 +260,7 @@ def assert_pipeline(model: Any, X: Any, path: Path, atol: float = 0.0, **kwargs)
         np.testing.assert_allclose(point, expected, rtol=1e-5, atol=1e-6 * found["std"].max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "outputs"), [(np.float32, "auto"), (np.float64, "all")])
 def test_scalers_and_imputers_go_into_the_graph(dtype, outputs, tmp_path):
     X, y = data_of("distribution full numbers", dtype)
@@ -263,6 +271,7 @@ def test_scalers_and_imputers_go_into_the_graph(dtype, outputs, tmp_path):
     assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx", outputs=outputs)
 
 
+@pytest.mark.slow
 def test_columns_by_name_inside_a_search(tmp_path):
     X, y = data_of("distribution dirichlet classes")
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(c=np.arange(len(X)) % 4)
@@ -272,6 +281,7 @@ def test_columns_by_name_inside_a_search(tmp_path):
     assert_pipeline(search.fit(frame, y), frame, tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_skl2onnx_takes_pipelines_with_text_and_options(tmp_path):
     X, y = data_of("ensemble classes")
     frame = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down")})
@@ -289,6 +299,7 @@ def test_skl2onnx_takes_pipelines_with_text_and_options(tmp_path):
     assert members.shape == (len(X), 3, 3)
 
 
+@pytest.mark.slow
 def test_a_student_of_real_numbers(data_dir, tmp_path):
     with np.load(data_dir / "uci" / "wine-quality-red.npz") as data:
         X, y = data["X"], data["y"]
@@ -298,6 +309,7 @@ def test_a_student_of_real_numbers(data_dir, tmp_path):
     assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
     X, y = data_of("ensemble numbers", np.float32)
     model = make_pipeline(
@@ -311,6 +323,7 @@ def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
     assert_allclose(found["interval"], predict_interval(model, X), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_student_of_real_classes(data_dir, tmp_path):
     with np.load(data_dir / "tabular" / "pendigits.npz") as data:
         X, y = data["X"][:500].astype(np.float32), data["y"][:500]
@@ -345,6 +358,7 @@ def test_elementary_functions_are_exact_to_rounding(ours, exact, dtype):
 # --- what is refused, and what is needed ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_model_cannot_tell_is_refused(tmp_path):
     X, y = data_of("ensemble numbers")
     path = tmp_path / "model.onnx"
@@ -374,6 +388,7 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_file_takes_numpy_and_onnxruntime_only(tmp_path):
     X, y = data_of("distribution dirichlet classes")
     model = make_pipeline(StandardScaler(), classes(DistributionDistiller)).fit(X, y)
@@ -392,6 +407,7 @@ numpy.save("epistemic.npy", epistemic)
     np.testing.assert_allclose(np.load(tmp_path / "epistemic.npy"), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hydra classes", "distribution gaussian several numbers"])
 def test_programs_predict_what_the_methods_do(name, tmp_path):
     X, y = data_of(name)

@@ -145,6 +145,7 @@ def test_what_predicts_no_distribution_is_refused(mlflow, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ONNX model declares execution providers")
 def test_the_graph_of_export_onnx_in_mlflow(mlflow, model, tmp_path):
     onnx = pytest.importorskip("onnx")
@@ -166,6 +167,7 @@ def test_the_graph_of_export_onnx_in_mlflow(mlflow, model, tmp_path):
         np.testing.assert_allclose(outputs["interval"], interval(rows), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_mlflow_the_error_says_what_to_install():
     code = """
 import sys
