@@ -89,7 +89,7 @@ def tally(record_property) -> Callable[[str, int], None]:
     return add
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its processes are never quite idle
 def dask_client() -> Iterator[Any]:
     """A client of two worker processes of dask on this machine."""
     distributed = pytest.importorskip("dask.distributed")
@@ -99,7 +99,7 @@ def dask_client() -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """ray with two workers on this machine, as a backend of joblib too."""
     ray = pytest.importorskip("ray")

@@ -22,7 +22,6 @@ from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import Bunch
 
-import skdistill.export
 from skdistill import datasets
 from skdistill.datasets import fetch_images
 from skdistill.modules import n_parameters
@@ -336,21 +335,38 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_serving_measures_students_files_and_teachers(run, tmp_path, monkeypatch):
+def test_serving_measures_students_files_and_teachers(common, tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("skl2onnx")
+    serving = importlib.import_module("serving")
+    measured, export = serving.measured, serving.export_onnx
     graphs: dict[int, bytes] = {}
 
     def export_once(model, path):
-        """What is served by two sessions is the same file."""
+        """Write a graph; it takes seconds to make, and two sessions run the same."""
         if id(model) not in graphs:
-            skdistill.export.export_onnx(model, path)
+            export(model, path)
             graphs[id(model)] = path.read_bytes()
         path.write_bytes(graphs[id(model)])
 
-    monkeypatch.setattr(skdistill, "export_onnx", export_once)
+    @cache
+    def of_numbers(*sizes):
+        return measured("numbers", *sizes)
+
+    monkeypatch.setattr(serving, "export_onnx", export_once)
+    monkeypatch.setattr(
+        serving,
+        "measured",
+        lambda task, *sizes: [row | {"task": task} for row in of_numbers(*sizes)],
+    )
     output = tmp_path / "serving.json"
-    text = run("serving.py", "--quick", "--output", str(output))
+    monkeypatch.setattr(sys, "argv", ["serving.py", "--quick", "--output", str(output)])
+    serving.main()
+    text = capsys.readouterr().out
+    for model in serving.models("classes"):
+        probabilities, uncertainty = serving.all_of(model, serving.inputs(5))
+        assert probabilities.shape == (5, 4)
+        assert uncertainty.total.shape == (5,)
     rows = json.loads(output.read_text(encoding="utf-8"))["serving"]
     tasks = ("numbers", "classes")
     models = ("student", "program", "file", "pipeline", "file, 2 threads", "teacher")
@@ -974,7 +990,7 @@ def test_json_makes_its_folder(common, tmp_path):
 
 
 @pytest.mark.slow
-def test_gped_times_the_loop_and_judges_students(run, few_images, data_dir, tmp_path):
+def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--masks", "29", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))

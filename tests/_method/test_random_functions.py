@@ -723,6 +723,8 @@ def test_students_of_an_ensemble_inside_have_functions_of_their_own(teacher, tmp
     skdistill.save(student, tmp_path / "student.skd")
     again = skdistill.load(tmp_path / "student.skd").predict_uncertainty(rows)
     np.testing.assert_allclose(again.epistemic, found.epistemic, rtol=1e-5)
+    if not isinstance(teacher, GridSearchCV):  # the graph of one is enough
+        return
     runtime = pytest.importorskip("onnxruntime")
     skdistill.export.export_onnx(student, tmp_path / "student.onnx")
     session = runtime.InferenceSession(tmp_path / "student.onnx")

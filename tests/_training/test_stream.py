@@ -200,8 +200,7 @@ def test_a_label_may_come_late(table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-@pytest.mark.parametrize("is_categorical", [False, True])
+@pytest.mark.parametrize(("library", "is_categorical"), [("pandas", True), ("polars", False)])
 def test_categories_may_come_late_or_lack(library, is_categorical, table):
     pd, frames = pytest.importorskip("pandas"), pytest.importorskip(library)
     X, y, _ = table
@@ -538,8 +537,10 @@ def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["loky", "threading"])
-@pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
+@pytest.mark.parametrize(
+    ("make", "backend"),
+    [(lazy_frame, "loky"), (parquet_files, "loky"), (dask_frame, "threading")],
+)
 def test_jobs_read_the_batches_for_themselves(make, backend, table, tmp_path):
     frame = frame_of(table)
     batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
@@ -580,8 +581,7 @@ def mapped(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_weighted", [False, True])
-@pytest.mark.parametrize("make", ["ensemble", "hydra"])
+@pytest.mark.parametrize(("make", "is_weighted"), [("ensemble", True), ("hydra", False)])
 def test_a_memory_map_is_not_copied(make, is_weighted, mapped, monkeypatch):
     monkeypatch.setattr(moments, "_PIECE", 2**16)
     params = {**SMALL, "max_epochs": 1, "batch_size": 100}

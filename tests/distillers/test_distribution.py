@@ -58,7 +58,7 @@ def linear(task, **params):
     """A student that fits every row of X by itself, to convergence."""
     settings = {
         "module__hidden_units": (),
-        "max_epochs": 400,
+        "max_epochs": 800,
         "lr": 0.1,
         "random_state": 0,
         "transfer": None,

@@ -21,13 +21,12 @@ pytest.importorskip("onnxruntime")
 # One of each distribution and each way of making it; test_export.py has all models in float64.
 ON_TABLES = [
     "ensemble numbers",
-    "hydra calibrated classes",
-    *(
-        f"distribution {family} several numbers"
-        for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "gauss_head")
-    ),
+    "distribution calibrated classes",
+    "distribution normal_inverse_gamma several numbers",
+    "distribution normal_inverse_wishart several numbers",
     "distribution full numbers",
-    *(f"distribution {family} classes" for family in ("dirichlet", "logit_normal")),
+    "distribution dirichlet classes",
+    "distribution logit_normal classes",
     "gped own numbers",
     "gped dirichlet classes",
     "booster gru classes",

@@ -558,7 +558,6 @@ def test_the_label_loss_of_classes_is_that_of_the_mean():
     close(losses.label_nll(student, codes), -student.mean[torch.arange(N), codes].log())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "n_outputs"),
     [
