@@ -98,12 +98,10 @@ GRAPHS = [
     "ensemble images classes",
     "ensemble series classes",
     "hydra classes",
-    "distribution calibrated numbers",
+    "distribution calibrated classes",
     "distribution dropout_head several numbers",
     "distribution latent_factor several numbers",
     "distribution gauss_head classes",
-    "gped classes",
-    "booster numbers",
 ]
 
 

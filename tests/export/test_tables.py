@@ -18,10 +18,8 @@ from skdistill.settings import Runtime
 
 pytest.importorskip("onnxruntime")
 
-# One of each distribution and each way of making it; test_export.py has all models in float64.
+# With those of test_export.py, in float64: each distribution and each way of making it.
 ON_TABLES = [
-    "ensemble numbers",
-    "distribution calibrated classes",
     "distribution normal_inverse_gamma several numbers",
     "distribution normal_inverse_wishart several numbers",
     "distribution full numbers",
