@@ -75,11 +75,13 @@ def test_losses_are_those_of_one_process_with_twice_the_batch(name, trained):
         np.testing.assert_allclose(found["state"][key], value, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_batch_matters(trained):
     alone = ranks.found_in(ranks.fitted("hydra", ranks.BATCH_SIZE))
     assert not np.allclose(trained[0]["hydra"]["losses"], alone["losses"], rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [*ranks.MODELS, "with_dropout", "with_batch_norm", "no seed", "passes"]
 )
@@ -92,6 +94,7 @@ def test_ranks_are_bit_identical(name, trained):
         np.testing.assert_array_equal(value, second[name]["state"][key])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -109,6 +112,7 @@ def test_all_ranks_refuse(name, message, refused):
         assert re.match(message, found[name]), found[name]
 
 
+@pytest.mark.slow
 def test_all_ranks_hear_that_the_teacher_cannot_be_fitted(refused):
     assert refused[0]["teacher"] == "OSError: no space left"
     assert refused[1]["teacher"].startswith("RuntimeError: Rank 0 of data_parallel failed. OSError")

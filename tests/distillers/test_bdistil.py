@@ -167,6 +167,7 @@ def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits
         assert_allclose([each.distance for each in booster.rounds_], found, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_each_round_brings_the_mean_of_a_regressor_nearer(seed):
     X, y = make_friedman1(300, noise=0.5, random_state=seed)
@@ -566,6 +567,7 @@ def test_regressors_have_no_confidence(regressor, diabetes):
         regressor.predict(diabetes[0], early_exit=0.9, exit_on="confidence")
 
 
+@pytest.mark.slow
 def test_rows_leave_when_they_are_confident(connected, digits):
     X = digits[2]
     stages = np.stack(list(connected.staged_predict_proba(X)))

@@ -260,6 +260,7 @@ def test_the_student_says_what_its_teacher_says(taught, moons):
     assert taught.score(X, y) > 0.8
 
 
+@pytest.mark.slow
 def test_everything_is_read_off_one_distribution(taught, moons):
     X, _ = moons
     distribution = taught.predict_distribution(X)
@@ -300,6 +301,7 @@ def test_a_share_splits_the_entropy_of_the_predictive_distribution(by_default, m
     np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_share_is_that_of_the_chains_mutual_information(by_default, taught, moons):
     # The same chain has taught both.
     total = entropy(taught.monitor_["predictive"], axis=1)

@@ -327,6 +327,7 @@ def test_quantile_of_equal_members_is_exact():
     assert torch.equal(distribution.quantile(LEVELS), expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     members=st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=1, max_size=6),

@@ -546,6 +546,7 @@ def test_a_member_drops_the_same_units_for_all_rows(dropped, data):
     np.testing.assert_allclose(model.predict_members(data[0]), softmax(h @ W2 + b2, axis=-1))
 
 
+@pytest.mark.slow
 def test_units_are_dropped_at_the_rate_and_apart_from_each_other(dropped):
     _, _, masks = dropped
     assert np.unique(masks).tolist() == [0.0, pytest.approx(1 / 0.7)]

@@ -61,6 +61,7 @@ def served(mlflow, model, tmp_path):
     return mlflow.pyfunc.load_model(str(tmp_path / "model"))
 
 
+@pytest.mark.slow
 def test_a_saved_model_answers_with_the_table_of_its_estimator(mlflow, model, tmp_path):
     folder = tmp_path / "model"
     skdistill.integrations.mlflow.save_model(model, folder)
