@@ -357,7 +357,6 @@ def test_functions_are_short():
     assert np.median(list(lengths.values())) <= 4
 
 
-@pytest.mark.slow
 def test_only_protocols_leave_methods_without_a_body():
     estimators = ("ensembles", "distillers", "teachers", "sequences")
     found = [
