@@ -27,38 +27,36 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(case, folder, ends=(0, 0)):
-    """Run a case in two processes; what each has found, None for one that has died."""
-    command = [sys.executable, ranks.__file__, case, str(folder)]
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What both processes have found: of fits that end, that are refused, and that one dies in."""
+    folder = tmp_path_factory.mktemp("ranks")
     processes = [
-        subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, ranks.__file__, str(folder), str(rank)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for rank in range(ranks.N_RANKS)
     ]
     try:
-        for process, end in zip(processes, ends, strict=True):
+        for process, end in zip(processes, (0, 1), strict=True):
             _, lines = process.communicate(timeout=180)
             assert process.returncode == end, lines
     finally:
         for process in processes:
             process.kill()
-    files = [Path(folder) / f"{rank}.pickle" for rank in range(ranks.N_RANKS)]
-    return [pickle.loads(f.read_bytes()) if f.exists() else None for f in files]
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """What both processes have found, of fits that end and then of fits that are refused."""
-    return run("fit", tmp_path_factory.mktemp("fit"))
+    return [pickle.loads((folder / f"{n}.pickle").read_bytes()) for n in range(ranks.N_RANKS)]
 
 
 @pytest.fixture(scope="module")
 def trained(found):
-    return [of_rank["trained"] for of_rank in found]
+    return [of_rank["train"] for of_rank in found]
 
 
 @pytest.fixture(scope="module")
 def refused(found):
-    return [of_rank["refused"] for of_rank in found]
+    return [of_rank["refuse"] for of_rank in found]
 
 
 ENGINES = {"traced": "traced", "frozen layer": "stacked", "listened to": "stacked"}
@@ -119,11 +117,11 @@ def test_all_ranks_hear_that_the_teacher_cannot_be_fitted(refused):
 
 
 @pytest.mark.slow
-def test_a_rank_that_dies_is_an_error_on_the_other(tmp_path):
-    alive, dead = run("die", tmp_path, ends=(0, 1))
-    assert dead is None
-    assert alive["error"].startswith("RuntimeError: Rank 0 of data_parallel, of 2, has lost")
-    assert not alive["is_fitted"]
+def test_a_rank_that_dies_is_an_error_on_the_other(found):
+    alive, dead = found
+    assert "die" not in dead
+    assert alive["die"]["error"].startswith("RuntimeError: Rank 0 of data_parallel, of 2, has lost")
+    assert not alive["die"]["is_fitted"]
 
 
 def test_processes_have_to_know_each_other():

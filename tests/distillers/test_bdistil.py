@@ -172,7 +172,7 @@ def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits
 def test_each_round_brings_the_mean_of_a_regressor_nearer(seed):
     X, y = make_friedman1(300, noise=0.5, random_state=seed)
     boosting = HistGradientBoostingRegressor(max_iter=30).fit(X, y)
-    params = {"n_rounds": 4, "max_epochs": 100, "random_state": seed}
+    params = {"n_rounds": 4, "max_epochs": 50, "random_state": seed}
     booster = BDistilBooster(FrozenEstimator(boosting), **params).fit(X, y)
     missed = [
         np.sqrt(np.square(stage - boosting.predict(X)).mean())
