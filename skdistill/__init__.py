@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Uncertainty-aware ensemble distillation with scikit-learn's interface."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ from ._estimator.functions import (
     predict_uncertainty,
 )
 from ._estimator.validate import validate
-from ._report import ModelReport, report
+from ._report import report
 from ._utils.validation import did_you_mean as _did_you_mean
 from ._utils.warnings import SchemaWarning
 from ._version import __version__ as __version__
@@ -60,7 +58,6 @@ __all__ = [
     "GPEDDistiller",
     "HydraPlusClassifier",
     "HydraPlusRegressor",
-    "ModelReport",
     "Schema",
     "SchemaWarning",
     "SequenceDistributionDistiller",

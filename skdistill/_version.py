@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The version, which pickles carry, and where its documentation is."""
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 
 # The API page of an estimator, to which scikit-learn's HTML representation links: of what is

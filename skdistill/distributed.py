@@ -5,8 +5,6 @@ An ensemble's fit is spread by joblib instead: ``with joblib.parallel_config(bac
 the parameter `n_jobs` of :class:`skdistill.BayesianEnsembleRegressor`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What scikit-learn's ``check_estimator`` has to know of the estimators of this package."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .samplers import MCDropout

@@ -8,30 +8,69 @@ Equations are those of GPED: Vadera et al. (2020), "Generalized Bayesian Posteri
 Distillation for Deep Neural Networks".
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
+from . import losses
 from ._utils.messages import name_of
 from ._utils.settings import Settings
 from ._utils.validation import AnyOf, IsCallable, Number, OneOf, check_parameters
-from .losses import (
-    EXPECTATION_LINKS,
-    EXPECTATION_LOSSES,
-    Term,
-    by_autograd,
-    dirichlet_nll,
-    expectation_loss,
-    linked,
-    tempered_sum,
-)
 
-__all__ = ["DirichletExpectation", "EntropyExpectation", "Expectation"]
+__all__ = ["EntropyExpectation", "Expectation"]
+
+_FLOOR = 1e-6  # added to both values of a ratio
+_LIMITS = (-20.0, 40.0)  # "exp" clips outputs to these; its gradient still leads them back
+
+
+def _gamma(value: Tensor, target: Tensor) -> Tensor:
+    ratio = (target + _FLOOR) / (value + _FLOOR)
+    return ratio - ratio.log() - 1
+
+
+# Loss of each value v and target t, and its derivative in v.
+_LOSSES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "absolute": (lambda v, t: (v - t).abs(), lambda v, t: (v - t).sign()),
+    "squared": (lambda v, t: (v - t).square(), lambda v, t: 2 * (v - t)),
+    "gamma": (_gamma, lambda v, t: (v - t) / (v + _FLOOR).square()),
+    "cross_entropy": (lambda v, t: -torch.xlogy(t, v), lambda v, t: -t / v),
+    "binary_cross_entropy": (
+        lambda v, t: -torch.xlogy(t, v) - torch.xlogy(1 - t, 1 - v),
+        lambda v, t: (v - t) / (v * (1 - v)),
+    ),
+}
+
+# Values v of outputs, and the gradient in the outputs, given that in the values, d.
+_LINKS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "identity": (lambda z: z, lambda v, d: d),
+    "exp": (lambda z: z.clamp(*_LIMITS).exp_(), lambda v, d: d * v),
+    "softplus": (softplus, lambda v, d: d * -torch.expm1(-v)),
+    "sigmoid": (torch.sigmoid, lambda v, d: d * v * (1 - v)),
+    "softmax": (lambda z: z.softmax(-1), lambda v, d: v * (d - (v * d).sum(-1, keepdim=True))),
+}
+
+
+@losses.loss_with_gradient
+def _expectation_loss(
+    outputs: Tensor, target: Tensor, loss: str, link: str
+) -> tuple[Tensor, Tensor]:
+    """Loss (..., n) of estimates of a posterior expectation, by the names of a loss and a link.
+
+    It is summed over the k values; :class:`Expectation` describes both.
+    """
+    if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
+        return losses.cross_entropy.and_gradient(outputs, target)
+    if (loss, link) == ("binary_cross_entropy", "sigmoid"):  # nor these
+        loss_of_values = softplus(outputs) - target * outputs
+        return loss_of_values.sum(-1), outputs.sigmoid() - target
+    (value_of, back), (loss_of, slope_of) = _LINKS[link], _LOSSES[loss]
+    values = value_of(outputs)
+    return loss_of(values, target).sum(-1), back(values, slope_of(values, target))
 
 
 @dataclass(eq=False, repr=False)
@@ -48,12 +87,17 @@ class Expectation(Settings):
         (S, n, k) for k values. It must not be a lambda if the student is to be pickled.
     loss : {"squared", "absolute", "gamma", "cross_entropy", "binary_cross_entropy"} or callable, \
             default="squared"
-        Loss of the student, see :func:`skdistill.losses.expectation_loss`; or a
-        function of values and targets, both (..., n, k), that gives one loss for each row. With
-        ``estimate="stochastic"`` the student learns the expectation only if its targets' mean
-        minimises the mean loss: not so for "absolute", whose minimiser is their median.
+        Loss of values v and targets t, summed over the k values: ``|v - t|``, ``(v - t)^2``,
+        ``t / v - log(t / v) - 1``, which looks at ratios of values that are not negative (half the
+        gamma deviance, with 1e-6 added to both), ``-t log v``, and
+        ``-t log v - (1 - t) log(1 - v)`` of values in (0, 1), whose gradient does not vanish where
+        a "sigmoid" is close to 0 or 1 by mistake; or a function of values and targets, both (...,
+        n, k), that gives one loss for each row. Its minimiser is the mean of the targets, but their
+        median for "absolute", which with ``estimate="stochastic"`` is not the expectation; and for
+        "cross_entropy" if they sum to 1.
     link : {"identity", "exp", "softplus", "sigmoid", "softmax"} or callable, default="identity"
-        Function from the k outputs of the student's network to the k values.
+        Function from the k outputs of the student's network to the k values; "exp" clips outputs to
+        [-20, 40].
     name : str, default=None
         Name of the expectation in ``predict_expectation``; None is the name of `g`.
     weight : float, default=1.0
@@ -74,8 +118,8 @@ class Expectation(Settings):
 
     _parameter_table = {
         "g": IsCallable(),
-        "loss": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LOSSES))),
-        "link": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LINKS))),
+        "loss": AnyOf(IsCallable(), OneOf(tuple(_LOSSES))),
+        "link": AnyOf(IsCallable(), OneOf(tuple(_LINKS))),
         "weight": Number(Real, 0, closed="neither"),
     }
 
@@ -161,7 +205,7 @@ class Expectation(Settings):
         -------
         values : Tensor of shape (..., n, k)
         """
-        return self.link(outputs) if callable(self.link) else linked(outputs, self.link)
+        return self.link(outputs) if callable(self.link) else _LINKS[self.link][0](outputs)
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each row, and the gradient of their sum.
@@ -177,14 +221,14 @@ class Expectation(Settings):
         gradient : Tensor of shape (..., n, k)
         """
         if not (callable(self.loss) or callable(self.link)):
-            return expectation_loss.and_gradient(outputs, target, self.loss, self.link)
-        return by_autograd(self._loss_of_outputs, outputs, target)
+            return _expectation_loss.and_gradient(outputs, target, self.loss, self.link)
+        return losses.by_autograd(self._loss_of_outputs, outputs, target)
 
     def _loss_of_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         values = self.predict(outputs)
         if callable(self.loss):
             return self.loss(values, target)
-        return expectation_loss(values, target, self.loss, "identity")
+        return _expectation_loss(values, target, self.loss, "identity")
 
 
 class _Known(Expectation):
@@ -250,7 +294,7 @@ class EntropyExpectation(_Known):
     Parameters
     ----------
     loss : {"absolute", "squared", "gamma"}, default="absolute"
-        See :func:`skdistill.losses.expectation_loss`; "absolute" is the paper's. "squared" weighs
+        As for :class:`Expectation`; "absolute" is the paper's. "squared" weighs
         unsure rows more, and told inputs of another kind apart better on validation rows; with
         ``estimate="stochastic"`` its minimiser is the mean, not the median of single samples.
     weight : float, default=1.0
@@ -276,10 +320,7 @@ class EntropyExpectation(_Known):
 class DirichletExpectation(_Known):
     """Mean log probabilities, which fit a Dirichlet: the comparator of Sec 4, EnD2 (Eq 11).
 
-    Parameters
-    ----------
-    temperature : float, default=2.5
-        Divides the members' logits and the student's outputs in training (App. A.3).
+    The temperature divides the members' logits and the student's outputs in training (App. A.3).
     """
 
     def __init__(self, temperature: float = 2.5):
@@ -291,7 +332,9 @@ class DirichletExpectation(_Known):
         return (members.clamp(min=tiny).log() / self.temperature).log_softmax(-1)
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return tempered_sum([Term(dirichlet_nll, (target, 0.0))], outputs, self.temperature)
+        return losses.tempered_sum(
+            [losses.Term(losses.dirichlet_nll, (target, 0.0))], outputs, self.temperature
+        )
 
 
 def _log_probs(probs: Tensor) -> Tensor:

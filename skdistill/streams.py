@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = ["Batches"]
 _BATCH_ROWS = 65_536
 
 
+@dataclass(eq=False, repr=False)
 class Batches:
     """Batches of a table that need not fit in memory, for ``fit``.
 
@@ -57,22 +59,16 @@ class Batches:
     ['a', 'b']
     """
 
-    def __init__(
-        self,
-        source: Any,
-        *,
-        target: str | Sequence[str] | None = None,
-        weight: str | None = None,
-        batch_size: int | None = None,
-        buffer_rows: int = BUFFER_ROWS,
-    ):
-        Number(Integral, 1, others=(None,)).check(batch_size, "batch_size")
-        Number(Integral, 1).check(buffer_rows, "buffer_rows")
-        self.source = source
-        self.target = target
-        self.weight = weight
-        self.batch_size = batch_size
-        self.buffer_rows = buffer_rows
+    source: Any
+    _: KW_ONLY
+    target: str | Sequence[str] | None = None
+    weight: str | None = None
+    batch_size: int | None = None
+    buffer_rows: int = BUFFER_ROWS
+
+    def __post_init__(self) -> None:
+        Number(Integral, 1, others=(None,)).check(self.batch_size, "batch_size")
+        Number(Integral, 1).check(self.buffer_rows, "buffer_rows")
         self._check_source()
 
     @classmethod

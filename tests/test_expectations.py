@@ -74,12 +74,12 @@ def test_ones_own_g_may_give_one_value_or_several(probs):
 @pytest.mark.parametrize(
     ("g", "given"),
     [
-        (lambda p: p.mean(), r"Tensor of shape .*\[\]"),
-        (lambda p: p.mean(0), r"Tensor of shape .*\[6, 3\]"),
-        (lambda p: p.mean(1), r"Tensor of shape .*\[4, 3\]"),
-        (lambda p: p.unsqueeze(-1), r"Tensor of shape .*\[4, 6, 3, 1\]"),
+        (lambda p: p.mean(), r"Tensor of shape \(\)"),
+        (lambda p: p.mean(0), r"Tensor of shape \(6, 3\)"),
+        (lambda p: p.mean(1), r"Tensor of shape \(4, 3\)"),
+        (lambda p: p.unsqueeze(-1), r"Tensor of shape \(4, 6, 3, 1\)"),
         (lambda p: 3.0, r"float of shape"),
-        (lambda p: p.numpy(), r"ndarray of shape \(4, 6, 3\)"),
+        (lambda p: p.numpy(), r"ndarray of shape"),
     ],
 )
 def test_a_wrong_shape_is_named(g, given, probs):

@@ -242,7 +242,7 @@ WRITES_WITH_REASON = {
     **{"_engine/_flat.py": 1, "_engine/_flat_update.py": 1, "_engine/_net.py": 1},
     **{"_engine/_steps.py": 1, "_training/trainer.py": 1},
     # Layers of the copy of a network, in which others take their place.
-    **{"modules/_dropout.py": 1, "modules/_recurrent.py": 1, "pruning.py": 3},
+    **{"modules/_dropout.py": 1, "modules/_recurrent.py": 1, "pruning/_removal.py": 3},
     # Graphs of onnx, and the copy of the module that is exported.
     **{"export/_graph.py": 3, "export/_forms.py": 2, "export/_pipelines.py": 1},
     # What decorators make, and a property that is kept on its object.

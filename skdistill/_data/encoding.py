@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -33,6 +34,10 @@ EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
 # A gap is wide if it takes so many equal shares of the range of a column, and such a share of the
 # samples at least is on either side of it.
 _WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05
+
+# Half the width of a bin that stands for a step, in standard deviations of the column: so narrow
+# that few samples lie in it, and wide enough for float32.
+_HALF_STEP = 1e-3
 
 # A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
 _LEAVES_OF_LEAST_SIZE = 10
@@ -157,6 +162,38 @@ class InputEncoding:
             units = zip(edges, self.loc, self.scale, strict=True)
             found = replace(self, edges=tuple((own - loc) / scale for own, loc, scale in units))
         return None if found._is_identity else found
+
+    @classmethod
+    def with_steps(
+        cls,
+        encoding: InputEncoding | None,
+        X: np.ndarray,
+        thresholds: Sequence[np.ndarray],
+    ) -> InputEncoding:
+        """Return an encoding, or None, with bins around `thresholds` so narrow that they are steps.
+
+        Parameters
+        ----------
+        encoding : InputEncoding or None
+            None takes rows as they are.
+        X : ndarray of shape (n, n_columns)
+        thresholds : sequence of ndarray, of length n_columns
+            Of each column, in its own units.
+        """
+        n_columns = X.shape[1]
+        if encoding is None:
+            plain = np.zeros(n_columns), np.ones(n_columns)
+            encoding = cls(*plain, np.zeros(n_columns, dtype=int), np.zeros(n_columns, dtype=bool))
+        half_widths = _HALF_STEP * np.nanstd(X, axis=0, dtype=np.float64) / encoding.scale
+        own = encoding.edges or [np.zeros(0)] * n_columns
+        edges = list(own)
+        for column in np.flatnonzero((encoding.n_categories == 0) & (half_widths > 0)).tolist():
+            loc, scale, half = encoding.loc[column], encoding.scale[column], half_widths[column]
+            at = (thresholds[column] - loc) / scale
+            found = np.sort(np.concatenate([own[column], at - half, at + half]))
+            apart = np.diff(found, prepend=-np.inf) > half / 2  # widths are divided by
+            edges[column] = found[apart]
+        return replace(encoding, edges=tuple(edges))
 
     @property
     def _is_identity(self) -> bool:

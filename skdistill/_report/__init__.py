@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted model on one page: how good it is, what it knows, what it costs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ._model_report import ModelReport
 
-__all__ = ["ModelReport", "report"]
+__all__ = ["report"]
 
 
 def report(
@@ -49,7 +47,13 @@ def report(
     Returns
     -------
     report : ModelReport
-        With ``to_frame()``, ``to_html()`` and ``save(path)``; a notebook shows it.
+        A notebook shows it. ``report.to_frame()`` is a table, in pandas or what
+        ``sklearn.set_config(transform_output=...)`` names, with a row for each quantity and the
+        columns ``section``, ``quantity``, ``unit``, ``better``, ``student``, ``student_error`` (its
+        standard error), ``teacher``, ``difference`` (student less teacher), ``difference_error``
+        and ``reference``; NaN is what is not known. ``report.to_html()`` returns a page that needs
+        nothing else, no file, network or script, and ``report.save(path)`` writes it to a file,
+        whole or not at all; both need matplotlib, ``pip install skdistill[plot]``.
 
     Raises
     ------

@@ -11,23 +11,10 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error
 
+from .. import metrics
 from .._estimator.functions import predict_members, predict_quantiles, predict_uncertainty
 from .._estimator.unwrapping import has_inside, has_members
 from ..distributions import EmpiricalGaussian
-from ..metrics import (
-    aurc,
-    ause,
-    brier_score,
-    crps,
-    expected_calibration_error,
-    gaussian_nll,
-    interval_coverage,
-    interval_score,
-    interval_width,
-    mixture_nll,
-    prediction_rejection_ratio,
-    regression_calibration_error,
-)
 
 # Quantiles of numbers: 0.05, 0.1, ..., 0.95, as displays draw them.
 LEVELS = np.linspace(0.05, 0.95, 19)
@@ -54,7 +41,6 @@ class Answers:
 
     @classmethod
     def of(cls, model: Any, X: Any, y: np.ndarray) -> Answers:
-        """Predict the rows with a model."""
         total, aleatoric, epistemic = uncertainty = predict_uncertainty(model, X)
         point = np.asarray(model.predict(X))
         found = cls(y, point, total, aleatoric, epistemic, uncertainty.measure)
@@ -88,7 +74,6 @@ class Answers:
         return self.quantiles[..., ends]
 
     def rows(self, index: np.ndarray) -> Answers:
-        """Those for some of the rows."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
         of_rows = {
             name: values[index]
@@ -133,11 +118,11 @@ def _by_class(metric: Callable[..., float], **kwargs: Any) -> Callable[[Answers]
 
 
 def _coverage(share: float) -> Callable[[Answers], float]:
-    return lambda a: interval_coverage(a.y, a.interval(share))
+    return lambda a: metrics.interval_coverage(a.y, a.interval(share))
 
 
 def _rejection_ratio(a: Answers) -> float:
-    return prediction_rejection_ratio(a.losses, _one_number_a_row(a.total, a.total.mean(0)))
+    return metrics.prediction_rejection_ratio(a.losses, _one_number_a_row(a.total, a.total.mean(0)))
 
 
 _SCORE, _RANKING = "proper scores", "ranking of errors"
@@ -147,42 +132,46 @@ _ECE, _CLASSWISE = "expected calibration error", "classwise calibration error"
 OF_CLASSES = [
     Quantity("accuracy", "accuracy", "", "higher", _by(accuracy_score, "point")),
     Quantity(_SCORE, "log loss", "nats", "lower", _by_class(log_loss)),
-    Quantity(_SCORE, "Brier score", "", "lower", _by_class(brier_score)),
-    Quantity("calibration", _ECE, "", "lower", _by_class(expected_calibration_error)),
+    Quantity(_SCORE, "Brier score", "", "lower", _by_class(metrics.brier_score)),
+    Quantity("calibration", _ECE, "", "lower", _by_class(metrics.expected_calibration_error)),
     Quantity(
         *("calibration", _CLASSWISE, "", "lower"),
-        _by_class(expected_calibration_error, classwise=True),
+        _by_class(metrics.expected_calibration_error, classwise=True),
     ),
-    Quantity(_RANKING, "AURC", "", "lower", lambda a: aurc(a.losses, a.total)),
+    Quantity(_RANKING, "AURC", "", "lower", lambda a: metrics.aurc(a.losses, a.total)),
     _RATIO,
 ]
 
 OF_NUMBERS = [
     Quantity("accuracy", "RMSE", "units of y", "lower", _by(root_mean_squared_error, "point")),
     Quantity("accuracy", "R2", "", "higher", _by(r2_score, "point")),
-    Quantity(_SCORE, "NLL of one Gaussian", "nats", "lower", _by(gaussian_nll, "point", "std")),
+    Quantity(
+        _SCORE, "NLL of one Gaussian", "nats", "lower", _by(metrics.gaussian_nll, "point", "std")
+    ),
     Quantity(
         *(_SCORE, "interval score, 90 %", "units of y", "lower"),
-        lambda a: interval_score(a.y, a.interval(0.9), coverage=0.9),
+        lambda a: metrics.interval_score(a.y, a.interval(0.9), coverage=0.9),
     ),
     Quantity(
         *("calibration", "calibration error of quantiles", "", "lower"),
-        _by(regression_calibration_error, "quantiles", quantiles=LEVELS),
+        _by(metrics.regression_calibration_error, "quantiles", quantiles=LEVELS),
     ),
     Quantity("calibration", "coverage of 50 % intervals", "", "near 0.5", _coverage(0.5)),
     Quantity("calibration", "coverage of 90 % intervals", "", "near 0.9", _coverage(0.9)),
     Quantity(
         *("calibration", "width of 90 % intervals", "units of y", ""),
-        lambda a: interval_width(a.interval(0.9)),
+        lambda a: metrics.interval_width(a.interval(0.9)),
     ),
-    Quantity(_RANKING, "AUSE", "", "lower", _by(ause, "point", "std")),
+    Quantity(_RANKING, "AUSE", "", "lower", _by(metrics.ause, "point", "std")),
     _RATIO,
 ]
 
 # Of regressors that have members.
 OF_MEMBERS = [
-    Quantity(_SCORE, "NLL of the members' mixture", "nats", "lower", _by(mixture_nll, "members")),
-    Quantity(_SCORE, "CRPS", "units of y", "lower", _by(crps, "members")),
+    Quantity(
+        _SCORE, "NLL of the members' mixture", "nats", "lower", _by(metrics.mixture_nll, "members")
+    ),
+    Quantity(_SCORE, "CRPS", "units of y", "lower", _by(metrics.crps, "members")),
 ]
 
 

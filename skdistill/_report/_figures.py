@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The pictures of a report: which displays, of which data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..displays import (
-    FidelityDisplay,
-    RegressionCalibrationDisplay,
-    RejectionCurveDisplay,
-    ReliabilityDisplay,
-    UncertaintyProfileDisplay,
-)
+from .. import displays
 from ..metrics import UncertaintyProfile
 from ._answers import LEVELS, Answers
-from ._values import Picture
+from ._model_report import Picture
 
 # Told apart by colour, from the palette of Okabe and Ito, and by the line.
 _STYLES: dict[str, dict[str, Any]] = {
@@ -58,7 +50,7 @@ def of_scores(answers: dict[str, Answers]) -> Iterator[Picture]:
 
 def _draw_quantiles(answers: dict[str, Answers], ax: Any) -> None:
     for role, found in answers.items():
-        RegressionCalibrationDisplay.from_predictions(
+        displays.RegressionCalibrationDisplay.from_predictions(
             found.y, found.quantiles, LEVELS, name=role, ax=ax, **_STYLES[role]
         )
 
@@ -66,7 +58,7 @@ def _draw_quantiles(answers: dict[str, Answers], ax: Any) -> None:
 def _draw_reliability(answers: dict[str, Answers], ax: Any) -> None:
     for role, found in answers.items():
         is_first = role == "student"
-        ReliabilityDisplay.from_predictions(
+        displays.ReliabilityDisplay.from_predictions(
             found.y,
             found.probabilities,
             labels=found.classes,
@@ -82,7 +74,7 @@ def _draw_rejection(answers: dict[str, Answers], ax: Any) -> None:
     for role, found in answers.items():
         is_class = found.classes is not None
         order = found.total if found.total.ndim == 1 else found.total.mean(axis=1)
-        RejectionCurveDisplay.from_losses(
+        displays.RejectionCurveDisplay.from_losses(
             found.losses,
             order,
             loss_name="error" if is_class else "squared error",
@@ -107,7 +99,7 @@ def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:
         columns = {  # of the first target
             role: values if values.ndim == 1 else values[:, 0] for role, values in known.items()
         }
-        display = FidelityDisplay(
+        display = displays.FidelityDisplay(
             student={part: columns["student"]},
             teacher={part: columns[others[0]]},
             reference={part: columns[whose]} if len(others) == 2 else None,
@@ -152,6 +144,6 @@ def _draw_profiles(
     for role, profile in of_models.items():
         data = profile._asdict() | {"unit": unit, "part": part}
         line = {} if profile.values.dtype.kind == "f" else {"linestyle": "none"}  # categories
-        UncertaintyProfileDisplay(**data, feature_name=name, name=role).plot(
+        displays.UncertaintyProfileDisplay(**data, feature_name=name, name=role).plot(
             ax=ax, plot_mean=role == "student", **{**_STYLES[role], **line}
         )

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Everything that a report tells of a model, measured in turn."""
 
-from __future__ import annotations
-
 import platform
 from datetime import date
 from typing import Any
@@ -31,7 +29,6 @@ _LEAST_ROWS = 20
 def measured(
     student: Any, X: Any, y: Any, teacher: Any, reference: Any, feature_names: Any
 ) -> ModelReport:
-    """Measure what :func:`skdistill.report` tells."""
     notes: list[str] = []
     models = _models(student, teacher, reference, notes)
     y = _check_rows(student, X, y)

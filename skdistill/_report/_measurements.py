@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The numbers of a report: of each model, and of one model beside another."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +15,7 @@ from ..metrics import UncertaintyProfile, fidelity, uncertainty_profile
 from ..model_selection import flops, latency, n_parameters
 from ..persistence import save
 from ._answers import OF_CLASSES, OF_MEMBERS, OF_NUMBERS, Answers, jackknife_error, left_out
-from ._values import Measurement
+from ._model_report import Measurement
 
 # Rows of a batch whose latency is measured, beside that of one row.
 _BATCH = 256

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A report as HTML: one page that needs nothing from anywhere else."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,7 +8,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader
 
 from ..displays import png_of
-from ._values import Measurement, Picture
+from ._model_report import Measurement, Picture
 
 # Chapters of the page, what they are about, and the sections of measurements and pictures in them.
 _CHAPTERS = [

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writing files whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Arrays and a text in one file of the safetensors format, with a checksum of every byte."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -34,19 +32,10 @@ _LONGEST_HEADER = 10**8  # bytes, as safetensors has it
 
 
 def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> list[Any]:
-    """Return the parts of a file, the same for the same arguments; arrays are not copied.
+    """Return the parts of a file, bytes and arrays of uint8, the same for the same arguments.
 
-    Parameters
-    ----------
-    kind, version : str
-        What is in the file, and the version of its format.
-    text : str
-    arrays : dict of str to ndarray
-        Of booleans or numbers, C-contiguous.
-
-    Returns
-    -------
-    parts : list of bytes and of ndarray of uint8
+    `kind` tells what is in the file, `version` that of its format. The arrays, of booleans or
+    numbers and C-contiguous, are not copied.
     """
     header: dict[str, Any] = {
         "__metadata__": {
@@ -77,13 +66,10 @@ def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> l
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file; refuse what cannot be of skdistill before it is read.
+    """Return the content of a file.
 
-    Raises
-    ------
-    ValueError
-        If it is no regular file, such as a pipe, does not begin as files of skdistill do, or what
-        it holds does not fit in memory.
+    A ValueError refuses, before it is read, what is no regular file, such as a pipe, does not begin
+    as files of skdistill do, or does not fit in memory.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is no regular file")
@@ -107,11 +93,8 @@ def read(path: Path) -> bytes:
 def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:
     """Return the text and the arrays of a file.
 
-    Raises
-    ------
-    ValueError
-        If the file is damaged, foreign or of another version. Whoever makes a file with intent may
-        bring about errors of other kinds.
+    A ValueError tells of a file that is damaged, foreign or of another version; one that is made
+    with intent may bring about errors of other kinds.
     """
     start, stop = _place_of_digest(content)
     view = memoryview(content)

@@ -5,8 +5,6 @@ They depend on contents alone, not on addresses or the order of sets, so that th
 another process. Objects whose contents cannot be read raise an error.
 """
 
-from __future__ import annotations
-
 import copyreg
 import dis
 import functools

@@ -21,17 +21,10 @@ _LEAST_ROWS = 8
 
 
 class Encoder:
-    """Turns values into JSON, and collects their arrays.
+    """Turns values into JSON, and collects their `arrays`.
 
-    Parameters
-    ----------
-    encode_other : callable
-        Takes the encoder, a value that is not plain, and its place; returns its JSON, or raises a
-        TypeError.
-
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
+    `encode_other` takes the encoder, a value that is not plain, and its place; it returns its JSON,
+    or raises a TypeError.
     """
 
     def __init__(self, encode_other: Callable[[Encoder, Any, str], Any]):
@@ -41,13 +34,7 @@ class Encoder:
         self._stored: dict[int, tuple[str, np.ndarray]] = {}
 
     def encode(self, value: Any, place: str = "") -> Any:
-        """Return a value as JSON; `place` tells where it stands.
-
-        Raises
-        ------
-        TypeError
-            If it cannot be saved.
-        """
+        """Return a value as JSON, or raise a TypeError; `place` tells where it stands."""
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
@@ -135,12 +122,8 @@ def _is_scalar_type(value: object) -> bool:
 class Decoder:
     """Turns JSON back into values.
 
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-    others : dict of str to callable
-        What turns the content of objects that are not plain into values, by their key; it is given
-        the decoder too.
+    `others` are functions that turn the content of objects that are not plain into values, by their
+    key; they are given the decoder too.
     """
 
     def __init__(
@@ -188,7 +171,6 @@ class Decoder:
 
 
 def _dtype(text: str, kinds: str) -> np.dtype:
-    """Return a dtype of some kinds."""
     dtype = np.dtype(text)
     if dtype.kind not in kinds:
         raise ValueError(f"{dtype} is none of the dtypes of kind {list(kinds)}")

@@ -13,12 +13,9 @@ References
    for Deep Neural Networks" (GPED), UAI 2020.
 """
 
-from __future__ import annotations
-
+from ._changes import mask_squares, move, split_labelled
 from ._images import IMAGE_SETS as IMAGE_SETS
 from ._images import fetch_images
-from ._masking import mask_squares, split_labelled
-from ._moving import move
 from ._tabular import TABULAR_CLASSIFICATION_SETS as TABULAR_CLASSIFICATION_SETS
 from ._tabular import fetch_tabular_classification
 from ._toys import make_cube, make_ellipsoid, make_hydra_regression, make_spirals

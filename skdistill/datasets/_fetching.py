@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Loading the real data sets from a file in SKDISTILL_DATA, or else from the net."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
@@ -23,7 +21,6 @@ _TIMEOUT = 60  # seconds
 
 
 def source_of(name, sets: Mapping):
-    """Source of the data set of a name."""
     OneOf(tuple(sorted(sets))).check(name, "name")
     return sets[name]
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Toy problems: the two of Hydra+ (Ferianc & Rodrigues 2022), and the two of B-DISTIL."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A synthetic translation task."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The UCI regression sets with their standard splits."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -147,7 +145,6 @@ def _from_file(source: _Source, content) -> Bunch:
 
 
 def _downloaded(source: _Source, data_home) -> Bunch:
-    """Download the set and draw its splits."""
     if isinstance(source.origin, str):
         data, target, names = from_csv(source.origin, source.file, data_home)
     else:

@@ -5,8 +5,6 @@ As in scikit-learn, a display holds the data of its picture, `from_estimator` an
 them, and `plot` draws them again with another style. matplotlib is needed only there.
 """
 
-from __future__ import annotations
-
 from ._anytime import AnytimeDisplay, EarlyPredictionDisplay
 from ._bands import UncertaintyBandDisplay
 from ._calibration import RegressionCalibrationDisplay

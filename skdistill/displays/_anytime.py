@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Predictions of a booster after each round, and early in a series."""
 
-from __future__ import annotations
-
 import itertools
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_consistent_length
 
 from .._estimator.unwrapping import innermost
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import CLASS_COLORS, LINE_COLOR, REFERENCE_COLOR, draw, labelled
 
 _MARKERS = ("s", "^", "D", "v")
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class AnytimeDisplay(Display):
     """Score of a booster after each round against what the rounds cost (B-DISTIL [1]_, Fig 2).
 
@@ -112,18 +108,16 @@ class AnytimeDisplay(Display):
         """
         cls._needs_matplotlib("from_estimator")
         booster, X, _ = innermost(estimator, X, "staged_score")
-        display = cls(
+        return cls(
             costs=np.cumsum([found.flop for found in booster.rounds_]),
             scores=booster.staged_score(X, y, sample_weight),
             teacher_score=teacher_score,
             references=references,
             name=type(estimator).__name__ if name is None else name,
-        )
-        return display.plot(**kwargs)
+        ).plot(**kwargs)
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class EarlyPredictionDisplay(Display):
     """How many series are predicted by each time step, and how many of these rightly [1]_.
 
@@ -241,10 +235,9 @@ class EarlyPredictionDisplay(Display):
         is_right = np.asarray(y_true) == np.asarray(y_pred)
         done = np.cumsum(np.bincount(steps, minlength=n_times + 1))[1:]
         right = np.cumsum(np.bincount(steps, is_right, minlength=n_times + 1))[1:]
-        display = cls(
+        return cls(
             times=np.arange(1, n_times + 1) / n_times,
             shares=done / len(steps),
             accuracies=np.divide(right, done, np.full(n_times, np.nan), where=done > 0),
             name=name,
-        )
-        return display.plot(**kwargs)
+        ).plot(**kwargs)

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The prediction along one feature, between its uncertainties."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -12,13 +9,12 @@ import numpy as np
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import Number
 from .._utils.warnings import without_schema_warnings
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import ALEATORIC_COLOR, LINE_COLOR, TOTAL_COLOR, draw
 from ._grids import check_line, check_target, grid_over
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class UncertaintyBandDisplay(Display):
     """A prediction along one feature, with its aleatoric and its total uncertainty.
 
@@ -235,7 +231,7 @@ class UncertaintyBandDisplay(Display):
         elif x_true is not None:
             raise ValueError("x_true was given without y_true, and there is nothing to draw there.")
 
-        display = cls(
+        return cls(
             x=x[order],
             y_pred=along(y_pred, "y_pred"),
             std_total=along(total, "uncertainty.total"),
@@ -244,5 +240,4 @@ class UncertaintyBandDisplay(Display):
             y_true=y_true,
             feature_name=feature_name,
             name=name,
-        )
-        return display.plot(**kwargs)
+        ).plot(**kwargs)

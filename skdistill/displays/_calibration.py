@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calibration of predicted quantiles."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from .._estimator.functions import predict_quantiles
 from ..metrics import regression_calibration_curve, regression_calibration_error
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import draw, draw_reference, labelled
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class RegressionCalibrationDisplay(Display):
     """How often the true value lies at or below each predicted quantile.
 
@@ -135,5 +131,6 @@ class RegressionCalibrationDisplay(Display):
         arrays = (y_true, y_quantiles, quantiles)
         nominal, observed = regression_calibration_curve(*arrays, sample_weight=sample_weight)
         error = regression_calibration_error(*arrays, sample_weight=sample_weight)
-        display = cls(nominal=nominal, observed=observed, calibration_error=error, name=name)
-        return display.plot(**kwargs)
+        return cls(nominal=nominal, observed=observed, calibration_error=error, name=name).plot(
+            **kwargs
+        )

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Maps over two features: what a model predicts, and how uncertain it is."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Self
 
@@ -13,13 +10,12 @@ from sklearn.base import is_classifier
 from .._estimator.functions import predict_uncertainty
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import CLASS_COLORS, PARTS, UNITS, draw, known_parts
 from ._grids import check_target, grid_over
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class DecisionUncertaintyDisplay(Display):
     """What a model predicts over two features, and a map of each part of its uncertainty.
 
@@ -217,7 +213,7 @@ class DecisionUncertaintyDisplay(Display):
         if y is not None:
             x_true = np.column_stack(points)
             y_true = check_target(_codes(y, classes), "y", target, len(x_true), like="row of X")
-        display = cls(
+        return cls(
             xx0=xx0,
             xx1=xx1,
             prediction=on_grid(_codes(estimator.predict(X_grid), classes), "the prediction"),
@@ -226,8 +222,7 @@ class DecisionUncertaintyDisplay(Display):
             x_true=x_true,
             y_true=y_true,
             feature_names=tuple(names),
-        )
-        return display.plot(**kwargs)
+        ).plot(**kwargs)
 
 
 def _class_colormap(n_classes):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What all displays share: axes, and paragraphs of their docstrings."""
 
-from __future__ import annotations
-
 import inspect
 import re
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -70,12 +69,14 @@ class Display:
         return self.axes_
 
 
-def documented(cls: _Class) -> _Class:
-    """Complete the docstrings of a display by what all of them share.
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def documented_dataclass(cls: _Class) -> _Class:
+    """Make a display a dataclass, and complete its docstrings by what all of them share.
 
     A parameter that is not described has a paragraph of its name above. So help() and numpydoc
     find whole docstrings, and each of these paragraphs is written once.
     """
+    dataclass(kw_only=True, eq=False, repr=False)(cls)  # in place
     plot = vars(cls)["plot"]
     if plot.__doc__ is None:  # python -OO
         return cls

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by all displays: the late import of matplotlib, artists, colours, labels, units."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A student's uncertainty against its teacher's, or against that of a larger ensemble."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import epistemic_fidelity
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import (
     LINE_COLOR,
     REFERENCE_COLOR,
@@ -27,8 +24,7 @@ from ._grids import check_target
 _N_GROUPS = 20
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class FidelityDisplay(Display):
     """A student's uncertainty of each row against its teacher's, on logarithmic axes.
 
@@ -78,15 +74,13 @@ class FidelityDisplay(Display):
     measure: str
     reference: dict[str, np.ndarray] | None = None
 
-    def plot(self, ax: Any = None, *, band_kwargs: Any = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the points, the bands and lines of equality.
 
         Parameters
         ----------
         ax : array-like of matplotlib Axes, default=None
             Axes to draw on, one for each part. None creates a new figure.
-        band_kwargs : dict, default=None
-            Keywords of `fill_between`, for the bands.
         **kwargs : dict
             Keywords of `scatter`, for the points.
         """
@@ -98,7 +92,7 @@ class FidelityDisplay(Display):
             x = (self.teacher if self.reference is None else self.reference)[part]
             y, shown = self.student[part], (x > 0) & (self.student[part] > 0)
             if self.reference is not None:
-                self.bands_[part] = _draw_band(panel, x, self.teacher[part], band_kwargs)
+                self.bands_[part] = _draw_band(panel, x, self.teacher[part])
             label = f"student ({_agreement(x, y)})"
             style = {"color": LINE_COLOR, "alpha": 0.5, "s": 8, "linewidth": 0, "label": label}
             points = draw(panel, "scatter", x[shown], y[shown], given=kwargs, **style)
@@ -170,7 +164,7 @@ def _agreement(x, values):
     return f"rank {found.rank_correlation:.2f}, ratio {found.median_ratio:.2f}"
 
 
-def _draw_band(ax, x, y, given):
+def _draw_band(ax, x, y):
     """Fill between the quantiles .05 and .95 of the values y of rows of like x."""
     style = {"color": TOTAL_COLOR, "linewidth": 0, "label": f"teacher ({_agreement(x, y)})"}
     shown = (x > 0) & (y > 0)
@@ -178,4 +172,4 @@ def _draw_band(ax, x, y, given):
     groups = [rows for rows in np.array_split(np.argsort(x), _N_GROUPS) if len(rows)]
     ends = np.reshape([np.quantile(values[rows], [0.05, 0.95]) for rows in groups], (-1, 2))
     places = [np.median(x[rows]) for rows in groups]
-    return draw(ax, "fill_between", places, *ends.T, given=given, **style)
+    return ax.fill_between(places, *ends.T, **style)

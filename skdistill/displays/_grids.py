@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Grids over some columns of X, and checks of values to draw there."""
 
-from __future__ import annotations
-
 from collections import Counter
 from numbers import Integral, Real
 

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How uncertain models are, in distribution and out of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import cycle
 from numbers import Integral
 from typing import Any, Self
@@ -14,7 +11,7 @@ import numpy as np
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import Number
 from ..metrics import uncertainty_total_variation
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import (
     CONTRAST_COLOR,
     LINE_COLOR,
@@ -36,8 +33,7 @@ _SQUARE_ROOT = {
 }
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class UncertaintyHistogramDisplay(Display):
     """Histograms of the uncertainties of one or several models, in and out of distribution.
 
@@ -204,8 +200,9 @@ class UncertaintyHistogramDisplay(Display):
                 for name, by_set in found.items()
             }
             total_variation[part] = _distances(found, bins)
-        display = cls(edges=edges, shares=shares, total_variation=total_variation, measure=measure)
-        return display.plot(**kwargs)
+        return cls(
+            edges=edges, shares=shares, total_variation=total_variation, measure=measure
+        ).plot(**kwargs)
 
 
 def _check_by_name(values, argument):

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores of students against their costs."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Self
 
 from ..model_selection import costs_and_scores, nondominated
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import (
     CLASS_COLORS,
     CONTRAST_COLOR,
@@ -29,8 +26,7 @@ Drawn = dict[str, dict[str, dict[str, Any]]]
 _MARKERS = ("o", "s", "^", "D", "v")
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class ParetoDisplay(Display):
     """Scores of the candidates of one or several searches against their costs.
 
@@ -164,13 +160,12 @@ class ParetoDisplay(Display):
             for cost in costs
             for name, results in searches.items()
         }
-        display = cls(
+        return cls(
             costs={c: {name: read[scores[0], c, name][0] for name in searches} for c in costs},
             scores={s: {name: read[s, costs[0], name][1] for name in searches} for s in scores},
             teacher_scores=teacher_scores,
             base_costs=base_costs,
-        )
-        return display.plot(**kwargs)
+        ).plot(**kwargs)
 
 
 def _sign(score):

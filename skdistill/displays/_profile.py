@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The uncertainty of rows by the values of one column."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import uncertainty_profile
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import UNITS, draw, draw_reference, labelled, part_of
 from ._grids import check_target, named_column
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class UncertaintyProfileDisplay(Display):
     """Mean uncertainty of rows by the values of one column.
 
@@ -26,7 +22,7 @@ class UncertaintyProfileDisplay(Display):
     Parameters
     ----------
     values, means, counts, explained
-        As in :class:`skdistill.metrics.UncertaintyProfile`.
+        As :func:`skdistill.metrics.uncertainty_profile` returns them.
     unit, part : str, default=None
         Unit of the uncertainty, and which part of it it is.
 
@@ -165,5 +161,6 @@ class UncertaintyProfileDisplay(Display):
         unit, part : as in :class:`UncertaintyProfileDisplay`
         """
         found: dict[str, Any] = uncertainty_profile(uncertainty, values, n_bins=n_bins)._asdict()
-        display = cls(**found, unit=unit, part=part, feature_name=feature_name, name=name)
-        return display.plot(**kwargs)
+        return cls(**found, unit=unit, part=part, feature_name=feature_name, name=name).plot(
+            **kwargs
+        )

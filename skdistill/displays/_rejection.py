@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The error of a model that abstains where it is uncertain."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Self
 
@@ -13,7 +10,7 @@ from sklearn.base import is_classifier
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import OneOf
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import draw, labelled, part_of
 from ._grids import check_target
 
@@ -29,8 +26,7 @@ _X_LABELS = {
 }
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class RejectionCurveDisplay(Display):
     """Risk of a model that abstains on uncertain rows, against the share of rows that it predicts.
 
@@ -200,7 +196,7 @@ class RejectionCurveDisplay(Display):
         oracle = risk_coverage_curve(losses, losses, sample_weight=sample_weight)
         ratio = prediction_rejection_ratio(losses, uncertainty, sample_weight=sample_weight)
         coverage = reduce(np.union1d, (np.linspace(0, 1, _N_COVERAGES), curve[0], oracle[0]))
-        display = cls(
+        return cls(
             coverage=coverage,
             risk=_risk_at(coverage, *curve),
             oracle_risk=_risk_at(coverage, *oracle),
@@ -208,8 +204,7 @@ class RejectionCurveDisplay(Display):
             rejection_ratio=ratio,
             loss_name=loss_name,
             name=name,
-        )
-        return display.plot(**kwargs)
+        ).plot(**kwargs)
 
 
 def _fit_height(ax, against):

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calibration of predicted class probabilities."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
 from ..metrics import expected_calibration_error, reliability_curve
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import CLASS_COLORS, draw, labelled, merged_style
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class ReliabilityDisplay(Display):
     """Accuracy against confidence, or the frequency of each class against its probability.
 
@@ -205,8 +201,7 @@ class ReliabilityDisplay(Display):
                 for k in _positions(classes, labels)
             ]
             share = None
-        display = cls(curves=curves, share=share, calibration_error=error, name=name)
-        return display.plot(**kwargs)
+        return cls(curves=curves, share=share, calibration_error=error, name=name).plot(**kwargs)
 
 
 def _shares(confidence, sample_weight, n_bins):

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The error that remains as uncertain rows are removed, relative to that of all."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import ause, sparsification_curve
-from ._display import Display, documented
+from ._display import Display, documented_dataclass
 from ._drawing import draw, labelled
 
 
-@documented
-@dataclass(kw_only=True, eq=False, repr=False)
+@documented_dataclass
 class SparsificationDisplay(Display):
     """Error of the rows that remain as the most uncertain ones are removed.
 
@@ -133,11 +129,10 @@ class SparsificationDisplay(Display):
         """
         arrays = (y_true, y_pred, uncertainty)
         removed, model, oracle = sparsification_curve(*arrays, sample_weight=sample_weight)
-        display = cls(
+        return cls(
             fraction_removed=removed,
             model_curve=model,
             oracle_curve=oracle,
             ause=ause(*arrays, sample_weight=sample_weight),
             name=name,
-        )
-        return display.plot(**kwargs)
+        ).plot(**kwargs)

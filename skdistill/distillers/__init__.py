@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Distillers: from a teacher with members to one network."""
 
-from __future__ import annotations
-
 from .._estimator.calibration import Calibration as Calibration
 from .bdistil._estimator import BDistilBooster
 from .bdistil._plan import LearnerRecipes as LearnerRecipes

@@ -15,12 +15,11 @@ those of the paper that a class names:
   Latent Factor Model", NeurIPS 2025.
 """
 
-from __future__ import annotations
-
 from ._categorical import EmpiricalCategorical
 from ._dirichlet import Dirichlet
-from ._expectations import ExpectedCategorical, ExpectedGaussian
-from ._factor_process import FactorProcess
+from ._expectations import ExpectedCategorical as ExpectedCategorical
+from ._expectations import ExpectedGaussian as ExpectedGaussian
+from ._factor_process import FactorProcess as FactorProcess
 from ._gaussian import EmpiricalGaussian, Gaussian
 from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
@@ -39,9 +38,6 @@ __all__ = [
     "Dirichlet",
     "EmpiricalCategorical",
     "EmpiricalGaussian",
-    "ExpectedCategorical",
-    "ExpectedGaussian",
-    "FactorProcess",
     "Gaussian",
     "GaussianNormal",
     "LogitNormal",

@@ -134,24 +134,6 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
         )
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="entropy")
 
-    def log_prob_simplex(self, probs: Tensor) -> Tensor:
-        """Log density of class probabilities.
-
-        Parameters
-        ----------
-        probs : Tensor of shape (..., n, K)
-            They sum to one over the classes.
-
-        Returns
-        -------
-        Tensor of shape (..., n)
-            With respect to the first K - 1 probabilities.
-        """
-        alpha = self.concentrations.double()  # the terms are large, and cancel
-        log_normaliser = alpha.lgamma().sum(-1) - alpha.sum(-1).lgamma()
-        density = torch.xlogy(alpha - 1, probs).sum(-1) - log_normaliser
-        return density.to(self.concentrations.dtype)
-
 
 def _expected_entropy_and_information(concentrations: Tensor) -> tuple[Tensor, Tensor]:
     """Expected entropy of draws, and mutual information, of shape (n,), in float64.

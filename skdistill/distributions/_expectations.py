@@ -21,17 +21,10 @@ class ExpectedCategorical(ClassDistribution):
 
     Nothing more is known of the distribution over class probabilities, and nothing more is needed
     for the parts of the uncertainty.
-
-    Parameters
-    ----------
-    log_mean : Tensor of shape (n, K)
-        Logarithms of the expected class probabilities, the predictive distribution.
-    entropy : Tensor of shape (n,), default=None
-        Expected entropy, in nats, not negative; None where it is not known.
     """
 
-    log_mean: Tensor
-    entropy: Tensor | None = None
+    log_mean: Tensor  # (n, K), of the expected class probabilities, the predictive distribution
+    entropy: Tensor | None = None  # (n,), expected, in nats; None where it is not known
 
     @property
     def mean(self) -> Tensor:
@@ -70,19 +63,13 @@ class ExpectedGaussian(NumericDistribution):
     """Posterior expectations of Gaussians' means and variances, and the variance of the means.
 
     These are the moments of the mixture of Gaussians that an ensemble, or a posterior, predicts.
-    Quantiles, density and draws are those of the Gaussian with the same moments.
-
-    Parameters
-    ----------
-    mean : Tensor of shape (n, t)
-        Expected mean, in units of y.
-    aleatoric, epistemic : Tensor of shape (n, t)
-        Expected variance, and variance of the mean, in squared units of y; not negative.
+    Quantiles, density and draws are those of the Gaussian with the same moments. All have the shape
+    (n, t), in units of y and their squares.
     """
 
-    mean: Tensor
-    aleatoric: Tensor
-    epistemic: Tensor
+    mean: Tensor  # expected
+    aleatoric: Tensor  # expected variance
+    epistemic: Tensor  # variance of the mean
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> ExpectedGaussian:
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))

@@ -17,33 +17,17 @@ class FactorProcess(NamedTuple):
     The factors z are standard normal and the same for all rows and all p values of a function, e is
     standard normal and independent for each (Park et al., 2025). So the covariance of two rows is
     ``loadings(x)^T loadings(x')``, and ``variance`` that of a row.
-
-    Parameters
-    ----------
-    mean : Tensor of shape (n, p)
-    loadings : Tensor of shape (n, q, p)
-    residual : Tensor of shape (n, p)
-        Variance that no factor explains; the paper has none that depends on the row.
     """
 
-    mean: Tensor
-    loadings: Tensor
-    residual: Tensor
+    mean: Tensor  # (n, p)
+    loadings: Tensor  # (n, q, p)
+    residual: Tensor  # (n, p), variance that no factor explains; the paper's is that of all rows
 
     @classmethod
     def of_shares(cls, mean: Tensor, variance: Tensor, raw_loadings: Tensor) -> FactorProcess:
-        """Divide variances between factors and residual, whose shares are ``|w|^2`` to 1.
+        """Divide variances (n, p) between factors and residual, whose shares are ``|w|^2`` to 1.
 
-        Parameters
-        ----------
-        mean, variance : Tensor of shape (n, p)
-        raw_loadings : Tensor of shape (n, q p)
-            For each factor the entries of w for the p values.
-
-        Returns
-        -------
-        FactorProcess
-            Whose ``variance`` is the one given.
+        The raw loadings (n, q p) are, for each factor, the entries of w for the p values.
         """
         raw = raw_loadings.unflatten(-1, (-1, mean.shape[-1]))
         residual = variance / (1 + raw.square().sum(-2))
@@ -57,19 +41,7 @@ class FactorProcess(NamedTuple):
     def draw(
         self, n_draws: int, generator: torch.Generator | None = None, with_residual: bool = True
     ) -> Tensor:
-        """Draw functions.
-
-        Parameters
-        ----------
-        n_draws : int
-        generator : torch.Generator, default=None
-        with_residual : bool, default=True
-            Whether e is drawn, for each row by itself, or left out.
-
-        Returns
-        -------
-        Tensor of shape (n_draws, n, p)
-        """
+        """Draw functions (n_draws, n, p), with e for each row by itself, or without it."""
         check_n_samples(n_draws)
         shape = (n_draws, self.loadings.shape[-2])
         factors = random_numbers(torch.randn, shape, generator, self.mean)

@@ -203,19 +203,6 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
             epistemic = epistemic + self.mean_variance
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
 
-    def moment_matched(self) -> EmpiricalGaussian:
-        """One member with the mean and the total variance of the mixture.
-
-        It is the Gaussian closest to the mixture in ``KL(mixture || Gaussian)``, the minimiser of
-        Eq 6 of Lindqvist et al. (2020).
-
-        Returns
-        -------
-        EmpiricalGaussian
-            Of one member, S = 1.
-        """
-        return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
-
     def log_prob(self, y: Tensor) -> Tensor:
         z, variances = self._standardise(y)
         log_densities = -0.5 * (z.square() + (2 * math.pi * variances).log())

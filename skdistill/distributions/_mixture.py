@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Quantiles of mixtures of Gaussians."""
 
-from __future__ import annotations
-
 import math
 
 import torch

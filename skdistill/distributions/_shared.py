@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What distributions share: reading of network outputs, checks of arguments."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from numbers import Integral

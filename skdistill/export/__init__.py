@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitted models as ONNX graphs, which run without torch, and as programs of torch.export."""
 
-from __future__ import annotations
-
-from ._onnx import export_onnx
+from ._onnx import export_onnx, export_rounds
 from ._pipelines import register_converters
 from ._program import export_program
-from ._rounds import export_rounds
 
 __all__ = ["export_onnx", "export_program", "export_rounds", "register_converters"]

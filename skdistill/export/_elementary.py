@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Elementary functions that ONNX, or torch's exporter, lacks or rounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Parts of fitted modules in forms that are fast in a graph; they compute the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

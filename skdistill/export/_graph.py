@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Estimators as ONNX graphs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +30,6 @@ def import_onnx() -> Any:
 
 
 def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""]) -> Any:
-    """Export prediction methods."""
     onnx = import_onnx()
     with torch.no_grad():
         program = traced(graph_outputs).run_decompositions(DECOMPOSITIONS)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fitted estimator predicts, as a module whose outputs have names."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from numbers import Real
@@ -38,25 +36,10 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
 
 
 class GraphOutputs(nn.Module):
-    """All that a fitted estimator predicts for rows, as a tuple of tensors that have names.
+    """All that a fitted estimator predicts for rows, as a tuple of tensors that have `names`.
 
-    Parameters
-    ----------
-    estimator : DistributionEstimator
-        A fitted one, on any device; its module is copied to the CPU.
-    quantiles, outputs
-        As in :func:`export_onnx`.
-
-    Attributes
-    ----------
-    names : list of str
-        What the tensors are.
-    examples : list of Tensor
-        The tensors for `inputs`.
-    inputs : dict of str to Tensor
-        ``{"X": X}``, two rows of zeros.
-    options : dict
-        What to construct it with again.
+    Its module is copied to the CPU. `quantiles` and `outputs`, kept as `options`, are as in
+    :func:`export_onnx`. `examples` are the tensors for `inputs`, ``{"X": X}``, two rows of zeros.
     """
 
     defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "outputs": "auto"}
@@ -91,7 +74,6 @@ class GraphOutputs(nn.Module):
         self.options = dict(quantiles=quantiles, outputs=outputs)
 
     def _chosen(self, outputs: Any, example: Tensor) -> list[str]:
-        """Return the names of the outputs that are asked for."""
         names, has_cheap_interval = list(self._read(example)), False
         if self.plan.task.kind == "regressor":
             closed = self.module.distribution(example).closed_quantile(np.array([0.5]))
@@ -113,7 +95,6 @@ class GraphOutputs(nn.Module):
         return tuple(found[name] for name in self.names)
 
     def _read(self, X: Tensor) -> dict[str, Tensor]:
-        """Return what is predicted for rows."""
         X = X if self.codes is None else self.codes(X)
         if self.network is None:  # it has the usual form
             outputs = self.module.outputs(X)
@@ -185,23 +166,10 @@ class _Codes(nn.Module):
 class RoundOutputs(nn.Module):
     """What a booster predicts after a round, given the state that the rounds before it have left.
 
-    The state is `so_far`, the mean of the rounds' outputs, and `activations_<round>`.
-
-    Parameters
-    ----------
-    graph_outputs : GraphOutputs
-        Those of the booster.
-    number : int
-        Number of the round, from 1.
-    before : dict of str to Tensor
-        The state after the round before, for rows of zeros; empty for the first.
-
-    Attributes
-    ----------
-    plan, names, inputs
-        As those of :class:`GraphOutputs`; the state is an input, and as ``next_<name>`` an output.
-    state : dict of str to Tensor
-        The state after the round, for rows of zeros.
+    The state is `so_far`, the mean of the rounds' outputs, and `activations_<round>`. It is an
+    input, and as ``next_<name>`` an output. `graph_outputs` are those of the booster, `number` that
+    of the round, from 1; `before` and `state` are the states before and after it for rows of zeros,
+    the first empty.
     """
 
     def __init__(self, graph_outputs: GraphOutputs, number: int, before: dict[str, Tensor]):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pipelines as ONNX graphs, by skl2onnx."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from functools import partial
@@ -98,7 +96,6 @@ def _graph_outputs_of(scope: Any, estimator: Any) -> GraphOutputs:
 
 
 def _parse(alias: str, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Declare the outputs of an estimator."""
     operator = scope.declare_local_operator(alias, model)
     operator.inputs = inputs
     graph_outputs = _graph_outputs_of(scope, model)

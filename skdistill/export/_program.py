@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Estimators as programs of torch.export."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Graphs made faster for onnxruntime, without a change of what they compute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A Dirichlet distribution over the probabilities of a member.
-
-Equations are those of M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution
-Distillation to Many Classes with Proxy Targets" (2021), unless said otherwise.
-"""
+"""A Dirichlet distribution over the probabilities of a member."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ _PROXY_LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl")
 
 @dataclass(eq=False, repr=False)
 class DirichletFamily(Family):
-    """A Dirichlet distribution over a member's probabilities [1]_.
+    """A Dirichlet distribution over a member's probabilities; equations are those of [1]_.
 
     Parameters
     ----------
@@ -143,7 +139,7 @@ class DirichletFamily(Family):
 
     # --- tokens of sequences ------------------------------------------------------------------
 
-    def for_tokens(self) -> Family:
+    def _for_tokens(self) -> Family:
         self.check()
         found = self._with_loss("reverse_kl")
         if found.loss == "moments":
@@ -153,16 +149,14 @@ class DirichletFamily(Family):
             )
         return found
 
-    def target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:
-        # Return what is learnt at N tokens, (N, width): a mean and a precision in one, say.
+    def _target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:
         mean, mean_log = statistics.mean, statistics.mean_log
         if self.loss == "nll":
             return mean_log
         precision = losses.proxy_precision(mean, mean_log, self._cap(mean))
         return torch.cat([mean, precision.unsqueeze(-1)], -1)
 
-    def loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        # Return the loss of outputs (..., K), and its gradient, for targets (..., width).
+    def _loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         if self.loss == "nll":
             return losses.dirichlet_nll.and_gradient(outputs, target, 0.0)
         proxy = target[..., :-1], target[..., -1]

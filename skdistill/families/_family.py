@@ -144,48 +144,18 @@ class Family(Settings, ABC):
             )
         return self
 
-    def for_tokens(self) -> Family:
+    def _for_tokens(self) -> Any:
         """Return the family that learns the next token of sequences; raise if there is none.
 
-        Besides, it has `weight_of_uniform`, by which members are smoothed.
-
-        Returns
-        -------
-        family : Family
+        It has `weight_of_uniform`, by which members are smoothed; `_target_of_tokens`, which makes
+        what is learnt at N tokens, (N, width), of statistics with the `mean` and `mean_log` of the
+        members' probabilities, (N, K); and `_loss_of_tokens`, the loss of outputs (..., K) and
+        targets (..., width), and its gradient.
         """
         raise ValueError(
             "family must be one that learns from statistics of members at each token, such as "
             f"DirichletFamily() or MixtureFamily(), got {self!r}."
         )
-
-    def target_of_tokens(self, statistics: Any) -> Tensor:
-        """Return what is learnt at N tokens.
-
-        Parameters
-        ----------
-        statistics : object
-            Has the `mean` and `mean_log` of the members' probabilities there, (N, K).
-
-        Returns
-        -------
-        target : Tensor of shape (N, width)
-        """
-        raise TypeError(f"{type(self).__name__} must define target_of_tokens.")
-
-    def loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss at tokens, and the gradient of their sum.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (..., K)
-        target : Tensor of shape (..., width)
-
-        Returns
-        -------
-        loss : Tensor of shape (...)
-        gradient : Tensor of shape (..., K)
-        """
-        raise TypeError(f"{type(self).__name__} must define loss_of_tokens.")
 
     def mean(self, outputs: Tensor, size: int) -> Tensor:
         """Return the mean of :meth:`distribution` alone, (n, t): what ``predict`` takes.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A normal distribution over the mean and the raw variance of a member (Lindqvist et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,7 +56,6 @@ class GaussianFamily(NumericFamily):
         return losses.weighted_sum([self._term(members)], outputs)
 
     def _term(self, members: Gaussian) -> losses.Term:
-        """Return the loss of outputs, given the members."""
         z = losses.gaussian_parameters(members)  # Eq 12
         nll, target_of = _NLL[self.covariance]
         target, floor = target_of(z), GaussianNormal.min_variance_of_z

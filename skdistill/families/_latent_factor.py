@@ -5,8 +5,6 @@ S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertai
 Latent Factor Model" (2025), with a residual variance that depends on the row.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Integral, Real

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A normal distribution over the logits of a member (Lindqvist et al., 2020)."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from numbers import Integral, Real

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The mean of the members' predictions: plain ensemble distillation (Lindqvist et al., 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,7 +39,6 @@ class MixtureFamily(Family):
         return self._as(self._numeric(), task) if task.kind == "regressor" else self
 
     def _numeric(self) -> type[Family]:
-        """Return what learns numbers."""
         return GaussianMixture
 
     def n_outputs(self, size: int) -> int:
@@ -60,14 +57,14 @@ class MixtureFamily(Family):
 
     weight_of_uniform: ClassVar[float] = 0.0
 
-    def for_tokens(self) -> Family:
+    def _for_tokens(self) -> Family:
         self.check()
         return self
 
-    def target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:
+    def _target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:
         return statistics.mean
 
-    def loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         return losses.cross_entropy.and_gradient(outputs, target)
 
 

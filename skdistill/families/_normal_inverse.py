@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Conjugate distributions over the means and the variances of a member (Lindqvist et al., 2020)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from torch import Tensor

@@ -4,8 +4,6 @@
 For comparison: their draws are independent of the member that they are compared with.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -32,7 +30,7 @@ class _RandomHeads(Family):
         layer = list(stack([head]).children())[-1]
         if not isinstance(layer, StackedLinear):
             raise ValueError(f"module must end in a linear layer with a random head, got {head}.")
-        parts, rate = (stack([core]), layer, n_members, self.n_samples, 0), self.dropout_rate
+        parts, rate = (stack([core]), layer, n_members, self.n_samples), self.dropout_rate
         return GaussianHead(*parts) if rate is None else DropoutHead(*parts, rate=rate)
 
     def penalty(self, network: Any) -> Tensor | None:
@@ -64,7 +62,7 @@ class GaussHeadFamily(_RandomHeads, MixtureFamily):
     def _numeric(self) -> type[Family]:
         return NumericHeads
 
-    for_tokens = Family.for_tokens
+    _for_tokens = Family._for_tokens
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Tensor | None

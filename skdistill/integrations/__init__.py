@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitted models as models of other libraries, each in a module of the library's name."""
 
-from __future__ import annotations
-
 __all__: list[str] = []

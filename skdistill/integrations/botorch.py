@@ -5,8 +5,6 @@ Import it as ``from skdistill.integrations.botorch import MembersModel``; it nee
 ``pip install skdistill[botorch]``.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -15,8 +15,6 @@ Uncertainty-Aware Knowledge Distillation"; beta-NLL is from Seitzer et al. (2022
 of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks".
 """
 
-from __future__ import annotations
-
 from ._boosting import DistillationGame as DistillationGame
 from ._boosting import bounded_outputs as bounded_outputs
 from ._boosting import gradient_of_raw as gradient_of_raw
@@ -28,24 +26,14 @@ from ._categorical import categorical_correctness as categorical_correctness
 from ._categorical import categorical_individuality as categorical_individuality
 from ._categorical import cross_entropy
 from ._categorical import information_mismatch as information_mismatch
-from ._dirichlet import MemberStatistics as MemberStatistics
-from ._dirichlet import (
-    dirichlet_forward_kl,
-    dirichlet_nll,
-    dirichlet_reverse_kl,
-    proxy_concentrations,
-    proxy_precision,
-    proxy_target,
-)
+from ._dirichlet import dirichlet_forward_kl, dirichlet_nll, dirichlet_reverse_kl
 from ._dirichlet import dirichlet_moments as dirichlet_moments
 from ._dirichlet import dirichlet_reverse_kl_reference as dirichlet_reverse_kl_reference
-from ._dirichlet import information_target as information_target
-from ._dirichlet import largest_precision as largest_precision
 from ._dirichlet import proxy_term as proxy_term
-from ._expectations import EXPECTATION_LINKS as EXPECTATION_LINKS
-from ._expectations import EXPECTATION_LOSSES as EXPECTATION_LOSSES
-from ._expectations import expectation_loss
-from ._expectations import linked as linked
+from ._dirichlet_targets import MemberStatistics as MemberStatistics
+from ._dirichlet_targets import information_target as information_target
+from ._dirichlet_targets import largest_precision as largest_precision
+from ._dirichlet_targets import proxy_concentrations, proxy_precision, proxy_target
 from ._factors import centred as centred
 from ._factors import factor_scores as factor_scores
 from ._factors import loadings_nll as loadings_nll
@@ -65,7 +53,7 @@ from ._gaussian import of_gaussian_outputs as of_gaussian_outputs
 from ._gaussian import residual_mismatch as residual_mismatch
 from ._gaussian import spread_error as spread_error
 from ._gaussian import spread_mismatch as spread_mismatch
-from ._heads import diversity
+from ._heads import diversity as diversity
 from ._heads import pairing as pairing
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
@@ -75,7 +63,6 @@ from ._loss import loss_with_gradient as loss_with_gradient
 from ._loss import tempered_sum as tempered_sum
 from ._loss import weighted_sum as weighted_sum
 from ._second_order import NormalInverseGammaTarget as NormalInverseGammaTarget
-from ._second_order import PairedNormal as PairedNormal
 from ._second_order import gaussian_parameters as gaussian_parameters
 from ._second_order import label_nll as label_nll
 from ._second_order import logit_normal_moments as logit_normal_moments
@@ -97,8 +84,6 @@ __all__ = [
     "dirichlet_forward_kl",
     "dirichlet_nll",
     "dirichlet_reverse_kl",
-    "diversity",
-    "expectation_loss",
     "gaussian_nll",
     "proxy_concentrations",
     "proxy_precision",

@@ -6,8 +6,6 @@ Inference" (B-DISTIL). Outputs and targets have the shape (..., n, L): one colum
 logits or means, and each column is a game of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
@@ -39,19 +37,10 @@ class DistillationGame:
     ``sqrt(ln 2N / T) / G`` of Theorem 1, for each column. Of the L columns the first `n_played` are
     played, or all.
 
-    Attributes
-    ----------
-    loc : Tensor of shape (L,)
-        Mean of each column, the middle of the range of predictions.
-    bound : Tensor of shape (L,)
-        Largest distance of predictions from it, B: 1.5 times that of the target. 0 where the
-        target is constant.
-    scale : Tensor of shape (L,)
-        Largest error that is possible, G = B + max abs(g).
-    errors : Tensor of shape (N, L)
-        The sum S.
-    total : float
-        Sum C of the learners' weights: their mean is ``g + S / C``.
+    For each column there are `loc`, its mean, the middle of the range of predictions; `bound`, the
+    largest distance of predictions from it, B, 1.5 times that of the target, or 0 where this is
+    constant; and `scale`, the largest error that is possible, G = B + max abs(g). `errors` (N, L)
+    are the sum S, and `total` is the sum C of the learners' weights: their mean is ``g + S / C``.
     """
 
     def __init__(

@@ -9,8 +9,6 @@ Inside, classes stand before rows, (..., M, K, n), and if they are few so they d
 last axis of few classes torch reduces several times as slowly, over one of many twice as fast.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -8,8 +8,6 @@ before the rows: (..., M, n, p). Residuals are a member's values less their mean
 units of their standard deviation over members at that row.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ Values are summed over the t targets. Members and heads stand on the axis before
 (..., M, n, t). ``d_x`` stands for the gradient with respect to x.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pairs of members and heads, and how alike the weights of heads are."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -29,21 +27,11 @@ def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8)
 
     Summed over layers and heads as in Eq 9, but a mean over the units of a layer, so that its
     weight in the loss does not depend on their width: M for each layer of M identical heads.
+    `weights` has a tensor (..., M, n_units, fan_in) for each layer of the heads.
 
-    Parameters
-    ----------
-    weights : list of Tensor of shape (..., M, n_units, fan_in)
-        One tensor for each layer of the heads.
-    reference : {"mean", "pairwise"}, default="mean"
-        What a unit's weights are compared with: the mean over heads (Eq 9), or the same unit of
-        every other head. Eq 9 has a degenerate minimiser, one long head against M - 1 equal ones;
-        the pairwise form has not.
-    eps : float, default=1e-8
-        Smallest norm in the cosine.
-
-    Returns
-    -------
-    similarity : Tensor of shape (...)
+    A unit's weights are compared with their "mean" over heads (Eq 9), or, "pairwise", with the same
+    unit of every other head. Eq 9 has a degenerate minimiser, one long head against M - 1 equal
+    ones; the pairwise form has not.
     """
     mean_cosine = _cosine_to_mean if reference == "mean" else _cosine_to_others
     n_heads = weights[0].shape[-3]

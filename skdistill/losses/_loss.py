@@ -7,8 +7,6 @@ outputs, (..., n, p), or a :class:`Gaussian`, and may have an axis of heads befo
 (..., M, n, p), over which the loss sums.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable

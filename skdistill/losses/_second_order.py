@@ -8,8 +8,6 @@ But for a covariance of low rank it depends on the members through a few statist
 which is computed once. Members stand on the axis before the rows: (..., M, n, .).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -24,11 +24,10 @@ References
    Regression". ICML 2018.
 """
 
-from __future__ import annotations
-
 from ._classification import brier_score, expected_calibration_error, reliability_curve
-from ._fidelity import FidelityTable, fidelity
-from ._profile import UncertaintyProfile, uncertainty_profile
+from ._fidelity import fidelity
+from ._profile import UncertaintyProfile as UncertaintyProfile
+from ._profile import uncertainty_profile
 from ._regression import (
     crps,
     gaussian_nll,
@@ -48,7 +47,6 @@ from ._rejection import (
 )
 from ._scorers import EstimatorScorer, get_scorer
 from ._uncertainty import (
-    EpistemicFidelity,
     epistemic_fidelity,
     ood_auroc,
     uncertainty_ndcg,
@@ -56,10 +54,7 @@ from ._uncertainty import (
 )
 
 __all__ = [
-    "EpistemicFidelity",
     "EstimatorScorer",
-    "FidelityTable",
-    "UncertaintyProfile",
     "aurc",
     "ause",
     "brier_score",

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores and calibration of predicted class probabilities."""
 
-from __future__ import annotations
-
 from numbers import Integral
 
 import numpy as np
@@ -14,10 +12,10 @@ from ._checks import (
     check_labels,
     check_nonnegative,
     check_same_length,
+    cumulate,
     weighted_rows,
     weights_or_ones,
 )
-from ._ordering import cumulate
 
 # Largest deviation of a row's sum from 1: float16 rounds by this much.
 _SUM_TOLERANCE = 1e-3

@@ -15,20 +15,10 @@ from ..distributions import Uncertainty
 from ._regression import gaussian_nll
 from ._uncertainty import epistemic_fidelity, uncertainty_total_variation
 
-_PARTS = ("total", "aleatoric", "epistemic")
-
 
 @dataclass(frozen=True, repr=False)
 class FidelityTable:
-    """How models follow one another: a column for each pair of models.
-
-    Parameters
-    ----------
-    columns : dict of str to dict of str to float
-        ``columns[pair][quantity]``. Pairs are "student_to_teacher" and, with a reference,
-        "student_to_reference" and "teacher_to_reference". Quantities are those of
-        :func:`fidelity`.
-    """
+    """What :func:`fidelity` returns: ``table[pair][quantity]``."""
 
     columns: dict[str, dict[str, float]]
 
@@ -36,12 +26,7 @@ class FidelityTable:
         return self.columns[pair]
 
     def to_frame(self) -> Any:
-        """Return the table as a pandas DataFrame, with a row for each quantity.
-
-        Returns
-        -------
-        frame : pandas.DataFrame
-        """
+        """Return the table as a DataFrame of pandas, with a row for each quantity."""
         import pandas
 
         return pandas.DataFrame(self.columns)
@@ -91,8 +76,8 @@ class _Predictions:
                 f"measure uncertainty by {self.uncertainty.measure} and "
                 f"{other.uncertainty.measure}."
             )
-        for part in _PARTS:
-            mine, its = getattr(self.uncertainty, part), getattr(other.uncertainty, part)
+        for part, mine in self.uncertainty._asdict().items():
+            its = getattr(other.uncertainty, part)
             if mine is None or its is None:
                 continue
             kept = epistemic_fidelity(its, mine, sample_weight=weight)
@@ -116,10 +101,9 @@ def fidelity(
 
     The epistemic variance of S members is itself an estimate, with a relative standard deviation of
     about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away cannot
-    follow its teacher perfectly, and should not. What both of them stand for is an ensemble of
-    many more members, trained alike with other seeds, the `reference`. The teacher's rank
-    correlation with it is what a perfect imitation would reach; a student above it knows the larger
-    ensemble better than its teacher does.
+    follow its teacher perfectly, and should not. The teacher's rank correlation with an ensemble of
+    many more members, the `reference`, is what a perfect imitation would reach; a student above it
+    knows the larger ensemble better than its teacher does.
 
     Parameters
     ----------
@@ -138,8 +122,9 @@ def fidelity(
     -------
     table : FidelityTable
         ``table["student_to_teacher"]`` and, with a `reference`, ``table["student_to_reference"]``
-        and ``table["teacher_to_reference"]``; each maps names of quantities to floats. For each
-        part of the uncertainty that both models know ("total", "aleatoric", "epistemic"):
+        and ``table["teacher_to_reference"]``; each maps names of quantities to floats.
+        ``table.to_frame()`` is a DataFrame. For each part of the uncertainty that both models know
+        ("total", "aleatoric", "epistemic"):
         ``<part>_rank_correlation``, ``<part>_median_ratio`` and ``<part>_relative_error`` as
         :func:`epistemic_fidelity` defines them, and ``<part>_total_variation``, see
         :func:`uncertainty_total_variation`. With `y`, what the first model scores less than the

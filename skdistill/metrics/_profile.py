@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How an uncertainty depends on one column of X."""
 
-from __future__ import annotations
-
 from collections import Counter
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -12,25 +10,11 @@ from numpy.typing import ArrayLike
 
 from .._data.columns import values_of
 from .._utils.validation import Number, is_number
-from ._checks import check_same_length, check_vector, warn_undefined
-from ._ordering import midranks
+from ._checks import check_same_length, check_vector, midranks, warn_undefined
 
 
 class UncertaintyProfile(NamedTuple):
-    """Mean uncertainty of groups of rows that have like values in a column.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_groups,)
-        Median of the column in each group, increasing; or the categories, the most frequent first.
-        NaN, or None, is the group of missing values, and comes last.
-    means : ndarray of shape (n_groups,)
-        Mean uncertainty of each group.
-    counts : ndarray of shape (n_groups,)
-        Its number of rows.
-    explained : float
-        Share of the variance of the uncertainty's ranks that lies between the groups.
-    """
+    """What :func:`uncertainty_profile` returns."""
 
     values: np.ndarray
     means: np.ndarray
@@ -66,7 +50,14 @@ def uncertainty_profile(
 
     Returns
     -------
-    profile : UncertaintyProfile
+    values : ndarray of shape (n_groups,)
+        Median of the column in each group, increasing; or the categories, the most frequent first.
+        NaN, or None, is the group of missing values, and comes last.
+    means, counts : ndarray of shape (n_groups,)
+        Mean uncertainty of each group, and its number of rows.
+    explained : float
+        Share of the variance of the uncertainty's ranks that lies between the groups. The four are
+        a named tuple.
 
     Warns
     -----
@@ -94,7 +85,8 @@ def uncertainty_profile(
     if np.ndim(values) != 1:
         raise ValueError(f"values must have shape (n_samples,), got {np.shape(values)}.")
     check_same_length(values, "values", uncertainty, "uncertainty")
-    column = values_of(values)
+    is_column = hasattr(values, "dtype")  # of an array or a frame
+    column = values_of(values if is_column else np.asarray(values, dtype=object))
     are_numbers = all(value is None or is_number(value) for value in column)
     group, names = (_groups_of_numbers if are_numbers else _groups_of_categories)(column, n_bins)
     counts = np.bincount(group, minlength=len(names))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores and calibration of predicted densities, intervals and quantiles of regressors."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
@@ -38,8 +36,7 @@ def gaussian_nll(
     r"""Negative log likelihood of a Gaussian prediction, in nats.
 
     The mean over rows and targets of :math:`-\log N(y; \mu, \sigma^2)`, constants included
-    (Lakshminarayanan et al. 2017, Eq 1). With several targets this is the mean of the targets'
-    scores, not their joint score.
+    (Lakshminarayanan et al. 2017, Eq 1): not the joint score of several targets.
 
     Parameters
     ----------
@@ -76,8 +73,8 @@ def mixture_nll(
     r"""Negative log likelihood of an equally weighted mixture of Gaussians, in nats.
 
     The mean over rows and targets of :math:`-\log \frac{1}{S} \sum_s N(y; \mu_s, \sigma_s^2)`,
-    which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4). With several
-    targets this is the mean of the targets' scores, not their joint score.
+    which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4): not the joint
+    score of several targets.
 
     Parameters
     ----------

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How well an uncertainty ranks the errors: curves of the error as uncertain rows are rejected."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import auc
@@ -13,10 +11,10 @@ from ._checks import (
     check_same_length,
     check_shape,
     check_vector,
+    cumulate,
     warn_undefined,
     weighted_rows,
 )
-from ._ordering import cumulate
 
 
 def sparsification_curve(
@@ -65,9 +63,8 @@ def sparsification_curve(
 
     Notes
     -----
-    Rows of equal uncertainty leave in random order, and the curve is the expectation over that
-    order; nothing depends on the order of the rows. A constant uncertainty thus gives a flat
-    curve. At 1, where nothing remains, it has its limit: the error of the least uncertain rows.
+    A constant uncertainty gives a flat curve. At 1, where nothing remains, it has its limit: the
+    error of the least uncertain rows.
 
     Examples
     --------
@@ -208,9 +205,8 @@ def risk_coverage_curve(
 
     Notes
     -----
-    Rows of equal uncertainty enter together, one point for all of them: nothing depends on the
-    order of the rows. The curve of the oracle, below which no order lies, is
-    ``risk_coverage_curve(losses, losses)``.
+    Rows of equal uncertainty enter together, one point for all of them. The curve of the oracle,
+    below which no order lies, is ``risk_coverage_curve(losses, losses)``.
 
     References
     ----------
@@ -298,9 +294,8 @@ def prediction_rejection_ratio(
 
     Notes
     -----
-    Only the order of the uncertainties matters, and ties are worth what they are on average over
-    their orders. Scaling the losses or adding a constant changes nothing. For losses of 0 and 1
-    the ratio is :math:`2\,\mathrm{AUROC} - 1`, where the uncertainty detects the errors.
+    Scaling the losses or adding a constant changes nothing. For losses of 0 and 1 the ratio is
+    :math:`2\,\mathrm{AUROC} - 1`, where the uncertainty detects the errors.
 
     References
     ----------

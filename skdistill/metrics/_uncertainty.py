@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Comparisons of uncertainties: of student and teacher, in and out of distribution."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -19,11 +17,12 @@ from ._checks import (
     check_same_length,
     check_shape,
     check_vector,
+    midranks,
     warn_undefined,
+    weighted_median,
     weighted_rows,
     weights_or_ones,
 )
-from ._ordering import midranks, weighted_median
 
 
 def uncertainty_total_variation(
@@ -90,17 +89,7 @@ def uncertainty_total_variation(
 
 
 class EpistemicFidelity(NamedTuple):
-    """How well a student's epistemic uncertainty follows its teacher's.
-
-    Attributes
-    ----------
-    rank_correlation : float
-        Spearman's rank correlation between the two, 1 is best. Is it large on the same rows?
-    median_ratio : float
-        Median over rows of student / teacher, 1 is best. Is the scale right?
-    relative_error : float
-        Mean absolute difference divided by the teacher's mean, 0 is best.
-    """
+    """What :func:`epistemic_fidelity` returns."""
 
     rank_correlation: float
     median_ratio: float
@@ -125,9 +114,14 @@ def epistemic_fidelity(
 
     Returns
     -------
-    fidelity : EpistemicFidelity
-        Each number is the mean over targets. In the ratio, 0 / 0 counts as 1: the student agrees. A
-        teacher of exactly zero under a larger student gives infinity.
+    rank_correlation : float
+        Spearman's rank correlation between the two: 1 is best, large on the same rows.
+    median_ratio : float
+        Median over rows of student / teacher, 1 is best: whether the scale is right. 0 / 0 counts
+        as 1: the student agrees; a teacher of zero under a larger student gives infinity.
+    relative_error : float
+        Mean absolute difference divided by the teacher's mean, 0 is best. The three, means over
+        targets, are a named tuple.
 
     Warns
     -----

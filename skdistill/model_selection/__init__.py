@@ -10,19 +10,11 @@ Folds of random samples tell how good a model is on samples like those of traini
 :func:`score_unseen` tells whether the model knows.
 """
 
-from __future__ import annotations
-
-from ._costs import (
-    flops,
-    latency,
-    make_cost_scorer,
-    n_parameters,
-)
+from ._costs import costs_and_scores as costs_and_scores
+from ._costs import flops, latency, make_cost_scorer, n_parameters, pareto_front
+from ._costs import nondominated as nondominated
 from ._cross_validation import cross_val_predict_uncertainty
 from ._gaps_and_tails import GapSplit, TailSplit
-from ._pareto import costs_and_scores as costs_and_scores
-from ._pareto import nondominated as nondominated
-from ._pareto import pareto_front
 from ._search import CheapestStudentSearchCV, CheapestWithin
 from ._unseen import score_unseen, unseen_scores
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Cross-validation of the uncertainty."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,16 +14,7 @@ from ..distributions import Uncertainty
 
 
 def cross_val_predict_uncertainty(
-    estimator: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    groups: Any = None,
-    cv: Any = None,
-    n_jobs: Any = None,
-    verbose: int | bool = 0,
-    params: Any = None,
-    pre_dispatch: Any = "2*n_jobs",
+    estimator: Any, X: Any, y: Any = None, **kwargs: Any
 ) -> Uncertainty:
     """Predict the uncertainty of every row by a clone that has not seen the row in its fit.
 
@@ -38,9 +27,11 @@ def cross_val_predict_uncertainty(
         Anything that :func:`skdistill.predict_uncertainty` takes: an estimator of this package, a
         Pipeline around one, a VotingRegressor of several. It is not fitted here, its clones are. A
         teacher in a FrozenEstimator is cloned as it is: it may have seen the rows left out.
-    X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
-        As in :func:`~sklearn.model_selection.cross_val_predict`. `cv` must put every row into one
-        test fold; `params` are arguments of the fit, such as ``{"sample_weight": weights}``, or
+    X, y
+        As in :func:`~sklearn.model_selection.cross_val_predict`.
+    **kwargs : dict
+        Its keywords, all but `method`. `cv` must put every row into one test fold; `params` are
+        arguments of the fit, such as ``{"sample_weight": weights}``, or
         ``{"<step>__sample_weight": weights}`` for a Pipeline.
 
     Returns
@@ -66,17 +57,9 @@ def cross_val_predict_uncertainty(
     >>> uncertainty.epistemic.shape, uncertainty.measure
     ((442,), 'variance')
     """
-    parts = cross_val_predict(
-        _PredictsParts(estimator),
-        X,
-        y,
-        groups=groups,
-        cv=cv,
-        n_jobs=n_jobs,
-        verbose=verbose,
-        params=params,
-        pre_dispatch=pre_dispatch,
-    )
+    if "method" in kwargs:
+        raise TypeError(f"method is that of the uncertainty, got {kwargs['method']!r}.")
+    parts = cross_val_predict(_PredictsParts(estimator), X, y, **kwargs)
     total, *others = np.moveaxis(parts, 1, 0)
     aleatoric, epistemic = (None if np.isnan(part).any() else part for part in others)
     measure = "entropy" if is_classifier(estimator) else "variance"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Folds whose test samples lie where the training samples do not."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass

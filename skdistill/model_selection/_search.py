@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The search for the cheapest student that is good enough."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +15,7 @@ from .._utils.messages import name_of
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
-from ._costs import COSTS, make_cost_scorer
-from ._pareto import costs_and_scores
+from ._costs import COSTS, costs_and_scores, make_cost_scorer
 
 
 @dataclass(kw_only=True)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores on samples unlike those of training, beside held-out ones that are like them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,7 +106,6 @@ def score_unseen(
 
 
 def _score_fold(model, X, y, train, test, held_out, seed) -> dict[str, float]:
-    """Scores of one fold."""
     train, inside = train_test_split(train, test_size=held_out, random_state=seed)
     start = time.process_time()
     model.fit(_rows_at(X, train), y[train])
@@ -193,7 +190,6 @@ class _Answers:
 
 
 def _numbers(model, X, y) -> _Answers:
-    """Answers of a regressor."""
     total, _, epistemic = predict_uncertainty(model, X)
     if y is None:
         names = ("nll", "rmse", "coverage")
@@ -228,7 +224,6 @@ def _density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
 
 
 def _classes(model, X, y) -> _Answers:
-    """Answers of a classifier."""
     total, _, epistemic = predict_uncertainty(model, X)
     proba, labels = model.predict_proba(X), model.classes_
     top = {"top_probability": float(proba.max(axis=1).mean())}

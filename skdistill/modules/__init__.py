@@ -11,11 +11,17 @@ members share, to outputs of shape (S, n, ...). Wherever a stack has two leading
 heads, the same holds for both.
 """
 
-from __future__ import annotations
-
 from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members
 from ._connections import CONNECTIONS, Booster, Learner, Rounds
 from ._convolutional import ConvNet, ResNet
+from ._counts import (
+    activations_per_row,
+    count_flop,
+    flop_per_row,
+    n_parameters,
+    parts_of,
+    widest_activation,
+)
 from ._dropout import with_dropout
 from ._embeddings import Periodic, PiecewiseLinear
 from ._function_draws import FunctionDraws, Gaps, UnknownDraws
@@ -30,18 +36,12 @@ from ._stacks import (
     StackedLinear,
     StackedModule,
     StackedSequential,
-    activations_per_row,
-    count_flop,
     first_parameter,
-    flop_per_row,
     is_plain_sequential,
     member_state,
-    n_parameters,
-    parts_of,
     stack,
     unstack,
     weights_and_fan_ins,
-    widest_activation,
 )
 from ._tabm import TabM, shares_weights
 

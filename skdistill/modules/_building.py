@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Building networks from seeds."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from ..losses import bounded_outputs
+from ._counts import n_parameters
 from ._layers import started
 from ._models import split_head
 from ._recurrent import _LastState
-from ._stacks import StackedSequential, n_parameters, stack
+from ._stacks import StackedSequential, stack
 
 Generator = torch.Generator | None
 
@@ -257,7 +258,6 @@ class Learner(nn.Module):
 
     @property
     def n_connection_parameters(self) -> int:
-        """Number of parameters that the connections cost."""
         return n_parameters(self.connections) + self.n_widened
 
     @property
@@ -305,7 +305,6 @@ class Booster(nn.Module):
         ] = []  # the learners stacked; in a list, which hides it from nn.Module
 
     def append(self, learner: Learner, weight: float) -> None:
-        """Add a learner to the mean."""
         self.learners.append(learner)
         self.weights = torch.cat((self.weights, self.weights.new_tensor([weight])))
 

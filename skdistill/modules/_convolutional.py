@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks for images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -56,13 +54,12 @@ class ConvNet(nn.Sequential):
 
     Notes
     -----
-    Settings of published networks, besides that of the example, for MNIST and CIFAR-10 in GPED
-    (Vadera et al., 2020, Appendix A.2), and of the LeNet-like teacher of Hydra+ for images of
-    28 x 28 (Ferianc and Rodrigues, 2022, Appendix A.4):
+    Settings of published networks, besides that of the example, with ``padding=0``:
 
-    - ``channels=(10, 20), kernel_size=4, padding=0, hidden_units=(80,)``;
-    - ``channels=(16, 32), kernel_size=5, padding=0, hidden_units=(200, 50)``;
-    - ``channels=(32, 64), kernel_size=5, padding=0, hidden_units=(128,)``.
+    - ``channels=(10, 20), kernel_size=4, hidden_units=(80,)``, MNIST, and ``channels=(16, 32),
+      kernel_size=5, hidden_units=(200, 50)``, CIFAR-10 (GPED, Vadera et al., 2020, App. A.2);
+    - ``channels=(32, 64), kernel_size=5, hidden_units=(128,)``, the teacher of Hydra+ for images
+      of 28 x 28 (Ferianc and Rodrigues, 2022, App. A.4).
 
     Examples
     --------

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Members drawn by dropout: other units for each row in training, the same ones afterwards."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 

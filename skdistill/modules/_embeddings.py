@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Embeddings of numbers: more inputs for a network than one for each column."""
 
-from __future__ import annotations
-
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 import torch
@@ -13,6 +12,7 @@ from .._utils.settings import Settings
 from .._utils.validation import Number, OneOf
 
 
+@dataclass(eq=False, repr=False)
 class PiecewiseLinear(Settings):
     """Piecewise-linear encoding of the numbers of a table [1]_.
 
@@ -48,11 +48,11 @@ class PiecewiseLinear(Settings):
 
     _parameter_table = {"n_bins": Number(Integral, 2), "bins": OneOf(("quantile", "tree"))}
 
-    def __init__(self, n_bins: int = 8, bins: str = "quantile"):
-        self.n_bins = n_bins
-        self.bins = bins
+    n_bins: int = 8
+    bins: str = "quantile"
 
 
+@dataclass(eq=False, repr=False)
 class Periodic(Settings):
     """Periodic embeddings of the inputs of a network, whose frequencies are learnt [1]_.
 
@@ -77,9 +77,8 @@ class Periodic(Settings):
         "scale": Number(Real, 0, closed="neither"),
     }
 
-    def __init__(self, n_frequencies: int = 8, scale: float = 0.1):
-        self.n_frequencies = n_frequencies
-        self.scale = scale
+    n_frequencies: int = 8
+    scale: float = 0.1
 
 
 class PeriodicLayer(nn.Module):
@@ -93,6 +92,5 @@ class PeriodicLayer(nn.Module):
         self.out_features = in_features * (1 + 2 * settings.n_frequencies)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Embed inputs."""
         angles = (2 * math.pi * self.frequencies * x.unsqueeze(-2)).flatten(-2)
         return torch.cat([x, angles.sin(), angles.cos()], dim=-1)  # Eq 2

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Random functions that vanish at training samples and grow away from them, or where unknown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

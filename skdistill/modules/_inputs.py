@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the columns of a table become before networks take them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Checks of sizes, and initial weights, for the networks for images, series and sequences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from numbers import Integral
@@ -31,7 +29,6 @@ def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Lay
 
 
 def activation_named(name: str) -> nn.Module:
-    """Build the activation of that name."""
     OneOf(tuple(ACTIVATIONS)).check(name, "activation")
     return ACTIVATIONS[name]()
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Modules that estimators train: stacks with heads, and stacks that give distributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -115,7 +113,6 @@ class DistributionStack(nn.Module):
         return (outputs,) if self.functions is None else (outputs, self.functions(x))
 
     def of_parts(self, outputs: Tensor, *functions: Tensor) -> Any:
-        """Return the distribution of its parts."""
         found = self.predicted(outputs)
         return found.displaced(*functions) if functions else found
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks that users choose by name and shape."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +50,6 @@ def as_tuple(value: Any) -> tuple:
 
 
 def check_embeddings(value: Any, name: str) -> None:
-    """Raise a ValueError for what are no embeddings."""
     if isinstance(value, (Periodic, PiecewiseLinear)):
         check_parameters(value, f"{name}__")
     else:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks whose last layer is random: each draw of it is a head (Gauss and Drop of Hydra+)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -20,20 +18,17 @@ class RandomHead(nn.Module):
     """One network with a core and heads that are draws of its last layer, stacks with lead (1,).
 
     In training each row has `n_drawn` draws of its own, from torch's global generator; otherwise
-    all rows share `n_samples` draws, from `seed`.
+    all rows share `n_samples` draws, the same in each process.
     """
 
     draws_globally = True  # in training
 
-    def __init__(
-        self, core: nn.Module, layer: StackedLinear, n_drawn: int, n_samples: int, seed: int
-    ):
+    def __init__(self, core: nn.Module, layer: StackedLinear, n_drawn: int, n_samples: int):
         super().__init__()
         self.core = core
         self.layer = layer
         self.n_drawn = n_drawn
         self.n_samples = n_samples
-        self.seed = seed
         self.lead = (1, n_samples)
         self.extra_activations = n_samples * layer.bias.numel()
 
@@ -49,15 +44,13 @@ class RandomHead(nn.Module):
         """Draws of the shape of `like` (1, 1, n, width) for each head, the same for all rows."""
         if self.training:
             return draw(1, self.n_drawn, *like.shape[2:], dtype=like.dtype, device=like.device)
-        return torch.tensor(_draws_of_seed(draw, self.n_samples, like.shape[-1], self.seed)).to(
-            like
-        )
+        return torch.tensor(_shared_draws(draw, self.n_samples, like.shape[-1])).to(like)
 
 
 @lru_cache(maxsize=8)
-def _draws_of_seed(draw: Callable[..., Tensor], n_draws: int, width: int, seed: int) -> np.ndarray:
+def _shared_draws(draw: Callable[..., Tensor], n_draws: int, width: int) -> np.ndarray:
     """Draws (1, n_draws, 1, width): numpy's, which a graph that is exported takes as constants."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     return draw(1, n_draws, 1, width, generator=generator).numpy()
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks for series, and torch's recurrent layers written out for ``vmap``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from types import MethodType

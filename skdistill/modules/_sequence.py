@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A network that predicts the next token: of a translation, or of a text."""
 
-from __future__ import annotations
-
 import math
 
 import torch

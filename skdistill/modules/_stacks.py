@@ -13,10 +13,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
-from .._utils.process import DISPATCH_MODE_LOCK
 from .._utils.warnings import warn
 from ._networks import ELEMENTWISE, ResidualLayer
 from ._recurrent import written_out
@@ -152,7 +149,6 @@ def is_plain_sequential(network: nn.Module) -> TypeGuard[nn.Sequential]:
 
 
 def _is_hooked(module: nn.Module) -> bool:
-    """Whether calling a module runs hooks."""
     return bool(module._forward_pre_hooks or module._forward_hooks)
 
 
@@ -251,7 +247,7 @@ class StackedModule(nn.Module):
     def n_activations(self) -> int:
         """Size of the outputs of all layers, for one row of the first call's shape."""
         row_shape: Any = self.row_shape
-        return math.prod(self.lead) * sum(_output_sizes(self._template.network, row_shape))
+        return math.prod(self.lead) * sum(output_sizes(self._template.network, row_shape))
 
     def _warn_of_loop(self, error: Exception) -> None:
         template = self._template.network
@@ -306,7 +302,6 @@ def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
 
 
 def _advice_for_vmap(network: nn.Module) -> str:
-    """Advice on how to make a network work with vmap."""
     kinds = {type(part) for part in network.modules()}
     if any(issubclass(kind, nn.modules.batchnorm._NormBase) for kind in kinds):
         return (
@@ -359,7 +354,6 @@ def unstack(stacked: Any) -> list[nn.Module]:
 
 
 def _unstacked(layer: Any, m: int) -> nn.Module:
-    """Layer of network number `m`."""
     if isinstance(layer, ResidualLayer):
         return ResidualLayer(_unstacked(layer.linear, m), layer.activation)
     if not isinstance(layer, StackedLinear):
@@ -418,94 +412,7 @@ def first_parameter(module: nn.Module) -> Any:
     return None
 
 
-def n_parameters(module: nn.Module) -> int:
-    """Count the parameters of a module.
-
-    Parameters
-    ----------
-    module : nn.Module
-
-    Returns
-    -------
-    n_parameters : int
-    """
-    return sum(p.numel() for p in module.parameters())
-
-
-def flop_per_row(module: nn.Module, row_shape: Sequence[int]) -> float:
-    """Estimate the operations of :func:`count_flop`, where possible without a forward pass."""
-    if not any(isinstance(part, StackedModule) for part in module.modules()):
-        return 2.0 * n_parameters(module)  # each weight is multiplied and added once
-    return count_flop(module, row_shape)
-
-
-def parts_of(module: Any) -> tuple[Any, Any, Any]:
-    """Return networks, inputs and functions of a DistributionStack; a stack has networks alone."""
-    if hasattr(module, "functions"):
-        return module.network, module.inputs, module.functions
-    return module, None, None
-
-
-def _input_shape(module: nn.Module, row_shape: Sequence[int]) -> Sequence[int]:
-    """Shape of what the networks of a module take for a row of X."""
-    _, inputs, _ = parts_of(module)
-    return row_shape if inputs is None else (inputs.n_inputs,)
-
-
-def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Count the operations of a stack's forward pass for one row of each member.
-
-    Those of matrix products one by one, and what a network tells of other operations in
-    ``elementwise_flop``.
-    """
-    # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
-    # since batch normalisation takes no single row in training.
-    network, _, functions = parts_of(module)
-    network = copy.deepcopy(network)
-    network.double().eval()
-    row = next(network.parameters()).new_zeros(1, 1, *_input_shape(module, row_shape))
-    with DISPATCH_MODE_LOCK.held(), _FlopCounter() as counter, torch.no_grad():
-        network(row)
-    of_functions = 0 if functions is None else functions.flop
-    return counter.flop + getattr(network, "elementwise_flop", 0) + of_functions
-
-
-class _FlopCounter(TorchDispatchMode):
-    """Counts the operations of matrix products in this thread.
-
-    Torch's ``FlopCounterMode`` hooks into the modules of all threads.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.flop = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        outputs = func(*args, **kwargs)
-        if func.overloadpacket in flop_registry:
-            self.flop += flop_registry[func.overloadpacket](*args, **kwargs, out_val=outputs)
-        return outputs
-
-
-def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
-    """Size of the largest output of a layer of one network, for one row."""
-    return max(_output_sizes(network, row_shape), default=1)
-
-
-def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Size of the outputs of all layers of a stack, for one row."""
-    linear = (part for part in module.modules() if isinstance(part, StackedLinear))
-    total = sum(layer.bias.numel() for layer in linear)
-    total += sum(getattr(part, "extra_activations", 0) for part in module.modules())
-    stacks = [part for part in module.modules() if isinstance(part, StackedModule)]
-    if any(part.row_shape is None for part in stacks):
-        with torch.no_grad():
-            module(next(module.parameters()).new_zeros(1, 1, *_input_shape(module, row_shape)))
-    return total + sum(part.n_activations for part in stacks)
-
-
-def _output_sizes(network: nn.Module, row_shape: Sequence[int]) -> list[int]:
+def output_sizes(network: nn.Module, row_shape: Sequence[int]) -> list[int]:
     """Size of the output of each layer of one network, for one row."""
     sizes: list[int] = []
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ensembles of perceptrons whose members share their weight matrices."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

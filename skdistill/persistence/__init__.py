@@ -6,8 +6,6 @@ and functions stand in it by names, which :func:`load` looks up in a list and ne
 loading runs no code of the file's author. A SHA-256 of the whole file finds damage.
 """
 
-from __future__ import annotations
-
 from ._models import load, save
 from ._names import TRUSTED, register
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a saved model says of itself to readers: its configuration and a model card."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from typing import Any

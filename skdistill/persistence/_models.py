@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Saving and loading fitted models."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -4,8 +4,6 @@
 They are for ever: a class that gets another name keeps its old one here.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models, and what they are made of, as JSON: ``{"object": [name, state]}``, see :mod:`._names`."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections import UserList
@@ -32,7 +30,6 @@ def encoder_of_models(include_teacher: bool) -> Encoder:
 
 
 def decoder_of_models(arrays: dict[str, np.ndarray]) -> Decoder:
-    """Return what turns JSON back into a model."""
     return Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
 
 

@@ -13,10 +13,9 @@ settings that a user gives as ``inference=SGLD(step_size=...)``. R-hat and the e
 tell whether chains have converged.
 """
 
-from __future__ import annotations
-
-from ._diagnostics import effective_sample_size, split_r_hat
+from ._diagnostics import effective_sample_size
 from ._diagnostics import r_hat_of_chains as r_hat_of_chains
+from ._diagnostics import split_r_hat as split_r_hat
 from ._settings import SGHMC, SGLD, DeepEnsemble, MCDropout
 from ._settings import kept_iterations as kept_iterations
 from ._updates import SGHMCOptimizer as SGHMCOptimizer
@@ -29,6 +28,5 @@ __all__ = [
     "SGHMC",
     "MCDropout",
     "DeepEnsemble",
-    "split_r_hat",
     "effective_sample_size",
 ]

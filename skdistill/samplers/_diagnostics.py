@@ -1,34 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Convergence of Markov chains: R-hat and the effective sample size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 
 def split_r_hat(draws: Any) -> np.ndarray:
-    """Potential scale reduction of chains cut in halves (Vehtari et al., 2021, Eqs 1 to 4).
+    """Potential scale reduction (...) of chains cut in halves (Vehtari et al., 2021, Eqs 1 to 4).
 
     Near 1 where the halves of all chains have the same mean and variance. There is no rank
-    normalisation, which is for quantities of infinite variance: probabilities have a finite one.
-
-    Parameters
-    ----------
-    draws : array-like of shape (n_chains, n_draws, ...)
-        At least four of each chain; the middle one of an odd number is left out.
-
-    Returns
-    -------
-    r_hat : ndarray of shape (...)
-        Not a number where all draws are equal or one is not finite; infinite where the halves are
-        constants that differ.
-
-    Raises
-    ------
-    ValueError
-        If `draws` has another shape, or too few of them.
+    normalisation, which is for quantities of infinite variance: probabilities have a finite one. It
+    is not a number where all draws are equal or one is not finite, and infinite where the halves
+    are constants that differ. Draws are as for :func:`effective_sample_size`.
     """
     halves = _halves(draws)
     return r_hat_of_chains(halves.mean(1), halves.var(1, ddof=1), halves.shape[1])
@@ -42,7 +26,8 @@ def effective_sample_size(draws: Any) -> np.ndarray:
 
     Parameters
     ----------
-    draws : as in :func:`split_r_hat`
+    draws : array-like of shape (n_chains, n_draws, ...)
+        At least four of each chain; the middle one of an odd number is left out.
 
     Returns
     -------

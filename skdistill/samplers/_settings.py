@@ -329,6 +329,7 @@ class SGHMC(_Chain):
         return {**super().settings_at(iteration, n_iterations), "friction": self.friction}
 
 
+@dataclass(eq=False, repr=False)
 class MCDropout(_Inference):
     """Members that are one network with units dropped at random [1]_.
 
@@ -346,8 +347,7 @@ class MCDropout(_Inference):
 
     _parameter_table = {"rate": Number(Real, 0, 1, closed="neither")}
 
-    def __init__(self, rate: float = 0.1):
-        self.rate = rate
+    rate: float = 0.1
 
 
 def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:

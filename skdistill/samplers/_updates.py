@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The updates of Markov chains: a function for one tensor, and an optimizer around it."""
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 from typing import Any

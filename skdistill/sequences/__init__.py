@@ -8,8 +8,6 @@ in A. Malinin and M. Gales, "Uncertainty Estimation in Autoregressive Structured
 sequence is the product, over its tokens, of the members' mean probabilities.
 """
 
-from __future__ import annotations
-
 from ._ensemble import SequenceEnsemble
 from ._predictor import SequencePredictor as SequencePredictor
 from ._scored import ScoredSequences

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trained networks of sequences, as one ensemble."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Public methods of models of sequences: an ensemble or its student."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from numbers import Integral
 from typing import Any
@@ -196,7 +194,6 @@ class SequencePredictor(ABC):
 
     @torch.no_grad()
     def _search_chunk(self, source: Tensor, beam_size: int, max_length: int) -> np.ndarray:
-        """Search for the sequences of one chunk of rows."""
         inputs = self._inputs(source, beam_size)
 
         def next_log_probs(tokens: Tensor) -> Tensor:

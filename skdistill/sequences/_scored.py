@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sequences with the probabilities and uncertainties of their tokens."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Beam search, and the edit distance between sequences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any

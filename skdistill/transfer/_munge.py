@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._utils.moments import standardisation
 from .._utils.validation import Number
-from ._maker import Draw, TransferMaker, Variables
+from ._maker import Draw, TransferMaker, Variables, per_row
 
 # With more dimensions than this a tree visits nearly every point, and products are faster; sooner
 # with many points, of which parts are compared only.
@@ -48,6 +48,11 @@ class Munge(TransferMaker):
         1 / s for the paper's "local variance parameter" s; 0 exchanges values as they are.
     categorical : None, mask or list of columns, default=None
         Columns, see :class:`TransferMaker`; those of one variable are exchanged together.
+    base : TransferMaker or None, default=None
+        How samples are drawn that are not drawn so, such as ``GaussianNoise()``.
+    share : float, default=1.0
+        Share of the samples whose values are exchanged; the others are drawn by `base`, which must
+        be given where this is less than 1.
 
     Notes
     -----
@@ -78,11 +83,17 @@ class Munge(TransferMaker):
             [8., 2.]])
     """
 
-    _parameter_table = {"swap_probability": Number(Real, 0, 1), "scale": Number(Real, 0)}
+    _parameter_table = {
+        "swap_probability": Number(Real, 0, 1),
+        "scale": Number(Real, 0),
+        "share": Number(Real, 0, 1),
+    }
 
     swap_probability: float = 0.5
     scale: float = 1.0
     categorical: Any = None
+    base: TransferMaker | None = None
+    share: float = 1.0
 
     def check(self, shape: Any) -> None:
         if len(shape) != 2:
@@ -91,9 +102,32 @@ class Munge(TransferMaker):
                 f"{tuple(shape)}; for these there are 'noise' and 'mixup'."
             )
         super().check(shape)
+        is_maker = isinstance(self.base, TransferMaker) and not self.base.asks_teacher
+        if not is_maker and (self.base is not None or self.share < 1):
+            raise ValueError(
+                "Munge: base must be a TransferMaker that asks no teacher, such as "
+                f"GaussianNoise(), where share is less than 1, or None; got {self.base!r} with "
+                f"share={self.share!r}."
+            )
+        if self.base is not None:
+            self.base.check(shape)
 
     def prepare(self, X: Any, weight: Any = None) -> Draw:
         self.check(X.shape)
+        if self.base is None or self.share == 1:
+            return self._exchange(X)
+        exchange, base, share = self._exchange(X), self.base.prepare(X, weight), self.share
+
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            """Draw a share of the rows by exchanges, the others by `base`."""
+            is_exchanged = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
+            exchanged = exchange(rows, index, generator)
+            return torch.where(is_exchanged < share, exchanged, base(rows, index, generator))
+
+        return draw
+
+    def _exchange(self, X: Tensor) -> Draw:
+        """Return what replaces values by draws around the nearest neighbour's."""
         spread = X.new_full(X.shape[1:], self.scale)
         if (is_categorical := self._is_categorical(X)) is not None:
             spread[is_categorical] = 0.0

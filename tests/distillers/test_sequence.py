@@ -80,7 +80,7 @@ def batch():
 
 def objective_of(name, temperature):
     settings = {} if name in ("mixture", "nll") else {"max_precision": 1e4}
-    return TokenObjective(family(name, temperature=temperature, **settings).for_tokens())
+    return TokenObjective(family(name, temperature=temperature, **settings)._for_tokens())
 
 
 def known(objective, members, is_token, temperature=1.0):
@@ -88,7 +88,7 @@ def known(objective, members, is_token, temperature=1.0):
     statistics = losses.MemberStatistics(temperature, 1e-3)
     for member in members:
         statistics.add(member)
-    target = objective.family.target_of_tokens(statistics).unsqueeze(0)
+    target = objective.family._target_of_tokens(statistics).unsqueeze(0)
     return torch.where(is_token.bool().unsqueeze(-1), target, 1e3 * torch.rand_like(target))
 
 
@@ -246,7 +246,7 @@ def test_tokens_of_all_sequences_weigh_alike(members):
     statistics = SequenceEnsemble(members).member_statistics(torch.tensor(X), read, at)
     rows = torch.cat([torch.tensor(X), read, read[:, :1]], 1).float()
     outputs = student.module_(rows.unsqueeze(0)).view(*y.shape, -1)[at].detach()
-    loss, _ = family.loss_of_tokens(outputs, family.target_of_tokens(statistics))
+    loss, _ = family._loss_of_tokens(outputs, family._target_of_tokens(statistics))
     expected = pytest.approx(float(loss.mean()), rel=1e-4)
     assert student.history_[0]["train_loss"] == expected
 

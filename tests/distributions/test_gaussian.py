@@ -188,20 +188,11 @@ def test_epistemic_part_survives_a_large_offset_in_float32():
     torch.testing.assert_close(epistemic.double(), expected, rtol=1e-5, atol=0)
 
 
-def test_moment_matched_keeps_mean_and_variance():
-    distribution = ensemble()
-    matched = distribution.moment_matched()
-    assert matched.means.shape == (1, 7, 2)
-    assert torch.equal(matched.mean, distribution.mean)
-    assert torch.equal(matched.variance, distribution.variance)
-    assert (matched.uncertainty().epistemic == 0).all()
-
-
-def test_moment_matched_is_the_closest_gaussian():
+def test_the_moments_are_those_of_the_closest_gaussian():
     """Its cross-entropy under the mixture is stationary: the gradient of Eq. 6 vanishes."""
     distribution = ensemble(n_members=3, n_rows=1, n_targets=1)
-    matched = distribution.moment_matched()
-    mean, variance = (value.clone().requires_grad_() for value in (matched.mean, matched.variance))
+    moments = distribution.mean, distribution.variance
+    mean, variance = (value.clone().requires_grad_() for value in moments)
     # E[-log N(y; mean, variance)] under the members, in closed form
     errors = distribution.variances + (distribution.means - mean).square()
     (0.5 * (variance.log() + errors.mean(dim=0) / variance)).sum().backward()
@@ -507,7 +498,6 @@ def test_results_keep_the_dtype(dtype):
         distribution.mean,
         distribution.variance,
         *distribution.uncertainty(),
-        distribution.moment_matched().means,
         distribution.affine(np.zeros(2), np.ones(2)).members,
         distribution.log_prob(y),
         distribution.cdf(y),

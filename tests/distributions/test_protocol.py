@@ -52,8 +52,8 @@ def test_every_public_distribution_is_tried_here():
         name for name in distributions.__all__ if inspect.isclass(getattr(distributions, name))
     }
     protocols = {"Distribution", "NumericDistribution", "ClassDistribution", "Calibratable"}
-    values = {"Gaussian", "Uncertainty", "FactorProcess"}  # a member's, read off, of functions
-    assert {type(one).__name__ for one in NUMERIC + OF_CLASSES} == public - protocols - values
+    values = {"Gaussian", "Uncertainty"}  # a member's, and what is read off
+    assert {type(one).__name__ for one in NUMERIC + OF_CLASSES} >= public - protocols - values
 
 
 @pytest.mark.parametrize("found", NUMERIC, **by_class)

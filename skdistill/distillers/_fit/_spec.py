@@ -215,6 +215,7 @@ class FitSpec:
     maker: TransferMaker | None = None  # generates further samples for the teacher to predict
     member_predictions: np.ndarray | None = None  # (n, S, ...), encoded
     stream: Stream | None = None  # of which X, y and weight are examples then
+    more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -225,6 +226,13 @@ class FitSpec:
     def dtype(self) -> np.dtype:
         """What is computed in."""
         return self.X.dtype
+
+    @property
+    def draws_as_usual(self) -> bool:
+        """Whether it is left to the fit how further samples are drawn, which may be of any kind."""
+        transfer = self.settings.transfer
+        is_auto = isinstance(transfer, str) and transfer == "auto"
+        return is_auto and self.maker is not None and self.stream is None
 
     @property
     def example_of_X(self) -> Any:

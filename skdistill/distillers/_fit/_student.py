@@ -45,6 +45,7 @@ from ...pruning import prune, widths
 from ...transfer import prepare_lacking
 from ._disagreement import prepare_maker
 from ._spec import FitSpec, StudentSettings
+from ._suited import suited_to
 from ._teacher import MemberPredictions, distribution_of, predictor_of
 from ._validate import group_lasso
 
@@ -202,13 +203,13 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     return rows_of_stream(stream, spec.scaling, batch_size, [seed], deal, ranks)
 
 
-def _n_epochs(max_epochs: int | str, n_rows: int, refinement: float = 1.0) -> int:
+def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
     """Return `max_epochs`; "auto" shows samples in proportion to the root of their number."""
     if max_epochs != "auto":
         return int(max_epochs)
     low, high = _EPOCHS_WITHIN
     within = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
-    return round(within * refinement)
+    return round(within * more)
 
 
 def _refinement(spec: FitSpec, predictions: MemberPredictions) -> float:
@@ -268,6 +269,7 @@ def train_student(
     KeyboardInterrupt
         On Ctrl-C, after what was trained so far has been given.
     """
+    spec = suited_to(spec, predictions.teacher)
     settings, before = spec.settings, spec.mode.before
     seeds = spec.draw_seeds(plan.n_networks + 1)
     rows, total_weight = _rows(spec, predictions, seeds.pop())
@@ -278,7 +280,7 @@ def train_student(
         load_weights(module, before.module)
     elif plan.has_start:
         plan.start(module, *map(torch.as_tensor, first_predictions(spec, predictions)))
-    n_planned = _n_epochs(settings.max_epochs, len(rows), refinement)
+    n_planned = _n_epochs(settings.max_epochs, len(rows), refinement * spec.more_epochs)
     n_before, n_epochs, n_of_first = spec.mode.epochs(settings.max_epochs, n_planned)
     if n_epochs == 0:
         return

@@ -39,7 +39,7 @@ from ...transfer import (
 from ._spec import FitArguments, FitMode, FitSpec, StudentSettings
 
 # What transfer="auto" stands for, by the kind of the student.
-_AUTO_NOISE = {
+AUTO_NOISE = {
     "regressor": GaussianNoise(correlated=True, categorical="auto"),
     "classifier": GaussianNoise(scale=1.0, correlated=True),
 }
@@ -230,7 +230,7 @@ def transfer_maker(
     settings: StudentSettings, auto: TransferMaker | None, n_rows: int, has_teacher: bool, many: int
 ) -> TransferMaker | None:
     """Return what generates rows for the teacher to predict; None without a teacher."""
-    auto = auto or _AUTO_NOISE[settings.kind]
+    auto = auto or AUTO_NOISE[settings.kind]
     if isinstance(settings.transfer, str) and settings.transfer == "auto":
         if not has_teacher or (settings.kind == "regressor" and n_rows > many):
             return None

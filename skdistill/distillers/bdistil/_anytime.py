@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -23,17 +24,7 @@ from ...modules import Rounds
 
 
 class EarlyExits(NamedTuple):
-    """Where the rows left when they were predicted with limits.
-
-    Attributes
-    ----------
-    rounds : ndarray of shape (n_samples,), int
-        How many rounds each row went through.
-    shares : ndarray of shape (n_rounds,)
-        Share of the rows that left after each round; they sum to 1.
-    flop : float
-        Mean over the rows of the floating-point operations that they took.
-    """
+    """Where the rows left when they were predicted with limits: see `BDistilBooster.predict`."""
 
     rounds: np.ndarray
     shares: np.ndarray
@@ -106,34 +97,27 @@ class Stopwatch:
             raise OutOfTime
 
 
+@dataclass(eq=False)
 class LimitedRun:
     """Rounds of a booster within limits, which all rows go through together.
 
-    The activations that later rounds need are held for all rows. `n_rounds` is the largest number
-    of rounds, `chunk` the number of rows to run at a time (None is all of them), and `first` the
-    number of the first row, for errors.
+    The activations that later rounds need are held for all rows.
     """
 
-    def __init__(
-        self,
-        module: Any,
-        rows: Tensor,
-        n_rounds: int,
-        limits: Limits,
-        chunk: int | None = None,
-        first: int = 0,
-    ):
-        self.module, self.rows = module, rows
-        self.n_rounds = n_rounds
-        self.limits = limits
-        self.watch = Stopwatch(limits.deadline)
-        network = module.network
-        inputs = module.encode(rows)
-        self.played = Rounds(
-            network, inputs, chunk=chunk, before_chunk=self.watch, reach=network.reach
-        )
-        self.first = first
-        self.inside = torch.arange(len(rows), device=rows.device)  # rows that have not left
+    module: Any
+    rows: Tensor
+    n_rounds: int  # at most
+    limits: Limits
+    chunk: InitVar[int | None] = None  # rows to run at a time, None is all of them
+    first: int = 0  # number of the first row, for errors
+
+    def __post_init__(self, chunk: int | None) -> None:
+        self.watch = Stopwatch(self.limits.deadline)
+        network, inputs = self.module.network, self.module.encode(self.rows)
+        how = {"chunk": chunk, "before_chunk": self.watch, "reach": network.reach}
+        self.played = Rounds(network, inputs, **how)
+        # Rows that have not left.
+        self.inside = torch.arange(len(self.rows), device=self.rows.device)
 
     def advance(self) -> bool:
         """Run a round more; False if there is none, or no time for it."""
@@ -187,24 +171,10 @@ class LimitedRun:
 
 
 class Anytime:
-    """Predictions that get better round by round.
+    """Predictions that get better round by round: see `BDistilBooster.anytime`.
 
-    Iterating runs a round and gives the prediction after it. The first round is run by the
-    constructor.
-
-    Parameters
-    ----------
-    run : LimitedRun
-        It has run no round yet.
-    read : callable
-        Takes a distribution to the prediction.
-
-    Attributes
-    ----------
-    result : ndarray
-        The best prediction so far, of all rounds that are finished.
-    n_rounds : int
-        How many that are.
+    `run` has run no round yet; the constructor runs the first. `read` takes a distribution to the
+    prediction.
     """
 
     def __init__(self, run: LimitedRun, read: Callable[[Any], Any]):
@@ -225,11 +195,9 @@ class Anytime:
         self._run.watch.stopped.set()
 
     def __iter__(self) -> Anytime:
-        """Return itself."""
         return self
 
     def __next__(self):
-        """Run a round, and return the prediction after it."""
         if not self._is_new and (self._run.watch.is_late() or not self._advance()):
             raise StopIteration
         self._is_new = False
@@ -319,6 +287,4 @@ def _by_chunks(
 
 
 def _warn(name: str, value: float, needed: str) -> None:
-    warn(
-        f"{name}={value:g} is less than {needed}; the first round was run nevertheless.",
-    )
+    warn(f"{name}={value:g} is less than {needed}; the first round was run nevertheless.")

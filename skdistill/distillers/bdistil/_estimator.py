@@ -471,12 +471,10 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return self._plan.task.decode(codes), steps
 
     def _rows(self, X) -> np.ndarray:
-        """Check rows to predict."""
         check_is_fitted(self)
         return check_rows(self, X, self._recipe.row_shape)
 
     def _limits(self, given: dict[str, Any]) -> Limits:
-        """Check what a prediction may cost."""
         if unknown := sorted(set(given) - set(Limits._fields)):
             raise TypeError(f"limits of a prediction are {list(Limits._fields)}, got {unknown}.")
         limits = Limits(**given)

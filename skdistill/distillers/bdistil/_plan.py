@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Small networks that correct each other, round by round (B-DISTIL)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +33,6 @@ class LearnerRecipes(NamedTuple):
 
     @property
     def module(self) -> Any:
-        """The first model class."""
         return self.of_classes[0].module
 
     @property
@@ -45,7 +42,6 @@ class LearnerRecipes(NamedTuple):
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of a row of X."""
         return self.of_classes[0].row_shape
 
     @property
@@ -61,18 +57,7 @@ class LearnerRecipes(NamedTuple):
 
 @dataclass(frozen=True)
 class RoundsPlan(Plan):
-    """A series of learners, whose mean is the prediction.
-
-    Parameters
-    ----------
-    task : RegressionTask or ClassificationTask
-    head_layers, connection, early, gamma, temperature
-        See :class:`skdistill.BDistilBooster` and the objects that are its parameters.
-    classes : tuple of (int, int)
-        Classes to search: the number of a model class, and that of its connections.
-    structure : tuple of (int, int), default=()
-        The same for each learner that was found.
-    """
+    """A series of learners, whose mean is the prediction; settings are the booster's."""
 
     task: Task
     head_layers: int
@@ -80,8 +65,8 @@ class RoundsPlan(Plan):
     early: bool
     gamma: float
     temperature: float
-    classes: tuple[tuple[int, int], ...]
-    structure: tuple[tuple[int, int], ...] = ()
+    classes: tuple[tuple[int, int], ...]  # to search: number of a model class, of connections
+    structure: tuple[tuple[int, int], ...] = ()  # the same for each learner that was found
 
     tells_parts: ClassVar[bool] = False  # learners correct each other
 
@@ -115,7 +100,6 @@ class RoundsPlan(Plan):
         )
 
     def new_booster(self, learners: list[Learner], loc: Tensor, bound: Tensor) -> Booster:
-        """Put learners together."""
         return Booster(learners, loc, bound, centred=self.is_centred)
 
     def build(self, recipe: LearnerRecipes, seeds: Sequence[int]) -> Booster:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The search for weak learners, round by round (B-DISTIL, Algorithms 1 and 2)."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -46,37 +44,18 @@ _LEAST_WEIGHT = 0.01
 
 
 class Round(NamedTuple):
-    """The learner found in a round, and its cost for one row.
+    """The learner found in a round, and its cost for one row."""
 
-    Attributes
-    ----------
-    module : int
-        Number of the learner's model class in the list of them.
-    n_connections : int
-        How many earlier learners it reads.
-    n_searches : int
-        How many networks were trained until one was accepted.
-    edge : float or None
-        Smallest edge over the columns (Definition 1); None in the first round, which needs none.
-    weight : float
-        Weight of the learner in the mean: 1, or less if it would overshoot with 1.
-    distance : float
-        Distance of the mean from the teacher on the training rows after the round: root mean
-        squared difference of centred logits, or of means in the units of the training.
-    flop, connection_flop : float
-        Floating-point operations of the learner with its connections, and of these alone.
-    n_parameters, n_connection_parameters : int
-        The same for parameters.
-    """
-
-    module: int
-    n_connections: int
-    n_searches: int
-    edge: float | None
-    weight: float
+    module: int  # number of the model class
+    n_connections: int  # how many earlier learners it reads
+    n_searches: int  # how many networks were trained until one was accepted
+    edge: float | None  # smallest over the columns (Definition 1); the first round needs none
+    weight: float  # in the mean: 1, or less if the learner would overshoot with 1
+    # Of the mean from the teacher on the training rows after the round: root mean squared
+    # difference of centred logits, or of means in the units of the training.
     distance: float
-    flop: float
-    connection_flop: float
+    flop: float  # floating-point operations, those of the connections included
+    connection_flop: float  # of these alone; likewise for parameters
     n_parameters: int
     n_connection_parameters: int
 
@@ -188,7 +167,8 @@ class Search:
         self.inputs = None if inputs is None else inputs.module(X.dtype).to(X.device)
         X = X if self.inputs is None else self.inputs(X)
         self.target = game.target.to(X.dtype)
-        self.weight = _unless_equal(game.weight.to(X.dtype).T)
+        weight = game.weight.to(X.dtype).T
+        self.weight = None if bool((weight == weight[0, 0]).all()) else weight
         self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
         self.classes = list(self.plan.classes)
         self.barrier_weights: dict[tuple[int, int], float] = {}  # by class, of its last learner
@@ -274,7 +254,6 @@ class Search:
         return True
 
     def _note(self, learner: Learner, number: int, n_searches: int, edges: Tensor | None) -> None:
-        """Note the round of the learner that was added last."""
         before = sum(found.flop for found in self.rounds)
         self.rounds.append(
             Round(
@@ -338,7 +317,6 @@ class Search:
         return list(net.history)
 
     def fitted(self) -> Fitted:
-        """Return the learners found as a module."""
         spec, network, n_epochs = self.spec, self.network, self.n_epochs
         structure = tuple((found.module, found.n_connections) for found in self.rounds)
         plan = replace(self.plan, structure=structure)
@@ -366,8 +344,3 @@ class Search:
 
     def _seed(self) -> int:
         return self.spec.draw_seeds(1)[0]
-
-
-def _unless_equal(weight: Tensor) -> Tensor | None:
-    """Weights of rows, None if they are all the same."""
-    return None if bool((weight == weight[0, 0]).all()) else weight

@@ -63,21 +63,10 @@ class RunningMean:
         return cls(n_rows, sum(n_values), device, limit, variances, several)
 
     def update(self, index: Tensor, values: Tensor, n_samples: int = 1) -> Tensor:
-        """Add values of some rows, and return the means of those rows.
+        """Add values of some rows, and return the means of those rows, (m, n_values).
 
-        Parameters
-        ----------
-        index : Tensor of int64 of shape (m,)
-            No row twice.
-        values : Tensor of shape (m, n_values)
-            Means over samples, or variances over them.
-        n_samples : int, default=1
-            How many samples these are.
-
-        Returns
-        -------
-        means : Tensor of shape (m, n_values)
-            Those of columns in `several` are NaN after a single sample.
+        `index`, of shape (m,), has no row twice; values (m, n_values) are means over `n_samples`
+        samples, or variances over them. Means of columns in `several` are NaN after one sample.
         """
         index = index.to(self.sums.device)
         new = values.to(self.sums)
@@ -106,7 +95,6 @@ class RunningMean:
         return {"sums": self.sums, "counts": self.counts}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Restore a state."""
         self.sums.copy_(state["sums"])
         self.counts.copy_(state["counts"])
 
@@ -152,13 +140,7 @@ class Targets:
         return targets_of(self.expectations, self.n_values, mean)
 
     def met(self) -> tuple[Tensor, Tensor]:
-        """Rows that a sample has predicted, and their targets, if all estimates are online.
-
-        Returns
-        -------
-        index : Tensor of int64 of shape (m,)
-        targets : Tensor of shape (m, n_outputs)
-        """
+        """Rows (m,) that a sample has predicted, and their targets, if all estimates are online."""
         assert self.running is not None
         index = self.running.counts.squeeze(1).nonzero().squeeze(1)
         return index, targets_of(self.expectations, self.n_values, self.running.means()[index])
@@ -168,7 +150,6 @@ class Targets:
         return {} if self.running is None else self.running.state()
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Restore a state."""
         if self.running is not None:
             self.running.load_state(state)
 

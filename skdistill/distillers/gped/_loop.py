@@ -7,10 +7,9 @@ for one epoch on those it has not seen yet. It has no influence on the chains, s
 same as with alternating single steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -76,7 +75,6 @@ class Stream:
         return {"at_begin": self.at_begin, "n_taken": self.n_taken}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
         self.rows.load_state(state["at_begin"])
         self._begin_pass()
         for _ in range(state["n_taken"]):
@@ -159,62 +157,26 @@ class StudentStopped(Exception):
     """The student has diverged, or Ctrl-C was pressed while it was trained."""
 
 
+@dataclass(eq=False, repr=False)
 class OnlineDistillation(Callback):
-    """Callback of the net that runs the chains, which trains another net, the student.
+    """Callback of the net that runs the chains, which trains another net, the student."""
 
-    Parameters
-    ----------
-    student : StackNet
-        Initialised, with a :class:`DivergenceGuard` as its callback "guard".
-    stream : Stream
-        Minibatches of the transfer set D', whose only target is the place of each row in it.
-    targets : Targets
-    members_of : callable
-        Takes the chains' module and its outputs (S, m, p) to members.
-    due : ndarray of int
-        Iterations of the chains, counted from 0, after whose update the student takes a step.
-    epoch_length : int
-        Iterations of an epoch of the chains.
-    n_asked : int
-        How many minibatches the chains predict for each step of the student.
-    n_threads : int or "auto"
-        Threads of torch for the student, see :func:`suited_threads`.
-    monitor : Monitor or None
-        It is updated with the samples that :func:`noted_iterations` names.
-    checkpoint : CheckpointFile or None
-        The state of both nets is written to it, and read from it when they begin.
+    student: StackNet  # initialised, with a DivergenceGuard as its callback "guard"
+    stream: Stream  # of the transfer set D', whose only target is the place of each row in it
+    targets: Targets
+    members_of: Callable[[Any, Tensor], Any]  # of the chains' module and its outputs (S, m, p)
+    due: np.ndarray  # iterations of the chains, from 0, after which the student takes a step
+    epoch_length: int  # iterations of an epoch of the chains
+    n_asked: int  # minibatches that the chains predict for each step of the student
+    n_threads: int | str  # of torch for the student, see `suited_threads`
+    monitor: Monitor | None = None  # updated with the samples that `noted_iterations` names
+    checkpoint: CheckpointFile | None = None  # of the state of both nets
 
-    Attributes
-    ----------
-    is_loading : bool
-        Whether a state was read that has not been trained on yet.
-    """
-
-    def __init__(
-        self,
-        student: StackNet,
-        stream: Stream,
-        targets: Targets,
-        members_of: Callable[[Any, Tensor], Any],
-        due: np.ndarray,
-        epoch_length: int,
-        n_asked: int,
-        n_threads: int | str,
-        monitor: Monitor | None = None,
-        checkpoint: CheckpointFile | None = None,
-    ):
-        self.student = student
-        self.guard: DivergenceGuard = dict(student.callbacks_)["guard"]
-        self.stream = stream
-        self.targets = targets
-        self.members_of = members_of
-        self.due = due
-        self.n_asked = n_asked
-        self.noted = noted_iterations(due, epoch_length)
-        self.n_together = epochs_together(epoch_length)
-        self.n_threads = n_threads
-        self.monitor, self.checkpoint = monitor, checkpoint
-        self.is_loading = False
+    def __post_init__(self) -> None:
+        self.guard: DivergenceGuard = dict(self.student.callbacks_)["guard"]
+        self.noted = noted_iterations(self.due, self.epoch_length)
+        self.n_together = epochs_together(self.epoch_length)
+        self.is_loading = False  # whether a state was read that has not been trained on yet
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.chain_rows = X

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Distillation while the chains of the teacher run (GPED, Algorithm 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
@@ -107,7 +105,6 @@ def with_monitor(fitted: Fitted, means: Tensor) -> Fitted:
 
 
 def _student_net(student: Student, module: DistributionStack, rows: object, lasso: object) -> Any:
-    """The student's net, ready for training."""
     from ..._engine import DivergenceGuard
 
     return student.training.net(

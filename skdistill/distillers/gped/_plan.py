@@ -5,8 +5,6 @@ Equations are those of Vadera et al. (2020), "Generalized Bayesian Posterior Exp
 Distillation for Deep Neural Networks".
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -38,28 +36,14 @@ _AUTO_OF_ONE = {**_AUTO, "classifier": ("predictive", "entropy")}  # what one sa
 
 @dataclass(frozen=True)
 class ExpectationsPlan(Plan):
-    """One network whose outputs are posterior expectations.
-
-    Parameters
-    ----------
-    task : RegressionTask or ClassificationTask
-    expectations : tuple of Expectation
-    estimates : tuple of {"online", "stochastic"}
-        Estimate of each of them.
-    n_values : tuple of int
-        How many values each g gives.
-    columns : tuple of slice
-        Place of each among the outputs.
-    replays : bool, default=True
-        Whether the student learns from stored members, not from running estimates.
-    """
+    """One network whose outputs are posterior expectations."""
 
     task: Task
     expectations: tuple[Expectation, ...]
-    estimates: tuple[str, ...]
-    n_values: tuple[int, ...]
-    columns: tuple[slice, ...]
-    replays: bool = True
+    estimates: tuple[str, ...]  # of each of them, "online" or "stochastic"
+    n_values: tuple[int, ...]  # how many values each g gives
+    columns: tuple[slice, ...]  # place of each among the outputs
+    replays: bool = True  # whether it learns from stored members, not from running estimates
 
     has_members: ClassVar[bool] = False
     in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
@@ -74,7 +58,6 @@ class ExpectationsPlan(Plan):
 
     @property
     def labels(self) -> list[str]:
-        """Names of the expectations."""
         return [expectation.label for expectation in self.expectations]
 
     def expectation(self, label: str) -> Expectation:
@@ -132,7 +115,8 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
         log_mean = outputs[0, :, predictive].log_softmax(-1)
         if share := self.columns_of("share"):
             rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
-            return ExpectedCategorical(log_mean, rest * _entropy_of(log_mean))
+            total = torch.special.entr(log_mean.exp()).sum(-1)
+            return ExpectedCategorical(log_mean, rest * total)
         if entropy := self.columns_of("entropy"):
             expected = known["entropy"].predict(outputs[0, :, entropy])
             return ExpectedCategorical(log_mean, expected.squeeze(-1))
@@ -193,15 +177,10 @@ def expectations_plan(
 
 
 def _example(task: Task) -> Any:
-    """Two members and three rows."""
     shape = 2, 3, task.size
     if isinstance(task, RegressionTask):
         return Gaussian(torch.zeros(shape), torch.ones(shape))
     return torch.full(shape, 1 / task.size)
-
-
-def _entropy_of(log_probs: Tensor) -> Tensor:
-    return torch.special.entr(log_probs.exp()).sum(-1)
 
 
 def chosen_expectations(expectations: object, estimate: object, task: str) -> list[Expectation]:
@@ -266,11 +245,7 @@ def chosen_estimates(estimate: Any, expectations: list[Expectation]) -> list[str
 class ExpectationObjective(Objective):
     """Sum of the expectations' losses; the target is (..., n, n_outputs), the outputs are too.
 
-    Parameters
-    ----------
-    expectations : sequence of Expectation
-    columns : sequence of slice
-        Place of each among the outputs.
+    `columns` are the places of the expectations among the outputs.
     """
 
     def __init__(self, expectations: Sequence[Expectation], columns: Sequence[slice]):
@@ -296,16 +271,9 @@ class ExpectationObjective(Objective):
 class ReplayObjective(ExpectationObjective):
     """The same for members that are stored: targets hold g of each, (..., n, S, sum of n_values).
 
-    Parameters
-    ----------
-    expectations, columns
-        As in :class:`ExpectationObjective`.
-    estimates : sequence of {"online", "stochastic"}
-        Of each expectation: the mean over members, which the running mean converges to, or one
-        member, another for every row. With rows in a new order in every epoch this is
-        a random draw; else the members take turns.
-    n_values : list of int
-        How many values each g gives.
+    Of an expectation, "online" is the mean over members, which the running mean converges to, and
+    "stochastic" one member, another for every row. With rows in a new order in every epoch this is
+    a random draw; else the members take turns.
     """
 
     is_online: Tensor
@@ -324,9 +292,8 @@ class ReplayObjective(ExpectationObjective):
 
     def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
         members = targets[0]
-        mean = pooled(
-            self.expectations, members.movedim(-2, 0).split(self.n_values, dim=-1)
-        )  # Eq 4
+        values = members.movedim(-2, 0).split(self.n_values, dim=-1)
+        mean = pooled(self.expectations, values)  # Eq 4
         if not self.all_online:
             n_rows, n_members, n_values = members.shape[-3:]
             turn = (torch.arange(n_rows, device=members.device) + self.offset) % n_members

@@ -188,7 +188,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         has_source = y is not None
         tokens = SpecialTokens.of(self.tokens)
         teacher = SequenceTeacher(self.teacher, has_source=has_source, tokens=tokens)
-        family = clone(make_family(self.family, "classifier")).for_tokens()
+        family = clone(make_family(self.family, "classifier"))._for_tokens()
         if len(teacher.members) == 1 and family.tells_parts:
             warn(
                 "teacher has one member, which cannot disagree with itself: the student cannot "
@@ -342,7 +342,7 @@ def _targets_of(
         temperature,
         plan.family.weight_of_uniform,
     )
-    at_tokens = plan.family.target_of_tokens(statistics)
+    at_tokens = plan.family._target_of_tokens(statistics)
     targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
     targets[is_token.to(at_tokens.device)] = at_tokens
     return targets

@@ -18,27 +18,13 @@ from ...modules import DistributionStack, stack
 
 @dataclass(frozen=True)
 class TokensPlan(Plan):
-    """A network that predicts a distribution over the probabilities of the next token.
+    """A network that predicts a distribution over the probabilities of the next token."""
 
-    Parameters
-    ----------
-    family : Family
-        That for tokens.
-    n_tokens : int
-        Number of tokens that are predicted: K.
-    n_source : int
-        How many of a row's tokens are the source; 0 for a language model.
-    n_target : int
-        How many tokens of a row are predicted.
-    n_members : int
-        Number of members of the teacher.
-    """
-
-    family: Any
-    n_tokens: int
-    n_source: int
-    n_target: int
-    n_members: int
+    family: Any  # that for tokens
+    n_tokens: int  # that are predicted: K
+    n_source: int  # how many of a row's tokens are the source; 0 for a language model
+    n_target: int  # how many tokens of a row are predicted
+    n_members: int  # of the teacher
 
     task: Any = None  # neither numbers nor classes of rows
 
@@ -73,11 +59,6 @@ class TokenObjective(Objective):
     where there is none, neither outputs nor targets matter. Outputs are the logits of
     all tokens side by side, (1, n, T * K). A temperature T divides them, as it does the members',
     and the loss is multiplied by T^2.
-
-    Parameters
-    ----------
-    family : Family
-        That for tokens.
     """
 
     temperature: Tensor
@@ -97,7 +78,7 @@ class TokenObjective(Objective):
         target, is_token = targets
         logits = outputs.unflatten(-1, (is_token.shape[-1], -1))  # (1, n, T, K)
         temperature = self.temperature
-        loss, gradient = self.family.loss_of_tokens(logits / temperature, target)
+        loss, gradient = self.family._loss_of_tokens(logits / temperature, target)
         loss, gradient = loss * temperature**2, gradient.mul_(temperature)
         share, is_pad = is_token / is_token.sum(-1, keepdim=True), is_token == 0
         gradient.masked_fill_(is_pad.unsqueeze(-1), 0.0).mul_(share.unsqueeze(-1))
@@ -107,13 +88,8 @@ class TokenObjective(Objective):
 class TokenRows(nn.Module):
     """A network of tokens, as the engine takes networks: rows of numbers in, rows of numbers out.
 
-    Parameters
-    ----------
-    network : nn.Module
-        Gives logits (n, T, K).
-    n_source : int
-        How many of a row's tokens are the source; 0 where there is none. The others are the target
-        with its begin token, the last of which is not read.
+    It gives logits (n, T, K). `n_source` of a row's tokens are the source, or none; the others are
+    the target with its begin token, the last of which is not read.
     """
 
     def __init__(self, network: nn.Module, n_source: int):
