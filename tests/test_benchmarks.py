@@ -22,6 +22,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import Bunch
 
+import skdistill
 from skdistill import datasets
 from skdistill.datasets import fetch_images
 from skdistill.modules import n_parameters
@@ -73,6 +74,20 @@ def in_this_process(common, monkeypatch):
     monkeypatch.setattr(common, "in_new_process", lambda function, *args: function(*args))
 
 
+@pytest.fixture
+def one_graph(monkeypatch):
+    """Scripts write the graph of their first model for each; one takes seconds to make."""
+    export, graphs = skdistill.export_onnx, []
+
+    def export_once(model, path, **settings):
+        if not graphs:
+            export(model, path, **settings)
+            graphs.append(path.read_bytes())
+        path.write_bytes(graphs[0])
+
+    monkeypatch.setattr(skdistill, "export_onnx", export_once)
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_says_what_is_measured(run, script, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -108,7 +123,10 @@ def test_help_says_what_is_measured(run, script, capsys):
         ),
     ],
 )
-def test_quick_run_prints_a_table_and_writes_json(run, script, part, peers, tmp_path):
+def test_quick_run_prints_a_table_and_writes_json(run, script, part, peers, tmp_path, request):
+    if script == "predict.py":  # the other one starts a process
+        request.getfixturevalue("in_this_process")
+        request.getfixturevalue("one_graph")
     output = tmp_path / "folder" / "result.json"
     text = run(script, "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
