@@ -249,8 +249,8 @@ def checks_of_defaults():
     yield from checks_of(whole, OF_DEFAULTS | LEAVING_ALONE | OF_AMOUNTS)
     others = [cls(inference=inference) for cls in ensembles for inference in (*CHAINS, MCDropout())]
     yield from checks_of(others, OF_AMOUNTS)
-    # The rules of these two for the number of epochs are those of others: weights are counted alike,
-    # and a distribution is learnt in as many epochs as Hydra+ has.
+    # Their rules for the number of epochs are those of others: weights are counted alike, and a
+    # distribution is learnt in as many epochs as Hydra+ has.
     left = OF_AMOUNTS - {"check_sample_weight_equivalence_on_dense_data", "check_regressors_train"}
     for make in MAKERS[:2]:
         yield from checks_of([BDistilBooster(make())], OF_DEFAULTS | left)
