@@ -41,11 +41,14 @@ demo: $(BASE)  ## distil an ensemble into one network on real data, print a tabl
 	MPLBACKEND=Agg $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; runpy.run_path('examples/plot_distil_regression.py'); plt.savefig('distil_regression.png', dpi=120)"
 	@echo "Picture: distil_regression.png"
 
+# Tests that pytest has compiled are kept from run to run, whatever the shell says of bytecode.
+TEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1
+
 test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" chooses which)
-	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(TEST) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-fast: $(ENVIRONMENT)  ## one case of each test that is not slow: what one runs after an edit
-	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest --fast $(PYTEST_ARGS)
+	$(TEST) $(BIN)/python -m pytest --fast $(PYTEST_ARGS)
 
 # Ten times the cases and many times the seeds of `make test`, and other ones each time.
 SEEDS ?= 100# of each family and loss; 2000 take four hours of one core

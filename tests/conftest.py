@@ -25,6 +25,8 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 from sklearn.datasets import make_regression
 
+from skdistill._training.trainer import Training
+
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
@@ -47,8 +49,8 @@ if _BITS := int(os.environ.get("SKDISTILL_PERTURB", "0")):
         setattr(torch.nn.init, _name, _flip_last_bits(getattr(torch.nn.init, _name), _BITS))
 
 # `make test` tries the same few cases each time, and does not look for smaller ones that fail too;
-# `make fuzz` tries ten times as many, other ones each time, and does. What is slow is a model that
-# is fitted first; of fixtures, cases share what stays the same.
+# `make fuzz` tries fifteen times as many, other ones each time, and does. What is slow is a model
+# that is fitted first; of fixtures, cases share what stays the same.
 _OF_ALL = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -57,11 +59,11 @@ settings.register_profile(
     "ci",
     derandomize=True,
     database=None,
-    max_examples=6,
+    max_examples=4,
     phases=[Phase.explicit, Phase.generate],
     **_OF_ALL,
 )
-settings.register_profile("fuzz", max_examples=60, print_blob=True, **_OF_ALL)
+settings.register_profile("fuzz", max_examples=40, print_blob=True, **_OF_ALL)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 _TALLY = "cases tried"
@@ -87,7 +89,7 @@ def tally(record_property) -> Callable[[str, int], None]:
     return add
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its processes are never quite idle
 def dask_client() -> Iterator[Any]:
     """A client of two worker processes of dask on this machine."""
     distributed = pytest.importorskip("dask.distributed")
@@ -97,7 +99,7 @@ def dask_client() -> Iterator[Any]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """ray with two workers on this machine, as a backend of joblib too."""
     ray = pytest.importorskip("ray")
@@ -170,6 +172,18 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.fail(f"SKDISTILL_DATA names {folder!r}, which is no folder")
     return path
+
+
+@pytest.fixture
+def few_epochs(monkeypatch) -> None:
+    """All trainings but chains end after three epochs, as pages and scripts need not learn."""
+    fit = Training.fit
+
+    def fit_briefly(self, module, objective, rows, n_epochs, *args, **settings):
+        few = n_epochs if settings.get("sampler") else min(n_epochs, 3)
+        return fit(self, module, objective, rows, few, *args, **settings)
+
+    monkeypatch.setattr(Training, "fit", fit_briefly)
 
 
 class CtrlC(torch.optim.SGD):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +20,11 @@ import pytest
 import torch
 from scipy.stats import norm
 from sklearn.linear_model import LinearRegression
+from sklearn.utils import Bunch
 
+import skdistill
+from skdistill import datasets
+from skdistill.datasets import fetch_images
 from skdistill.modules import n_parameters
 
 ROOT = Path(__file__).parents[1]
@@ -42,6 +46,48 @@ def common(monkeypatch):
     return importlib.import_module("_common")
 
 
+@pytest.fixture(scope="module")
+def first_images(data_dir):
+    """Function that returns the first images of a set, as fetch_images does all; it reads once."""
+
+    @cache
+    def fetch(name):
+        found = fetch_images(name)
+        parts = found.is_train, ~found.is_train
+        few = np.sort(np.concatenate([np.flatnonzero(part)[:1200] for part in parts]))
+        return Bunch(**{key: found[key][few] for key in ("data", "target", "is_train")})
+
+    return fetch
+
+
+@pytest.fixture
+def few_images(common, first_images, monkeypatch):
+    """Scripts have some images only."""
+    monkeypatch.setattr(datasets, "fetch_images", first_images)
+    for script in ("gped", "mnist"):  # which others import
+        monkeypatch.setattr(importlib.import_module(script), "fetch_images", first_images)
+
+
+@pytest.fixture
+def in_this_process(common, monkeypatch):
+    """Scripts call what they would call in new processes, which would import torch first."""
+    monkeypatch.setattr(common, "in_new_process", lambda function, *args: function(*args))
+
+
+@pytest.fixture
+def one_graph(monkeypatch):
+    """Scripts write the graph of their first model for each; one takes seconds to make."""
+    export, graphs = skdistill.export_onnx, []
+
+    def export_once(model, path, **settings):
+        if not graphs:
+            export(model, path, **settings)
+            graphs.append(path.read_bytes())
+        path.write_bytes(graphs[0])
+
+    monkeypatch.setattr(skdistill, "export_onnx", export_once)
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_says_what_is_measured(run, script, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -53,6 +99,7 @@ def test_help_says_what_is_measured(run, script, capsys):
     assert len(text.splitlines()) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "part", "peers"),
     [
@@ -76,7 +123,10 @@ def test_help_says_what_is_measured(run, script, capsys):
         ),
     ],
 )
-def test_quick_run_prints_a_table_and_writes_json(run, script, part, peers, tmp_path):
+def test_quick_run_prints_a_table_and_writes_json(run, script, part, peers, tmp_path, request):
+    if script == "predict.py":  # the other one starts a process
+        request.getfixturevalue("in_this_process")
+        request.getfixturevalue("one_graph")
     output = tmp_path / "folder" / "result.json"
     text = run(script, "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -129,6 +179,7 @@ def test_predictions_are_held_against_their_targets(predict):
     assert granted == pytest.approx(90e-6)
 
 
+@pytest.mark.slow
 def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
     output = tmp_path / "uci.json"
     text = run("uci.py", "--quick", "--peers", "gp", "mlp", "--output", str(output))
@@ -139,6 +190,7 @@ def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
         assert model in text
 
 
+@pytest.mark.slow
 def test_peers_are_measured_in_pieces(run, data_dir, tmp_path):
     output = tmp_path / "peers.json"
     quick = ["--quick", "--output", str(output)]
@@ -270,6 +322,7 @@ def test_results_stay_whole_when_writing_is_stopped(common, monkeypatch, tmp_pat
     assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
 
 
+@pytest.mark.slow
 def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
     output = tmp_path / "hydra.json"
     text = run("hydra.py", "--quick", "--ablations", "--output", str(output))
@@ -299,11 +352,39 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
     }
 
 
-def test_serving_measures_students_files_and_teachers(run, tmp_path):
+@pytest.mark.slow
+def test_serving_measures_students_files_and_teachers(common, tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("skl2onnx")
+    serving = importlib.import_module("serving")
+    measured, export = serving.measured, serving.export_onnx
+    graphs: dict[int, bytes] = {}
+
+    def export_once(model, path):
+        """Write a graph; it takes seconds to make, and two sessions run the same."""
+        if id(model) not in graphs:
+            export(model, path)
+            graphs[id(model)] = path.read_bytes()
+        path.write_bytes(graphs[id(model)])
+
+    @cache
+    def of_numbers(*sizes):
+        return measured("numbers", *sizes)
+
+    monkeypatch.setattr(serving, "export_onnx", export_once)
+    monkeypatch.setattr(
+        serving,
+        "measured",
+        lambda task, *sizes: [row | {"task": task} for row in of_numbers(*sizes)],
+    )
     output = tmp_path / "serving.json"
-    text = run("serving.py", "--quick", "--output", str(output))
+    monkeypatch.setattr(sys, "argv", ["serving.py", "--quick", "--output", str(output)])
+    serving.main()
+    text = capsys.readouterr().out
+    for model in serving.models("classes"):
+        probabilities, uncertainty = serving.all_of(model, serving.inputs(5))
+        assert probabilities.shape == (5, 4)
+        assert uncertainty.total.shape == (5,)
     rows = json.loads(output.read_text(encoding="utf-8"))["serving"]
     tasks = ("numbers", "classes")
     models = ("student", "program", "file", "pipeline", "file, 2 threads", "teacher")
@@ -317,9 +398,15 @@ def test_serving_measures_students_files_and_teachers(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_persistence_measures_each_model_in_each_way(run, tmp_path):
+def test_persistence_measures_each_model_in_each_way(
+    common, few_epochs, tmp_path, monkeypatch, capsys
+):
     output = tmp_path / "persistence.json"
-    text = run("persistence.py", "--quick", "--output", str(output))
+    persistence = importlib.import_module("persistence")
+    monkeypatch.setitem(persistence.COLD, "torch and scikit-learn", "import scipy.stats")
+    monkeypatch.setattr(sys, "argv", ["persistence.py", "--quick", "--output", str(output)])
+    persistence.main()
+    text = capsys.readouterr().out
     result = json.loads(output.read_text(encoding="utf-8"))
     sizes: dict[str, dict[str, float]] = {}
     for row in result["persistence"]:
@@ -337,6 +424,7 @@ def test_persistence_measures_each_model_in_each_way(run, tmp_path):
     assert min(processes.values()) > 0.1  # that of the children
 
 
+@pytest.mark.slow
 def test_parallel_compares_two_jobs_with_one(run, tmp_path):
     output = tmp_path / "parallel.json"
     text = run("parallel.py", "--quick", "--clusters", "--output", str(output))
@@ -382,6 +470,7 @@ def test_munged_rows_have_codes_that_exist_and_are_encoded_as_one_of_them(forest
         np.testing.assert_array_equal(variable.sum(axis=1), 1)
 
 
+@pytest.mark.slow
 def test_forest_and_student_are_compared(run, data_dir, tmp_path):
     output = tmp_path / "forest.json"
     text = run("forest.py", "--quick", "--sets", "covtype20k", "--output", str(output))
@@ -400,7 +489,8 @@ def test_forest_and_student_are_compared(run, data_dir, tmp_path):
 # MNIST, and shifts ---------------------------------------------------------------------------
 
 
-def test_mnist_runs_every_inference(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_mnist_runs_every_inference(run, few_images, data_dir, tmp_path):
     output = tmp_path / "mnist.json"
     options = ["--quick", "--threads", "1", "--masks", "0", "29"]
     text = run("mnist.py", *options, "--output", str(output))
@@ -461,7 +551,8 @@ def test_shifts_of_tables(shift):
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
 
 
-def test_shift_judges_every_model_under_every_shift_and_draws(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_shift_judges_every_model_under_every_shift_and_draws(run, few_images, data_dir, tmp_path):
     output = tmp_path / "shift.json"
     sets = ["--sets", "mnist", "satimage", "--plot", str(tmp_path)]
     text = run("shift.py", "--quick", *sets, "--output", str(output))
@@ -517,6 +608,7 @@ def test_gradient_ratios_are_those_of_the_paper(many_classes, n_classes, expecte
     )
 
 
+@pytest.mark.slow
 def test_many_classes_writes_times_memory_and_targets(run, tmp_path):
     output = tmp_path / "many_classes.json"
     text = run("many_classes.py", "--quick", "--output", str(output))
@@ -550,6 +642,7 @@ def test_a_linear_student_starts_as_the_identity(logits):
     torch.testing.assert_close(layer(x), torch.tensor([[1.5, 2.0, 2.0]]))
 
 
+@pytest.mark.slow
 def test_the_bootstrap_is_paired(logits):
     rng = np.random.default_rng(0)
     inside, outside = rng.standard_normal((300, 1)), 1 + rng.standard_normal((100, 1))
@@ -561,7 +654,8 @@ def test_the_bootstrap_is_paired(logits):
     assert 0.05 < high - low < 0.3
 
 
-def test_stored_logits_are_distilled(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_stored_logits_are_distilled(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "logits.json"
     text = run("logits.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -582,7 +676,8 @@ def test_stored_logits_are_distilled(run, data_dir, tmp_path):
 # Progressive distillation --------------------------------------------------------------------
 
 
-def test_bdistil_judges_every_part(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_bdistil_judges_every_part(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "bdistil.json"
     text = run("bdistil.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -611,7 +706,10 @@ def bdistil(common):
     return importlib.import_module("bdistil")
 
 
-def test_boosters_are_held_against_averages_of_the_same_networks(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_boosters_are_held_against_averages_of_the_same_networks(
+    run, few_epochs, few_images, data_dir, tmp_path
+):
     output = tmp_path / "bdistil.json"
     which = ["--parts", "average", "mnist", "--sets", "concrete", "magic"]
     text = run("bdistil.py", "--quick", *which, "--output", str(output))
@@ -708,9 +806,15 @@ def test_pixels_are_means_of_squares(bdistil):
 
 
 @pytest.mark.slow
-def test_amounts_compares_the_rule_with_settings_around_it(run, data_dir, tmp_path):
+def test_amounts_compares_the_rule_with_settings_around_it(
+    common, data_dir, tmp_path, monkeypatch, capsys
+):
     output = tmp_path / "amounts.json"
-    text = run("amounts.py", "--quick", "--output", str(output))
+    amounts = importlib.import_module("amounts")
+    monkeypatch.setattr(amounts, "N_MEMBERS", {"teacher": 2, "student": 3})
+    monkeypatch.setattr(sys, "argv", ["amounts.py", "--quick", "--output", str(output)])
+    amounts.main()
+    text = capsys.readouterr().out
     result = json.loads(output.read_text(encoding="utf-8"))
     assert set(result["results"]) == {"magic", "smooth"}
     for name, found in result["results"].items():
@@ -746,6 +850,7 @@ def scale(common):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
 def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
     output = tmp_path / "scale.json"
     text = run("scale.py", "--quick", "--output", str(output))
@@ -793,7 +898,8 @@ def test_tables_have_what_was_asked_for(scale, common):
 # What the scripts share ----------------------------------------------------------------------
 
 
-def test_students_are_held_against_their_teacher(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_students_are_held_against_their_teacher(run, few_epochs, data_dir, tmp_path):
     output = tmp_path / "students.json"
     text = run("students.py", "--quick", "--output", str(output))
     (results,) = json.loads(output.read_text(encoding="utf-8"))["results"].values()
@@ -805,6 +911,7 @@ def test_students_are_held_against_their_teacher(run, data_dir, tmp_path):
         assert ("rank_correlation" in row.get("test", {})) is tells_parts
 
 
+@pytest.mark.slow
 def test_translation_scores_every_model(run, tmp_path):
     output = tmp_path / "translation.json"
     text = run("translation.py", "--quick", "--output", str(output))
@@ -859,6 +966,7 @@ def test_times_are_cpu_seconds_of_one_call(common):
     assert seconds["work"][0] == pytest.approx(0.01, rel=0.5)
 
 
+@pytest.mark.slow
 def test_peak_growth_is_what_the_call_holds(common):
     size = 100 * 2**20
     growth = common.peak_growth(partial, bytearray, size)
@@ -899,6 +1007,7 @@ def test_json_makes_its_folder(common, tmp_path):
 # GPED ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--masks", "29", "--output", str(output))
@@ -917,7 +1026,8 @@ def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
     assert quality["GPED U_o"]["student_steps"] == 11  # H = 1, 15 iterations less three tenths
 
 
-def test_gped_is_measured_on_small_tables(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_gped_is_measured_on_small_tables(run, few_epochs, few_images, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--parts", "small", "--output", str(output))
     found = json.loads(output.read_text(encoding="utf-8"))["small"]
@@ -928,6 +1038,7 @@ def test_gped_is_measured_on_small_tables(run, data_dir, tmp_path):
     assert all(name in text for part in found.values() for name in part)
 
 
+@pytest.mark.slow
 def test_gped_has_the_papers_network_and_steps(common, monkeypatch):
     gped = importlib.import_module("gped")
     sampler, of_student = gped.CHAINS["paper"]
@@ -956,6 +1067,7 @@ def test_means_over_seeds_have_standard_errors(common):
     assert gped.over_seeds(rows[:1]) == rows[0]
 
 
+@pytest.mark.slow
 def test_masked_images_keep_their_labels_and_one_mask(data_dir, common):
     gped = importlib.import_module("gped")
     plain, masked, again = gped.load(0, False), gped.load(15, False), gped.load(15, True)
@@ -1004,7 +1116,8 @@ def test_verdicts_go_by_the_interval(pareto):
         assert width == pytest.approx(2 * norm.ppf(0.975) / math.sqrt(400), rel=0.1)
 
 
-def test_pruned_students_are_held_against_the_search(run, data_dir, tmp_path):
+@pytest.mark.slow
+def test_pruned_students_are_held_against_the_search(run, few_epochs, data_dir, tmp_path):
     output, figure = tmp_path / "pareto.json", tmp_path / "pareto.png"
     text = run("pareto.py", "--quick", "--output", str(output), "--figure", str(figure))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -1051,8 +1164,11 @@ def unseen(common):
     return importlib.import_module("unseen")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
-def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(run, tmp_path):
+def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(
+    run, few_epochs, tmp_path
+):
     output = tmp_path / "unseen.json"
     arguments = ["--quick", "--sets", "digits", "--protocols", "usual", "shuffled", "moved"]
     arguments += ["--output", output, "--resume", "--models"]
@@ -1081,7 +1197,7 @@ def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(run
 
 
 @pytest.mark.slow
-def test_other_ways_are_scored_on_the_same_folds(run, tmp_path, data_dir):
+def test_other_ways_are_scored_on_the_same_folds(run, few_epochs, tmp_path, data_dir):
     output = tmp_path / "other_ways.json"
     assert "anchored" in run("other_ways.py", "--quick", "--output", output)
     found = json.loads(output.read_text(encoding="utf-8"))["results"]

@@ -27,37 +27,42 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(case, folder, ends=(0, 0)):
-    """Run a case in two processes; what each has found, None for one that has died."""
-    command = [sys.executable, ranks.__file__, case, str(folder)]
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What both processes have found: of fits that end, that are refused, and that one dies in."""
+    folder = tmp_path_factory.mktemp("ranks")
     processes = [
-        subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, ranks.__file__, str(folder), str(rank)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for rank in range(ranks.N_RANKS)
     ]
     try:
-        for process, end in zip(processes, ends, strict=True):
+        for process, end in zip(processes, (0, 1), strict=True):
             _, lines = process.communicate(timeout=180)
             assert process.returncode == end, lines
     finally:
         for process in processes:
             process.kill()
-    files = [Path(folder) / f"{rank}.pickle" for rank in range(ranks.N_RANKS)]
-    return [pickle.loads(f.read_bytes()) if f.exists() else None for f in files]
+    return [pickle.loads((folder / f"{n}.pickle").read_bytes()) for n in range(ranks.N_RANKS)]
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return run("train", tmp_path_factory.mktemp("train"))
+def trained(found):
+    return [of_rank["train"] for of_rank in found]
 
 
 @pytest.fixture(scope="module")
-def refused(tmp_path_factory):
-    return run("refuse", tmp_path_factory.mktemp("refuse"))
+def refused(found):
+    return [of_rank["refuse"] for of_rank in found]
 
 
 ENGINES = {"traced": "traced", "frozen layer": "stacked", "listened to": "stacked"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ranks.MODELS)
 def test_losses_are_those_of_one_process_with_twice_the_batch(name, trained):
     expected = ranks.found_in(ranks.fitted(name, ranks.BATCH_SIZE * ranks.N_RANKS))
@@ -68,11 +73,13 @@ def test_losses_are_those_of_one_process_with_twice_the_batch(name, trained):
         np.testing.assert_allclose(found["state"][key], value, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_batch_matters(trained):
     alone = ranks.found_in(ranks.fitted("hydra", ranks.BATCH_SIZE))
     assert not np.allclose(trained[0]["hydra"]["losses"], alone["losses"], rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [*ranks.MODELS, "with_dropout", "with_batch_norm", "no seed", "passes"]
 )
@@ -85,6 +92,7 @@ def test_ranks_are_bit_identical(name, trained):
         np.testing.assert_array_equal(value, second[name]["state"][key])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -102,16 +110,18 @@ def test_all_ranks_refuse(name, message, refused):
         assert re.match(message, found[name]), found[name]
 
 
+@pytest.mark.slow
 def test_all_ranks_hear_that_the_teacher_cannot_be_fitted(refused):
     assert refused[0]["teacher"] == "OSError: no space left"
     assert refused[1]["teacher"].startswith("RuntimeError: Rank 0 of data_parallel failed. OSError")
 
 
-def test_a_rank_that_dies_is_an_error_on_the_other(tmp_path):
-    alive, dead = run("die", tmp_path, ends=(0, 1))
-    assert dead is None
-    assert alive["error"].startswith("RuntimeError: Rank 0 of data_parallel, of 2, has lost")
-    assert not alive["is_fitted"]
+@pytest.mark.slow
+def test_a_rank_that_dies_is_an_error_on_the_other(found):
+    alive, dead = found
+    assert "die" not in dead
+    assert alive["die"]["error"].startswith("RuntimeError: Rank 0 of data_parallel, of 2, has lost")
+    assert not alive["die"]["is_fitted"]
 
 
 def test_processes_have_to_know_each_other():
@@ -131,6 +141,7 @@ def test_shares_are_all_rows_once_and_about_equal(n_rows, size):
     assert max(lengths) - min(lengths) <= 1
 
 
+@pytest.mark.slow
 def test_the_script_of_the_guide_runs(tmp_path):
     guide = Path(__file__).parents[1] / "doc" / "user_guide" / "engine.rst"
     _, text = guide.read_text(encoding="utf-8").split("    # train.py\n")

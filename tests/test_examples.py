@@ -60,8 +60,9 @@ def test_every_page_is_known():
     assert sorted(PAGES) == sorted(PATHS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(PAGES))
-def test_page(page, run_script, monkeypatch, tmp_path):
+def test_page(page, run_script, monkeypatch, tmp_path, few_epochs):
     printed_by_it, constants = PAGES[page]
     script = tmp_path / f"{page}.py"
     script.write_text(with_constants(PATHS[page], constants), encoding="utf-8")
@@ -84,6 +85,7 @@ def test_page_is_no_program(page):
         assert words not in source
 
 
+@pytest.mark.slow
 def test_the_demo_needs_nothing_that_others_have_imported(tmp_path):
     script = tmp_path / "demo.py"
     source = with_constants(EXAMPLES / "plot_distil_regression.py", {**FEW, "max_epochs": 1})

@@ -199,6 +199,7 @@ def with_groups(name: str):
     return model, [*(() if is_variant else own), *nested]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_parameters(name, tally, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a file or folder may be called "3"

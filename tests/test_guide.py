@@ -57,6 +57,7 @@ def first(n_rows, load):
     return lambda **kwargs: tuple(values[:n_rows] for values in load(**kwargs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
@@ -70,7 +71,7 @@ def first(n_rows, load):
         ("tables", ["pandas"]),
     ],
 )
-def test_page(name, needs, tmp_path, monkeypatch):
+def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     for package in needs:
         pytest.importorskip(package)
@@ -81,6 +82,7 @@ def test_page(name, needs, tmp_path, monkeypatch):
     run(GUIDE / f"{name}.rst")
 
 
+@pytest.mark.slow
 def test_page_of_a_family_of_ones_own(few_rows):
     onnxruntime = pytest.importorskip("onnxruntime")
     page = GUIDE / "own_family.rst"
@@ -109,7 +111,8 @@ def test_page_of_a_family_of_ones_own(few_rows):
     assert report(student, X, y).to_html()
 
 
-def test_page_of_teachers(monkeypatch):
+@pytest.mark.slow
+def test_page_of_teachers(monkeypatch, few_epochs):
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
     monkeypatch.setattr(datasets, "load_diabetes", first(150, datasets.load_diabetes))
     few = [
@@ -154,9 +157,10 @@ FEW_EPOCHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", FEW_EPOCHS)
-def test_page_with_few_epochs(few_rows, monkeypatch, name):
+def test_page_with_few_epochs(few_rows, monkeypatch, name, few_epochs):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
@@ -184,6 +188,7 @@ def test_front_page(few_rows):
     np.testing.assert_allclose(names["total"], names["aleatoric"] + names["epistemic"])
 
 
+@pytest.mark.slow
 def test_getting_started(capsys):
     pytest.importorskip("pandas")
     few = [("1000", "300"), ("verbose=1", "max_epochs=30, verbose=1")]
@@ -209,6 +214,7 @@ def test_conformal_recipe_gives_the_intervals_of_mapie(few_rows):
 QUOTE = re.compile(r"warns:\n\n((?:    .*\n)+)")
 
 
+@pytest.mark.slow
 def test_common_mistakes_say_what_is_quoted(few_rows):
     few = [
         STUDENT,
@@ -293,7 +299,8 @@ def test_readme_links_to_pages_that_exist():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_picture_of_readme_is_drawn(run_script, tmp_path):
+@pytest.mark.slow
+def test_picture_of_readme_is_drawn(run_script, tmp_path, few_epochs):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
     script = ROOT / "doc" / "images" / "teacher_and_student.py"

@@ -111,6 +111,7 @@ def violations(source: str, module: str, is_package: bool = False) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_package_holds_its_layers():
     files = sorted((ROOT / "skdistill").rglob("*.py"))
     assert files
@@ -193,6 +194,7 @@ def test_an_allowed_import_passes(module, is_package, source):
     assert violations(source, module, is_package) == []
 
 
+@pytest.mark.slow
 def test_importing_skdistill_loads_nothing_heavy():
     # scikit-learn imports pandas wherever it is installed, so here it is not; displays can be
     # imported where matplotlib is not.
@@ -213,6 +215,7 @@ import skdistill.displays
     assert run.stdout.split() == []
 
 
+@pytest.mark.slow
 def test_loading_a_model_imports_no_compiler():
     # A second of a new process; torch imports it for some operations on tensors without values.
     code = """
@@ -229,6 +232,7 @@ print(*sorted({"sympy", "skorch", "torch._dynamo"} & set(sys.modules)))
     assert run.stdout.split() == []
 
 
+@pytest.mark.slow
 def test_submodules_are_there_when_they_are_asked_for():
     code = """
     import sys

@@ -49,6 +49,7 @@ for name, call in calls.items():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux counts it")
 def test_peak_memory_of_many_rows(tally):
     done = subprocess.run(
@@ -92,6 +93,7 @@ for transfer in ("noise", None):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux counts it")
 def test_peak_memory_of_students(tally):
     done = subprocess.run(
@@ -132,6 +134,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux counts it")
 def test_loading_takes_twice_the_size_of_a_file(tmp_path, tally):
     command = [sys.executable, "-c", LOADED, str(tmp_path)]

@@ -392,6 +392,7 @@ def test_chooses_the_cheapest_within_the_tolerance(iris):
     assert search.predict(iris[0]).tolist() == search.best_estimator_.predict(iris[0]).tolist()
 
 
+@pytest.mark.slow
 def test_no_tolerance_is_a_grid_search(iris):
     params = {"scoring": "neg_log_loss", "cv": 3}
     search = CheapestStudentSearchCV(small_classifier(), GRID, tolerance=0.0, **params).fit(*iris)

@@ -85,6 +85,7 @@ def test_variance_at_a_finite_step_is_that_of_the_linear_recursion(sampler, temp
     assert kurtosis.item() == pytest.approx(3.0, abs=4 * math.sqrt(24 / n))
 
 
+@pytest.mark.slow
 @samplers
 def test_covariance_of_a_correlated_gaussian(sampler):
     chain, divisor = CHAINS[sampler]

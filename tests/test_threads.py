@@ -219,22 +219,22 @@ def compare(models_and_rows, tally) -> None:
 # ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", MODULES)
-def test_ensembles_of_every_module_predict_as_in_one_thread(name, dtype, tally):
+def test_ensembles_of_every_module_predict_as_in_one_thread(name, tally):
     fitted = []
-    for classes in (False, True):
+    for classes, dtype in ((False, np.float32), (True, np.float64)):
         X, y = data(classes, dtype, MODULES[name][1])
         fitted.append((ensemble(name, classes).fit(X, y), X))
     compare(fitted, tally)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["hydra", "distribution", "gped", "booster", "connected booster"])
-def test_students_predict_as_in_one_thread(name, dtype, tally):
-    compare([(student(name, c, dtype), data(c, dtype)[0]) for c in (False, True)], tally)
+def test_students_predict_as_in_one_thread(name, tally):
+    kinds = (False, np.float32), (True, np.float64)
+    compare([(student(name, *kind), data(*kind)[0]) for kind in kinds], tally)
 
 
+@pytest.mark.slow
 def test_sequence_models_predict_as_in_one_thread(tally):
     X, y = make_translation(20, random_state=0)
     sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
@@ -250,6 +250,7 @@ def test_sequence_models_predict_as_in_one_thread(tally):
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["own", "gru", "convnet"])
 def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, monkeypatch):
     monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)

@@ -59,14 +59,16 @@ def test_typed_script_runs():
 
 
 @pytest.mark.slow
-def test_mypy_accepts_a_users_script(tmp_path):
+def test_mypy_accepts_a_users_script(tmp_path, pytestconfig):
     """As strict as mypy gets, and without our configuration; `assert_type` holds the types."""
     pytest.importorskip("mypy")
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import skdistill\nskdistill.HydraPlusRegressor(max_time='one')\n")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-color-output"]
+    kept = getattr(pytestconfig, "cache", None)  # there is none with -p no:cacheprovider
+    cache = tmp_path / "cache" if kept is None else kept.mkdir("mypy")
     done = subprocess.run(
-        [*command, "--cache-dir", str(tmp_path / "cache"), str(SCRIPT), str(wrong)],
+        [*command, "--cache-dir", str(cache), str(SCRIPT), str(wrong)],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},  # where py.typed counts, as installed
         capture_output=True,

@@ -235,6 +235,7 @@ def test_other_whole_numbers_are_not(table, recwarn):
     assert not [warning for warning in recwarn if "whole number" in str(warning.message)]
 
 
+@pytest.mark.slow
 def test_no_column_of_known_tables_is_taken_for_numbers_of_samples(data_dir, recwarn):
     n_columns = 0
     for path in [*data_dir.glob("uci/*.npz"), *data_dir.glob("tabular/*.npz")]:

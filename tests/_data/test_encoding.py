@@ -486,6 +486,7 @@ def test_students_of_frozen_teachers_keep_their_own_columns(frame, rows):
     assert clone(model).fit(frame, rows[1]).n_features_in_ == 5
 
 
+@pytest.mark.slow
 def test_exported_models_take_codes_and_gaps(frame, rows, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

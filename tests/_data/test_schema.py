@@ -585,6 +585,7 @@ def test_schema_goes_to_files_and_pickles(model, expected, tmp_path):
             other.predict(TABLE.assign(town="Bern"))
 
 
+@pytest.mark.slow
 def test_schema_goes_to_onnx(model, tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")

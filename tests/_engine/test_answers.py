@@ -127,6 +127,7 @@ def test_a_full_disk_warns_and_the_teacher_is_asked_again(failure, monkeypatch):
     assert all(map(torch.equal, found, expected))
 
 
+@pytest.mark.slow
 @is_linux
 def test_the_file_has_no_name_and_ends_with_the_rows(folder):
     before = open_files()
@@ -206,6 +207,7 @@ def student(teacher):
     return HydraPlusRegressor(teacher, transfer=None, **settings)
 
 
+@pytest.mark.slow
 @is_linux
 def test_students_of_an_array_are_the_same(forest, folder, monkeypatch):
     X, y, teacher, _ = forest
@@ -222,6 +224,7 @@ def test_students_of_an_array_are_the_same(forest, folder, monkeypatch):
     assert not list(folder.glob("skdistill-*"))
 
 
+@pytest.mark.slow
 def test_students_of_a_stream_ask_once_while_its_order_stays(forest, monkeypatch):
     X, y, teacher, asked = forest
 

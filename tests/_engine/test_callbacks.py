@@ -729,6 +729,7 @@ def test_the_table_of_epochs_has_no_colours_where_there_is_no_terminal(capsys):
     assert "\x1b" not in out
 
 
+@pytest.mark.slow
 def test_lines_of_a_student_tell_of_its_teacher(capsys):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import warnings
 from functools import partial
@@ -98,29 +99,31 @@ def assert_same_training(closed, eager, atol=1e-9):
 # --- whole fits -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+SETTINGS = {
+    "plain": {},
+    "bootstrap": {
+        "inference": DeepEnsemble(bootstrap=True),
+        "optimizer": Optimizer(clip_norm=0.5),
+        "beta": 0.0,
+    },
+    "early stopping": {
+        "inference": DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=3)),
+        "prior_scale": 0.5,
+    },
+    "one batch": {"batch_size": 1000, "prior_scale": np.inf},
+    "residual": {"module__hidden_units": (6, 6), "module__residual": True},
+}
+WAYS = itertools.product(SETTINGS, [False, True])
+
+
+# Every setting with weights and without, of which activations take turns.
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {
-            "inference": DeepEnsemble(bootstrap=True),
-            "optimizer": Optimizer(clip_norm=0.5),
-            "beta": 0.0,
-        },
-        {
-            "inference": DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=3)),
-            "prior_scale": 0.5,
-        },
-        {"batch_size": 1000, "prior_scale": np.inf},
-        {"module__hidden_units": (6, 6), "module__residual": True},
-    ],
-    ids=["plain", "bootstrap", "early stopping", "one batch", "residual"],
+    ("name", "weighted", "activation"),
+    [(*way, activation) for way, activation in zip(WAYS, itertools.cycle(ACTIVATIONS))],
 )
-@pytest.mark.parametrize("weighted", [False, True])
-def test_an_ensemble_trains_as_by_autograd(activation, settings, weighted, data, monkeypatch):
+def test_an_ensemble_trains_as_by_autograd(name, weighted, activation, data, monkeypatch):
     X, y, weight = data
-    model = ensemble(module__activation=activation, **settings)
+    model = ensemble(module__activation=activation, **SETTINGS[name])
     closed, eager = both_ways(model, monkeypatch, X, y, weight if weighted else None)
     assert_same_training(closed, eager)
     if hasattr(closed, "best_epochs_"):

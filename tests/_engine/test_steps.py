@@ -110,18 +110,14 @@ def test_a_fit_gives_the_callers_threads_back():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clip_norm", [None, 1.0])
-def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost(clip_norm):
+def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost():
     X, y = data(np.float32)
     spy = Spy()
-    compiled = ensemble(
-        runtime=Runtime(compile=True), callbacks=[spy], optimizer=Optimizer(clip_norm=clip_norm)
-    ).fit(X, y)
+    clipped = Optimizer(clip_norm=1.0)
+    compiled = ensemble(runtime=Runtime(compile=True), callbacks=[spy], optimizer=clipped).fit(X, y)
     assert spy.net.step == "compiled"
     assert spy.net.steps_.on_module.seconds > 0
-    eager = ensemble(runtime=Runtime(compile=False), optimizer=Optimizer(clip_norm=clip_norm)).fit(
-        X, y
-    )
+    eager = ensemble(runtime=Runtime(compile=False), optimizer=clipped).fit(X, y)
     assert_same_weights(compiled, eager, atol=1e-5)
     assert_allclose(
         [row["train_loss"] for row in compiled.history_],

@@ -169,6 +169,7 @@ class TakesNoRecord(Wrapped):
         return super().forward(x) * self.scale[0].item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [Restless, TakesNoRecord])
 def test_what_cannot_be_recorded_trains_by_autograd(module, data, soon, records):
     X, y, _ = data

@@ -349,6 +349,7 @@ def test_pickling_a_callback_is_no_matter():
     assert digest(callback) == before
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_in_another_process():
     code = "from tests._serialization.test_digest import digests_of_many; print(*digests_of_many())"
     found = subprocess.run(

@@ -173,6 +173,7 @@ def test_a_fit_goes_on_to_the_same_model(name, epoch, expected, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_early_does_not_go_on(expected, tmp_path):
     n_epochs = len(expected(STOPPING).history_)
     for epoch in range(1, n_epochs + 1):
@@ -325,6 +326,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.slow
 def test_damaged_checkpoints_are_refused(tmp_path, tally):
     path = tmp_path / "checkpoint"
     content = stopped_at(path)

@@ -432,6 +432,7 @@ def test_the_history_is_that_of_skorch(make, data):
     assert clone(model).fit(data[0][:30], data[1][:30]).history_[:, "epoch"] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_works_without_scikit_learns_callbacks():
     code = """
     import sys

@@ -37,6 +37,10 @@ def wide(n_threads="auto", **params):
     runtime = Runtime(device="cpu", n_threads=n_threads)
     return BayesianEnsembleRegressor(2, runtime=runtime, random_state=0, **settings, **params)
 
+def count_threads():
+    path = "/proc/self/task"  # of Linux
+    return len(os.listdir(path)) if os.path.isdir(path) else 0
+
 def check_fit(model, expected):
     np.testing.assert_allclose(model.predict(X), expected[:2000], rtol=1e-2, atol=1e-2)
 
@@ -65,16 +69,50 @@ def run(script: str) -> None:
     """Run a script in a fresh process; one that hangs or fails fails the test."""
     code = PREAMBLE + textwrap.dedent(script)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @needs_fork
-def test_a_child_of_a_process_that_used_two_threads_predicts_and_fits(tally):
+def test_children_predict_and_fit(tally):
+    """In one process, from one that has used no thread to one whose threads are used by joblib."""
     run(
         """
+        from joblib import Parallel, delayed
+        from skorch.callbacks import Callback
+
+        # Loading a model starts no thread, and a child predicts.
+        torch.set_num_threads(1)
+        data = pickle.dumps(wide(n_threads=1).fit(X, y))
+        torch.set_num_threads(2)
+        before = count_threads()
+        model = pickle.loads(data)
+        assert count_threads() == before, "loading has started threads"
+        assert torch.get_num_threads() == 2
+        in_child(lambda: model.predict(X[:1]))
+
+        # A child that is forked within a fit goes on.
+        class Forks(Callback):
+            pid = None
+            def on_epoch_end(self, net, **kwargs):
+                if Forks.pid is None:
+                    Forks.pid = os.fork()
+
         many = np.resize(X, (20_000, 20))
+        model = wide(n_threads=2, callbacks=[Forks()])
+        model.fit(X, y).predict(many)
+        if Forks.pid == 0:
+            os._exit(0)
+        end = time.monotonic() + 25
+        while os.waitpid(Forks.pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > end:
+                os.kill(Forks.pid, 9)
+                sys.exit("the child hangs")
+            time.sleep(0.02)
+
+        # A child of a process that used two threads, and its own child, predict and fit.
         model = wide(n_threads=2).fit(X, y)  # as many threads as torch has: two
         expected = model.predict(many)
         assert torch.get_num_threads() == 2
@@ -92,65 +130,8 @@ def test_a_child_of_a_process_that_used_two_threads_predicts_and_fits(tally):
         in_child(act)
         in_child(lambda: in_child(act))
         assert torch.get_num_threads() == 2
-        """
-    )
-    tally("forks", 3)
 
-
-@needs_fork
-def test_a_child_forked_within_a_fit_goes_on(tally):
-    run(
-        """
-        from skorch.callbacks import Callback
-
-        class Forks(Callback):
-            pid = None
-            def on_epoch_end(self, net, **kwargs):
-                if Forks.pid is None:
-                    Forks.pid = os.fork()
-
-        model = wide(n_threads=2, callbacks=[Forks()])
-        model.fit(X, y).predict(np.resize(X, (20_000, 20)))
-        if Forks.pid == 0:
-            os._exit(0)
-        end = time.monotonic() + 25
-        while os.waitpid(Forks.pid, os.WNOHANG)[0] == 0:
-            if time.monotonic() > end:
-                os.kill(Forks.pid, 9)
-                sys.exit("the child hangs")
-            time.sleep(0.02)
-        """
-    )
-    tally("forks")
-
-
-@needs_fork
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's /proc")
-def test_loading_a_model_starts_no_thread_and_a_child_predicts(tally):
-    run(
-        """
-        torch.set_num_threads(1)
-        data = pickle.dumps(wide(n_threads=1).fit(X, y))
-        torch.set_num_threads(2)
-        before = len(os.listdir("/proc/self/task"))
-        model = pickle.loads(data)
-        assert len(os.listdir("/proc/self/task")) == before, "loading has started threads"
-        assert torch.get_num_threads() == 2
-        in_child(lambda: model.predict(X[:1]))
-        """
-    )
-    tally("forks")
-
-
-@needs_fork
-def test_joblibs_multiprocessing_backend_predicts_and_fits(tally):
-    run(
-        """
-        from joblib import Parallel, delayed
-
-        many = np.resize(X, (20_000, 20))
-        model = wide(n_threads=2).fit(X, y)
-        expected = model.predict(many)
+        # So do processes of joblib that are forked.
         with Parallel(n_jobs=2, backend="multiprocessing", timeout=40) as pool:
             for found in pool(delayed(model.predict)(many) for _ in range(2)):
                 np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -158,7 +139,7 @@ def test_joblibs_multiprocessing_backend_predicts_and_fits(tally):
                 check_fit(fitted, expected)
         """
     )
-    tally("forks", 2)
+    tally("forks", 7)
 
 
 @needs_fork
@@ -253,6 +234,7 @@ def test_the_last_user_of_one_blas_thread_restores_the_number_before():
         assert blas_threads() == {2}
 
 
+@pytest.mark.slow
 def test_random_functions_are_found_with_one_thread_of_blas(monkeypatch):
     found, find = [], _fit.find_functions
 

@@ -93,6 +93,7 @@ def value(found, quantity, column="student"):
     return frame.loc[quantity, column]
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_metrics(of_numbers, regressors):
     student, reference = regressors
     models = {"student": student, "teacher": student.teacher_, "reference": reference}
@@ -194,6 +195,7 @@ def test_names_of_columns_are_those_given_or_of_the_frame(regressors):
     assert "&lt;c&gt;" in text
 
 
+@pytest.mark.slow
 def test_several_targets(regressors):
     targets = np.column_stack([Y, X[:, 0] - Y])
     student = HydraPlusRegressor(BayesianEnsembleRegressor(3, **SMALL), **FEW)
@@ -277,6 +279,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.found if name == tag]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["numbers", "classes"])
 def test_page_is_whole_and_needs_nothing_from_elsewhere(kind, pages):
     text = pages[kind]

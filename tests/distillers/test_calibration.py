@@ -66,6 +66,7 @@ def test_scale_power_and_temperature_of_numbers_are_found():
     torch.testing.assert_close(total, aleatoric + part)
 
 
+@pytest.mark.slow
 def test_the_temperature_of_numbers_has_the_least_crps():
     mean, std = randn(200, 1), randn(200, 1, seed=1).exp()
     y = mean + std * randn(200, 1, seed=2) ** 3  # of long tails

@@ -112,6 +112,7 @@ def target_of(kind, data):
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_moments_keep_what_the_student_misses_out_of_the_epistemic_part():
     """Members are the same curve, a little shifted, and the student can learn straight lines."""
     rows = np.linspace(-1, 1, 200)[:, None].astype(np.float32)
@@ -229,6 +230,7 @@ def test_draws_of_a_logit_normal_are_others_in_every_epoch(data):
     assert first.dtype == next(model.module_.parameters()).dtype
 
 
+@pytest.mark.slow
 def test_a_covariance_of_low_rank_keeps_what_logits_share():
     draw = np.random.default_rng(0)
     shared = draw.normal(size=(N_ROWS, 200, 1)) * [1.0, -1.0] + 0.3 * draw.normal(
@@ -245,6 +247,7 @@ def test_a_covariance_of_low_rank_keeps_what_logits_share():
     np.testing.assert_allclose(covariance, expected, atol=0.03)
 
 
+@pytest.mark.slow
 def test_the_dirichlet_family_learns_mean_and_information_of_the_members():
     members = categorical_members()
     members[0] = members[0] ** 12 / (members[0] ** 12).sum(-1, keepdims=True)  # surer by far
@@ -398,6 +401,7 @@ def test_the_supervised_term_is_the_likelihood_of_the_labels(kind, data):
     torch.testing.assert_close(gradient, by_autograd)
 
 
+@pytest.mark.slow
 def test_labels_mend_what_members_have_wrong():
     members = np.full((N_ROWS, 3, 2), 0.5)
     y = np.arange(N_ROWS) % 2

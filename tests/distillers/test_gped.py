@@ -217,6 +217,7 @@ def test_short_epochs_of_the_chains_are_taken_together(moons):
     assert four.n_epochs_ == len(four.history_) == 3  # of 5, 5 and 1 epochs of 4 steps
 
 
+@pytest.mark.slow
 def test_the_students_epochs_are_of_a_hundred_steps_at_most(moons):
     X, y = moons
     inference = SGLD(1e-3, burn_in=0)
@@ -248,6 +249,7 @@ def margin(probs):
     return first - second
 
 
+@pytest.mark.slow
 def test_the_student_says_what_its_teacher_says(taught, moons):
     X, y = moons
     for name in ("predictive", "entropy", "variance", "margin"):
@@ -258,6 +260,7 @@ def test_the_student_says_what_its_teacher_says(taught, moons):
     assert taught.score(X, y) > 0.8
 
 
+@pytest.mark.slow
 def test_everything_is_read_off_one_distribution(taught, moons):
     X, _ = moons
     distribution = taught.predict_distribution(X)
@@ -285,6 +288,7 @@ def by_default(moons):
     return student(teacher, module__hidden_units=(32,)).fit(*moons, X_monitor=moons[0])
 
 
+@pytest.mark.slow
 def test_a_share_splits_the_entropy_of_the_predictive_distribution(by_default, moons):
     far = np.concatenate([moons[0], 100 * np.random.RandomState(0).randn(200, 2)])
     total, aleatoric, epistemic = by_default.predict_uncertainty(far)
@@ -297,6 +301,7 @@ def test_a_share_splits_the_entropy_of_the_predictive_distribution(by_default, m
     np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_share_is_that_of_the_chains_mutual_information(by_default, taught, moons):
     # The same chain has taught both.
     total = entropy(taught.monitor_["predictive"], axis=1)
@@ -335,6 +340,7 @@ def test_copies_predict_the_same(taught, moons):
         np.testing.assert_array_equal(found, taught.predict_expectation(X, "margin"))
 
 
+@pytest.mark.slow
 def test_regression_is_in_units_of_y(line):
     X, y = line
     teacher = chains(
@@ -370,6 +376,7 @@ def test_regression_is_in_units_of_y(line):
     assert fits[0].score(X, y) > 0.8
 
 
+@pytest.mark.slow
 def test_the_epistemic_part_begins_where_the_chains_spread_is_known():
     # A row's first sample has no variance: taken for 0 it drew the output to 1e-6, and the ratio of
     # the second visit's to that made losses of hundreds, or an explosion.
@@ -424,6 +431,7 @@ def test_the_scale_of_the_teachers_targets_may_be_another(line):
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bayesian_dark_knowledge(moons):
     X, y = moons
     teacher = chains(max_epochs=300, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
@@ -440,6 +448,7 @@ def test_bayesian_dark_knowledge(moons):
     assert one.shape == other.shape
 
 
+@pytest.mark.slow
 def test_ensemble_distribution_distillation_inside_the_loop(moons):
     X, y = moons
     teacher = chains(max_epochs=300, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
@@ -466,6 +475,7 @@ def samples_mean(fitted):
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     X, y = moons
     teacher = chains(max_epochs=150, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
@@ -510,6 +520,7 @@ def ensemble(moons):
     ).fit(*moons)
 
 
+@pytest.mark.slow
 def test_stored_members_are_replayed(ensemble, moons):
     X, y = moons
     members = ensemble.predict_members(X)

@@ -191,6 +191,7 @@ def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
     assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
+@pytest.mark.slow
 def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     path = tmp_path / "checkpoint"
     code = (

@@ -26,6 +26,7 @@ def pruned(task, frozen):
     return task.student(frozen, pruning=GroupLasso(0.5), **settings).fit(*task.data)
 
 
+@pytest.mark.slow
 def test_students_get_smaller(pruned, task):
     assert sum(widths(pruned.module_)) < 40 + 30
     assert pruned.n_parameters_ == n_parameters(pruned.module_)

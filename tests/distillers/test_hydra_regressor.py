@@ -303,6 +303,7 @@ def test_noise_by_default_leaves_a_table_of_levels_alone(n_levels, n_times, regr
 # ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_spread_matching_makes_the_epistemic_part_faithful(regression):
     def draw(n, seed):
         rng = np.random.default_rng(seed)
@@ -339,6 +340,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(regression):
     assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_scale_is_kept_where_the_core_is_too_small(regression):
     X, X_test = (np.random.default_rng(seed).normal(size=(400, 3)) for seed in (0, 1))
     y = np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(2).normal(size=400)

@@ -54,6 +54,7 @@ def covariance(values):
     return np.cov(flat.T, bias=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_targets", [1, 2])
 def test_spread_and_covariance_are_those_of_the_members(n_targets):
     members = members_of_two_factors(n_targets)
@@ -81,6 +82,7 @@ def test_spread_and_covariance_are_those_of_the_members(n_targets):
     assert np.diag(smooth).sum() > 0.8 * np.diag(found).sum()
 
 
+@pytest.mark.slow
 def test_what_the_student_misses_is_left_to_the_residual():
     """It learns neither the mean, a curve, nor the loadings, but the members' spread is kept."""
     rows = np.linspace(-1, 1, 200)[:, None]
@@ -95,6 +97,7 @@ def test_what_the_student_misses_is_left_to_the_residual():
     assert smooth.var(1).mean() < 0.001
 
 
+@pytest.mark.slow
 def test_classes_keep_their_probabilities_and_their_covariance():
     draw = np.random.default_rng(0)
     logits = 2 * draw.normal(size=(N_ROWS, 1, 3)) + 0.5 * np.einsum(

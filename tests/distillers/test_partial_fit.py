@@ -79,11 +79,12 @@ def test_calls_with_all_rows_are_the_epochs_of_a_fit(student, task, classes):
     assert [row["epoch"] for row in student.history_] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
-    student.set_params(batch_size=15, max_epochs=40)
+    student.set_params(batch_size=15, max_epochs=25)
     whole = clone(student).fit(*task.data)
     parts = np.array_split(np.random.default_rng(0).permutation(60), 2)
-    for _ in range(40):
+    for _ in range(25):
         for rows in parts:
             student.partial_fit(task.X[rows], task.y[rows], **classes)
     predicted = [np.asarray(model.predict_distribution(task.X).mean) for model in (student, whole)]

@@ -47,6 +47,7 @@ def lesson(kind, seed, has_outlier):
     return X, y, teacher.predict_members(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_outlier", [False, True], ids=["plain", "outlier"])
 @pytest.mark.parametrize("kind", sorted(STUDENTS))
 def test_no_small_fit_fails(kind, has_outlier, tally):

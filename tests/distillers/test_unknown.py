@@ -91,6 +91,7 @@ def through_file_and_onnx(model, rows, name, tmp_path):
     yield found["mean" if "mean" in found else "probabilities"], found["total"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRANGERS)
 def test_intervals_widen_without_a_column(name, tmp_path):
     model = clone(STRANGERS[name]).fit(TABLE, SUM)
@@ -111,6 +112,7 @@ def test_intervals_widen_without_a_column(name, tmp_path):
         np.testing.assert_allclose(again, total, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRANGERS_TO_CLASSES)
 def test_classes_are_less_sure_without_a_column(name, tmp_path):
     model = clone(STRANGERS_TO_CLASSES[name]).fit(TABLE, LABELS)
@@ -134,6 +136,7 @@ def test_students_of_mixed_teachers_widen_too():
     assert np.mean((low < SUM) & (high > SUM)) >= 0.85
 
 
+@pytest.mark.slow
 def test_a_booster_widens_after_each_round_and_within_limits():
     model = clone(STRANGERS["bdistil"]).fit(TABLE, SUM)
     rows = missing(1)[:50]

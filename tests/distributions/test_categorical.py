@@ -164,6 +164,7 @@ def test_uncertainty_agrees_with_scipy(scale, n_classes):
         np.testing.assert_allclose(part, expected, rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 5).flatmap(

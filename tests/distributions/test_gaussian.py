@@ -318,6 +318,7 @@ def test_quantile_of_equal_members_is_exact():
     assert torch.equal(distribution.quantile(LEVELS), expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     members=st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=1, max_size=6),
@@ -354,6 +355,7 @@ def test_quantile_in_float32_is_that_in_float64_to_rounding(spread):
     assert ((found - expected).abs() <= 3e-6 * (expected.abs() + least)).all()
 
 
+@pytest.mark.slow
 def test_quantile_grows_with_the_probability():
     q = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)
     for spread in (0.0, 2.0, 300.0):

@@ -92,6 +92,7 @@ def test_learns_probabilities():
     assert model.predict_uncertainty([[-6.0]]).epistemic > 5 * epistemic.mean()
 
 
+@pytest.mark.slow
 def test_learns_iris():
     X, y = load_iris(return_X_y=True, as_frame=True)
     species = np.array(["setosa", "versicolor", "virginica"])[y]

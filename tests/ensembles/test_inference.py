@@ -132,6 +132,7 @@ def assert_gaussian(draws, mean, covariance):
     np.testing.assert_allclose(np.cov(draws.T) / scale, covariance / scale, atol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", CHAINS)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_chains_draw_from_the_posterior_of_a_line(sampler, weighted, line):
@@ -142,6 +143,7 @@ def test_chains_draw_from_the_posterior_of_a_line(sampler, weighted, line):
     assert_gaussian(draws, *posterior_of_the_line(X, y, weight, prior_precision=20.0))
 
 
+@pytest.mark.slow
 def test_prior_scale_is_the_prior_where_no_precision_is_given(line):
     X, y, weight = line
     draws = weights_of_chains(X, y, weight, SMALL_STEPS[SGHMC], prior_scale=0.25)
@@ -158,6 +160,7 @@ def test_prior_precision_takes_the_place_of_prior_scale(line):
     np.testing.assert_array_equal(wide, narrow)
 
 
+@pytest.mark.slow
 def test_temperature_widens_the_posterior(line):
     X, y, weight = line
     inference = clone(SMALL_STEPS[SGHMC]).set_params(prior_precision=20.0, temperature=4.0)
@@ -203,10 +206,12 @@ def assert_as_hmc(inference, max_epochs, tolerance):
     np.testing.assert_allclose(aleatoric, ALEATORIC, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_sghmc_predicts_two_moons_as_hmc_does():
     assert_as_hmc(SGHMC(0.005, prior_precision=1.0, n_chains=50, burn_in=0.2), 2500, tolerance=0.01)
 
 
+@pytest.mark.slow
 def test_sgld_predicts_two_moons_as_hmc_does():
     assert_as_hmc(SGLD(0.01, prior_precision=1.0, n_chains=100, burn_in=0.2), 4000, tolerance=0.02)
 
@@ -534,12 +539,14 @@ def dropped(data):
     return model, (W1[0].T, b1[0], W2[0].T, b2[0]), masks
 
 
+@pytest.mark.slow
 def test_a_member_drops_the_same_units_for_all_rows(dropped, data):
     model, (W1, b1, W2, b2), masks = dropped
     h = (data[0] @ W1 + b1)[:, None] * masks  # (n, S, 12)
     np.testing.assert_allclose(model.predict_members(data[0]), softmax(h @ W2 + b2, axis=-1))
 
 
+@pytest.mark.slow
 def test_units_are_dropped_at_the_rate_and_apart_from_each_other(dropped):
     _, _, masks = dropped
     assert np.unique(masks).tolist() == [0.0, pytest.approx(1 / 0.7)]
@@ -566,6 +573,7 @@ def loss_after_training(data, **params):
     return model.fit(*data).history_[-1]["train_loss"]
 
 
+@pytest.mark.slow
 def test_units_are_dropped_in_training_too(data):
     without = loss_after_training(data, inference="deep_ensemble")
     little, much = (loss_after_training(data, inference=MCDropout(rate)) for rate in (1e-6, 0.5))
@@ -573,6 +581,7 @@ def test_units_are_dropped_in_training_too(data):
     assert much > little + 0.2
 
 
+@pytest.mark.slow
 def test_the_rate_sets_the_epistemic_part(data):
     X, y = data
     little, much = (

@@ -99,6 +99,7 @@ def test_processes_train_what_one_job_trains(name):
     assert_same(fit(name, n_jobs=2), fit(name, n_jobs=1))
 
 
+@pytest.mark.slow
 def test_processes_of_multiprocessing_train_what_one_job_trains():
     with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
         assert_same(fit(), fit(n_jobs=1))

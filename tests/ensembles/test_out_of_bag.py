@@ -145,6 +145,7 @@ def test_the_temperature_of_classes_has_the_least_log_loss_on_rows_left_out():
     assert ensemble.calibration_.temperature == pytest.approx(best, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_they_say():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(1200, 8))
@@ -257,6 +258,7 @@ def test_the_best_setting_trains_all_members():
     assert len(tuned.history_) == len(alike.history_)
 
 
+@pytest.mark.slow
 def test_no_setting_that_is_tried_has_more_epochs_than_the_first():
     # Without embeddings there would be 100; callbacks of scikit-learn expect no more tasks than
     # the first setting has.
@@ -429,6 +431,7 @@ def test_best_epochs_do_not_depend_on_jobs_and_go_on():
     assert_same_weights(part, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("every_table_is_large")
 def test_best_epochs_of_noisy_classes_are_better_than_the_last(monkeypatch):
     rng = np.random.default_rng(1)

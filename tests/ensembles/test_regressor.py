@@ -439,6 +439,7 @@ def test_weights_are_those_of_the_best_epoch(data):
     assert_same_members(stopped, until_best, X)
 
 
+@pytest.mark.slow
 def test_early_stopping_costs_no_accuracy():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(800, 4))

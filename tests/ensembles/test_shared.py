@@ -225,6 +225,7 @@ def test_one_member_is_no_special_case(data):
     assert model.predict_uncertainty(data[0][:3]).epistemic is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 7])
 def test_it_is_exported(n, fitted, data, tmp_path):
     export_program(fitted, tmp_path / "model.pt2", outputs=["mean", "members"])
@@ -275,6 +276,7 @@ def test_on_large_tables_classes_keep_the_best_epoch_of_the_mean_probabilities(d
     assert scores[best - 1] == pytest.approx(brier)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("every_table_is_large")
 def test_on_large_tables_noisy_classes_are_predicted_better(data):
     X, _ = data

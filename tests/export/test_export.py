@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from exported_models import (
     LEVELS,
     MAGNITUDES,
     MODELS,
-    all_outputs,
     assert_same,
     classes,
     data_of,
     numbers,
+    outputs_for_graph,
     predicted,
     run,
 )
@@ -54,36 +55,65 @@ onnxruntime = pytest.importorskip("onnxruntime")
 skl2onnx = pytest.importorskip("skl2onnx")
 
 
-@pytest.mark.filterwarnings("ignore")  # rounds that find no weak learner
-@pytest.mark.parametrize("name", MODELS)
-def test_outputs_are_those_of_the_methods(name, tmp_path):
+def dtype_of(name: str) -> type:
     # onnxruntime has no convolutions and LSTMs in float64.
-    X, y = data_of(name, np.float32 if {"images", "series"} & set(name.split()) else np.float64)
-    model = MODELS[name]().fit(X, y)
-    path = tmp_path / "model.onnx"
-    export_onnx(model, path, **all_outputs(name))
+    return np.float32 if {"images", "series"} & set(name.split()) else np.float64
+
+
+def hold_to_the_methods(model: Any, X: np.ndarray, outputs_of: Callable) -> None:
+    """Hold outputs against the model's methods, for rows of all magnitudes and for one row."""
     for magnitude in MAGNITUDES:
         rows = X[:20] * X.dtype.type(magnitude)
         try:
-            expected = predicted(model, rows, set(run(path, rows[:1])))
+            expected = predicted(model, rows, set(outputs_of(rows[:1])))
         except ValueError:  # the model says that it overflows
             assert magnitude == 1e30
             continue
-        assert_same(run(path, rows), expected)
-    assert_same(run(path, X[:1]), predicted(model, X[:1], set(run(path, X[:1]))))
+        assert_same(outputs_of(rows), expected)
+    assert_same(outputs_of(X[:1]), predicted(model, X[:1], set(outputs_of(X[:1]))))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["ensemble numbers", "distribution normal_inverse_gamma several numbers"]
-    + [f"distribution {family} classes" for family in ("dirichlet", "logit_normal")],
-)
-def test_float32_stays_float32(name, tmp_path):
-    X, y = data_of(name, np.float32)
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # rounds that find no weak learner
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_are_those_of_the_methods(name):
+    """As torch computes them, before they become a graph."""
+    X, y = data_of(name, dtype_of(name))
     model = MODELS[name]().fit(X, y)
-    export_onnx(model, tmp_path / "model.onnx", **all_outputs(name))
-    found = run(tmp_path / "model.onnx", X)
-    assert_same(found, predicted(model, X, set(found)))
+    quantiles = None if name.endswith("classes") else LEVELS
+    outputs = GraphOutputs(model, quantiles=quantiles, outputs="all")
+
+    def outputs_of(rows: np.ndarray) -> dict[str, np.ndarray]:
+        with torch.no_grad():
+            found = [output.numpy() for output in outputs(torch.tensor(rows))]
+        named = dict(zip(outputs.names, found, strict=True))
+        return named | ({"label": model.classes_[named["label"]]} if "label" in named else {})
+
+    hold_to_the_methods(model, X, outputs_of)
+
+
+# With those of test_tables.py, in float32: each kind of network, of distribution and of outputs.
+GRAPHS = [
+    "ensemble numbers",
+    "ensemble images classes",
+    "ensemble series classes",
+    "hydra classes",
+    "distribution calibrated classes",
+    "distribution dropout_head several numbers",
+    "distribution latent_factor several numbers",
+    "distribution gauss_head classes",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_give_what_the_methods_do(name, tmp_path):
+    X, y = data_of(name, dtype_of(name))
+    model = MODELS[name]().fit(X, y)
+    path = tmp_path / "model.onnx"
+    export_onnx(model, path, **outputs_for_graph(name, model))
+    hold_to_the_methods(model, X, lambda rows: run(path, rows))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +138,8 @@ def test_a_missing_folder_is_found_before_anything_is_made(export, tmp_path, mon
         export(model, tmp_path / "missing" / "model")
 
 
-@pytest.mark.parametrize("kind", [int, bool, str])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [bool, str])  # integers are those of tables, below
 def test_labels_are_int64_or_strings(kind, tmp_path):
     X, y = data_of("ensemble classes")
     model = classes(max_epochs=1).fit(X, (y == "yes").astype(kind))
@@ -118,6 +149,7 @@ def test_labels_are_int64_or_strings(kind, tmp_path):
     np.testing.assert_array_equal(label.astype(kind), model.predict(X))
 
 
+@pytest.mark.slow
 def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_path):
     X, y = data_of("ensemble numbers", np.float32)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
@@ -137,12 +169,13 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
     assert b".py" not in path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_graph_has_what_its_outputs_need(tmp_path):
     onnx = pytest.importorskip("onnx")
     X, y = data_of("hydra several numbers")
     model = MODELS["hydra several numbers"]().fit(X, y)
     for outputs in ("auto", ["std", "mean"], ["mean"]):
-        export_onnx(model, tmp_path / "model.onnx", outputs=outputs)
+        export_onnx(model, tmp_path / "model.onnx")
         found = run(tmp_path / "model.onnx", X)
         assert outputs == "auto" or list(found) == sorted(outputs)
         expected = predicted(model, X, set(found))
@@ -152,6 +185,7 @@ def test_a_graph_has_what_its_outputs_need(tmp_path):
         assert has_functions == (outputs != ["mean"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # unknown categories
 @pytest.mark.parametrize("kind", ["numbers", "text"])
 def test_categories_are_read_as_the_methods_read_them(kind, tmp_path):
@@ -179,6 +213,7 @@ def test_categories_are_read_as_the_methods_read_them(kind, tmp_path):
     assert expected["epistemic"][3:].min() > expected["epistemic"][:3].max()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # rows far off
 @pytest.mark.parametrize("task", ["numbers", "classes"])
 def test_tables_with_functions_categories_and_missing_values(task, tmp_path):
@@ -220,6 +255,7 @@ def assert_pipeline(model: Any, X: Any, path: Path, atol: float = 0.0, **kwargs)
         np.testing.assert_allclose(point, expected, rtol=1e-5, atol=1e-6 * found["std"].max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_scalers_and_imputers_go_into_the_graph(dtype, tmp_path):
     X, y = data_of("distribution full numbers", dtype)
@@ -227,9 +263,10 @@ def test_scalers_and_imputers_go_into_the_graph(dtype, tmp_path):
     model = make_pipeline(
         SimpleImputer(), MinMaxScaler(), FrozenEstimator(numbers().fit(X[4:], y[4:]))
     )
-    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx", outputs="all")
+    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_columns_by_name_inside_a_search(tmp_path):
     X, y = data_of("distribution dirichlet classes")
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(c=np.arange(len(X)) % 4)
@@ -239,6 +276,7 @@ def test_columns_by_name_inside_a_search(tmp_path):
     assert_pipeline(search.fit(frame, y), frame, tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_skl2onnx_takes_pipelines_with_text_and_options(tmp_path):
     X, y = data_of("ensemble classes")
     frame = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down")})
@@ -256,20 +294,17 @@ def test_skl2onnx_takes_pipelines_with_text_and_options(tmp_path):
     assert members.shape == (len(X), 3, 3)
 
 
-@pytest.mark.parametrize(
-    ("table", "family"),
-    [("bostonHousing", "normal_inverse_gamma"), ("wine-quality-red", "gaussian")],
-)
-def test_students_of_real_numbers(table, family, data_dir, tmp_path):
-    with np.load(data_dir / "uci" / f"{table}.npz") as data:
+@pytest.mark.slow
+def test_a_student_of_real_numbers(data_dir, tmp_path):
+    with np.load(data_dir / "uci" / "wine-quality-red.npz") as data:
         X, y = data["X"], data["y"]
     model = make_pipeline(
-        StandardScaler(),
-        numbers(DistributionDistiller, family=family, runtime=Runtime(dtype="float64")),
+        StandardScaler(), numbers(DistributionDistiller, runtime=Runtime(dtype="float64"))
     )
     assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
     X, y = data_of("ensemble numbers", np.float32)
     model = make_pipeline(
@@ -283,9 +318,10 @@ def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
     assert_allclose(found["interval"], predict_interval(model, X), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_student_of_real_classes(data_dir, tmp_path):
     with np.load(data_dir / "tabular" / "pendigits.npz") as data:
-        X, y = data["X"][:2000].astype(np.float32), data["y"][:2000]
+        X, y = data["X"][:500].astype(np.float32), data["y"][:500]
     model = make_pipeline(StandardScaler(), classes(DistributionDistiller))
     # The scaler's graph rounds in another way: one unit in the last place of each input moves a
     # part by up to 7e-6 here, and a subtraction and a division round several times. Members differ
@@ -317,6 +353,7 @@ def test_elementary_functions_are_exact_to_rounding(ours, exact, dtype):
 # --- what is refused, and what is needed ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_model_cannot_tell_is_refused(tmp_path):
     X, y = data_of("ensemble numbers")
     path = tmp_path / "model.onnx"
@@ -346,6 +383,7 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_file_takes_numpy_and_onnxruntime_only(tmp_path):
     X, y = data_of("distribution dirichlet classes")
     model = make_pipeline(StandardScaler(), classes(DistributionDistiller)).fit(X, y)
@@ -364,6 +402,7 @@ numpy.save("epistemic.npy", epistemic)
     np.testing.assert_allclose(np.load(tmp_path / "epistemic.npy"), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hydra classes", "distribution gaussian several numbers"])
 def test_programs_predict_what_the_methods_do(name, tmp_path):
     X, y = data_of(name)

@@ -87,6 +87,7 @@ def test_probabilities_and_labels_after_each_round(connection, head_layers):
     assert_allclose(found["total"], booster.predict_uncertainty(X).total, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_series_whose_states_at_all_times_are_read():
     X = np.random.default_rng(0).normal(size=(200, 5, 2)).astype(np.float32)
     members = np.full((200, 1, 2), 0.5)

@@ -119,6 +119,7 @@ def test_conformal_sets_of_classes_cover():
 # --- Optuna: searches over parameters -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_study_of_optuna_finds_the_better_parameters_of_a_student():
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -144,6 +145,7 @@ def test_a_study_of_optuna_finds_the_better_parameters_of_a_student():
 # --- SHAP: what an uncertainty comes from -------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("explainer", ["PermutationExplainer", "KernelExplainer"])
 def test_shap_explains_epistemic_uncertainty(explainer, fitted):
     shap = pytest.importorskip("shap")

@@ -61,6 +61,7 @@ def served(mlflow, model, tmp_path):
     return mlflow.pyfunc.load_model(str(tmp_path / "model"))
 
 
+@pytest.mark.slow
 def test_a_saved_model_answers_with_the_table_of_its_estimator(mlflow, model, tmp_path):
     folder = tmp_path / "model"
     skdistill.integrations.mlflow.save_model(model, folder)
@@ -145,6 +146,7 @@ def test_what_predicts_no_distribution_is_refused(mlflow, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ONNX model declares execution providers")
 def test_the_graph_of_export_onnx_in_mlflow(mlflow, model, tmp_path):
     onnx = pytest.importorskip("onnx")
@@ -166,6 +168,7 @@ def test_the_graph_of_export_onnx_in_mlflow(mlflow, model, tmp_path):
         np.testing.assert_allclose(outputs["interval"], interval(rows), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_mlflow_the_error_says_what_to_install():
     code = """
 import sys

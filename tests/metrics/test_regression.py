@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
+import importlib
 import sys
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import scoringrules
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, stats
@@ -22,6 +22,13 @@ from skdistill.metrics import (
     regression_calibration_curve,
     regression_calibration_error,
 )
+
+
+@pytest.fixture(scope="module")
+def scoringrules():
+    """The package, which compiles for seconds when it is imported."""
+    return importlib.import_module("scoringrules")
+
 
 shapes = pytest.mark.parametrize("n_targets", [None, 1, 3])
 
@@ -51,7 +58,7 @@ def test_mixture_nll_far_from_every_member_is_finite():
 
 @pytest.mark.parametrize("n_copies", [1, 5])
 @shapes
-def test_one_member_is_a_gaussian(n_copies, n_targets, make_predictions):
+def test_one_member_is_a_gaussian(n_copies, n_targets, make_predictions, scoringrules):
     data = make_predictions(n_targets)
     y_true, y_pred, std = data["y_true"], data["y_pred"], data["std"]
     member = np.stack([y_pred, std**2], axis=-1).reshape(len(y_true), 1, -1, 2)
@@ -85,7 +92,7 @@ def test_crps_of_a_sharp_prediction_is_the_absolute_error(make_predictions):
     )
 
 
-def test_crps_does_not_depend_on_the_chunks(make_predictions, monkeypatch):
+def test_crps_does_not_depend_on_the_chunks(make_predictions, monkeypatch, scoringrules):
     data = make_predictions(2)
     expected = crps(data["y_true"], data["members"])
     of_rows = Mock(wraps=scoringrules.crps_mixnorm)
@@ -113,7 +120,7 @@ def test_coverage_counts_the_ends():
 
 @shapes
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
-def test_interval_score_is_scoringrules(n_targets, coverage, make_predictions):
+def test_interval_score_is_scoringrules(n_targets, coverage, make_predictions, scoringrules):
     data = make_predictions(n_targets)
     lower, upper = np.moveaxis(data["interval"], -1, 0)
     expected = scoringrules.interval_score(data["y_true"], lower, upper, 1 - coverage).mean()

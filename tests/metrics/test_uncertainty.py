@@ -160,6 +160,7 @@ def test_ndcg_of_one_draw_of_all_rows_is_sklearns(make_predictions):
     assert_allclose(ndcg, ndcg_score([teacher], [student], k=7))
 
 
+@pytest.mark.slow
 def test_ndcg_is_the_mean_over_all_draws():
     rng = np.random.default_rng(0)
     teacher, student = rng.gamma(1, size=(2, 4))

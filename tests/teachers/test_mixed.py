@@ -326,6 +326,7 @@ def test_sklearn_contract(estimator, check):
 SMALL = {"module__hidden_units": (8,), "max_epochs": 3, "random_state": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("student", [HydraPlusRegressor, DistributionDistiller, BDistilBooster])
 def test_every_student_of_regressors(student, numbers, tmp_path):
     X, y = numbers

@@ -266,6 +266,7 @@ def boosting(level):
     return HistGradientBoostingRegressor(loss="quantile", quantile=level, max_iter=30)
 
 
+@pytest.mark.slow
 def test_a_model_for_each_quantile():
     random = np.random.RandomState(0)
     X = random.uniform(-1, 1, size=(2000, 1))

@@ -408,6 +408,7 @@ def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
         assert (grouped.epistemic <= whole.epistemic * (1 + 1e-9) + 1e-12).all()
 
 
+@pytest.mark.slow
 def test_epistemic_variance_shrinks_by_the_size_of_the_mixtures(numbers):
     X, y = numbers
     model = RandomForestRegressor(400, random_state=0)

@@ -269,6 +269,7 @@ def test_any_teacher_with_members_is_asked(name, monkeypatch):
     assert (proba != without.predict_proba(ROWS)).any()
 
 
+@pytest.mark.slow
 def test_numbers_are_asked_of_networks_and_of_students():
     ensemble = BayesianEnsembleRegressor(**{**SMALL, "max_epochs": 30})
     for teacher in (ensemble, student(NUMBERS, ensemble, max_epochs=50)):
