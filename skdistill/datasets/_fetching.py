@@ -48,9 +48,9 @@ def load_or_download(
     file = Path(folder, relative) if folder else None
     if file is not None and file.is_file():
         with np.load(file, allow_pickle=False) as content:
-            return _titled(read(source, content), source)
+            return _described(read(source, content), source, "a file in SKDISTILL_DATA")
     try:
-        return _titled(download(source, data_home), source)
+        return _described(download(source, data_home), source, address(source.origin))
     except _DOWNLOAD_ERRORS as error:
         looked = "SKDISTILL_DATA is not set" if file is None else f"there is no file {str(file)!r}"
         raise OSError(
@@ -62,8 +62,9 @@ def load_or_download(
         ) from error
 
 
-def _titled(bunch: Bunch, source: Any) -> Bunch:
-    return Bunch(**{**bunch, "DESCR": f"{source.title}. {bunch.DESCR}"})
+def _described(bunch: Bunch, source: Any, origin: str) -> Bunch:
+    more = bunch.get("DESCR", "")
+    return Bunch(**{**bunch, "DESCR": f"{source.title}. Data from {origin}.{more}"})
 
 
 def from_openml(data_id: int | str, data_home) -> Bunch:

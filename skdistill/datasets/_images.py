@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import Bunch
 
-from ._fetching import address, from_openml, load_or_download, source_of
+from ._fetching import from_openml, load_or_download, source_of
 
 _SIDE = 28
 _N_TRAIN = 60000
@@ -95,7 +95,6 @@ def _from_file(source: _Source, content) -> Bunch:
         data=np.concatenate(images),
         target=np.concatenate([content[f"y_{part}"] for part in parts]).astype(int),
         is_train=np.repeat([part == "train" for part in parts], [len(part) for part in images]),
-        DESCR="Data from a file in SKDISTILL_DATA.",
     )
 
 
@@ -105,5 +104,4 @@ def _from_openml(source: _Source, data_home) -> Bunch:
         data=found.data.astype(np.uint8).reshape(-1, _SIDE, _SIDE),
         target=found.target.astype(int),
         is_train=np.arange(len(found.target)) < _N_TRAIN,
-        DESCR=f"Data from {address(source.origin)}.",
     )

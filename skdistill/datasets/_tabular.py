@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import fetch_covtype
 from sklearn.utils import Bunch
 
-from ._fetching import address, from_openml, load_or_download, source_of
+from ._fetching import from_openml, load_or_download, source_of
 
 _MISSING = "?"  # category of missing values, as in the published files
 
@@ -148,7 +148,6 @@ def _from_file(source: _Source, content) -> Bunch:
         categories=categories,
         feature_names=None if names is None else names.tolist(),
         is_train=content.get("is_train"),
-        DESCR="Data from a file in SKDISTILL_DATA.",
     )
 
 
@@ -166,7 +165,6 @@ def _from_openml(source: _Source, data_home) -> Bunch:
         categories=categories,
         feature_names=list(columns),
         is_train=None,
-        DESCR=f"Data from {address(source.origin)}.",
     )
 
 
@@ -189,5 +187,4 @@ def _from_covtype(source: _Source, data_home) -> Bunch:
         categories={},
         feature_names=found.feature_names,
         is_train=None,
-        DESCR=f"Data from {address(source.origin)}.",
     )

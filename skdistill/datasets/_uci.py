@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
 from .._utils.validation import Number
-from ._fetching import address, from_csv, from_openml, load_or_download, source_of
+from ._fetching import from_csv, from_openml, load_or_download, source_of
 
 _SPLIT_SEED = 1
 _TRAIN_FRACTION = 0.9
@@ -140,7 +140,7 @@ def _from_file(source: _Source, content) -> Bunch:
         train_indices=content["train_idx"].astype(np.intp),
         test_indices=content["test_idx"].astype(np.intp),
         feature_names=None,
-        DESCR="Data and standard splits from a file in SKDISTILL_DATA.",
+        DESCR=" Its splits are the standard ones.",
     )
 
 
@@ -156,10 +156,8 @@ def _downloaded(source: _Source, data_home) -> Bunch:
         train_indices=train,
         test_indices=test,
         feature_names=names,
-        DESCR=(
-            f"Data from {address(source.origin)}, {len(train)} splits drawn with seed "
-            f"{_SPLIT_SEED}; they are the standard splits if the rows come in the original order."
-        ),
+        DESCR=f" Its {len(train)} splits are drawn with seed {_SPLIT_SEED}; they are the standard "
+        "ones if the rows come in the original order.",
     )
 
 
