@@ -109,6 +109,7 @@ COMMANDS = {
     "students": ["students.py"],
     "tables": ["tables.py"],
     "translation": ["translation.py"],
+    "trees": ["trees.py"],
     "uci": ["uci.py --jobs 2"],
     "uci_distribution": [
         "uci.py --student distribution --splits 5 --jobs 2 "
