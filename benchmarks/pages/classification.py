@@ -8,7 +8,6 @@ from typing import Any
 
 from _pages import Table, block, comparisons, limits, marked, pick, stored, table
 
-
 # Most by which students of mixtures may be behind in NLL, where it is not .01.
 MOST_GAP = {"power-plant": 0.03, "wine": 0.015}
 
