@@ -326,7 +326,7 @@ class Teacher(EstimatorOfModels):
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of targets where y had none."""
-        return array[:, 0] if self._y_is_1d else array
+        return array[:, 0] if not is_classifier(self) and self._y_is_1d else array
 
     # --- fitted attributes
 

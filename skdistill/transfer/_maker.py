@@ -158,7 +158,7 @@ def numbered(maker: TransferMaker, names: Sequence[str] | np.ndarray | None) -> 
     if isinstance(given, (list, tuple)) and any(map(_has_names, given)):
         changed["categorical"] = [_number_of(item, names, maker) for item in given]
     base = maker.base
-    if base is not None and (of_base := numbered(base, names)) is not base:
+    if isinstance(base, TransferMaker) and (of_base := numbered(base, names)) is not base:
         changed["base"] = of_base
     copied = copy.copy(maker).set_params(**changed) if changed else maker
     return cast("TransferMaker", copied)

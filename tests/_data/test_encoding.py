@@ -14,9 +14,10 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import TruncatedSVD
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import MissingIndicator
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
@@ -261,7 +262,7 @@ def test_auto_embeds_students(n_rows, n_columns, booster, is_embedded):
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     kind = BDistilBooster if booster else HydraPlusRegressor
     settings = {"max_epochs": 1, "module__hidden_units": (4,), "random_state": 0}
-    teacher = RandomForestRegressor(2, random_state=0)
+    teacher = BaggingRegressor(LinearRegression(), 2, random_state=0)  # trees have steps too
     inputs = kind(teacher, **settings).fit(X, X[:, 0]).module_.inputs
     assert (inputs is not None and inputs.n_inputs == 9 * n_columns) == is_embedded
 

@@ -269,7 +269,8 @@ def train_student(
     KeyboardInterrupt
         On Ctrl-C, after what was trained so far has been given.
     """
-    spec = suited_to(spec, predictions.teacher)
+    if predictions.is_of_others:
+        spec = suited_to(spec, predictions.teacher)
     settings, before = spec.settings, spec.mode.before
     seeds = spec.draw_seeds(plan.n_networks + 1)
     rows, total_weight = _rows(spec, predictions, seeds.pop())

@@ -34,14 +34,14 @@ _SHARE_OF_MUNGE = 0.5
 
 
 def suited_to(spec: FitSpec, teacher: Any) -> FitSpec:
-    """Return the spec for the student of this fitted teacher, None for predictions of members.
+    """Return the spec for the student of this fitted teacher, which is no ensemble of ours.
 
     Trees change at thresholds, so a student of theirs has inputs that do, with
     ``module__embeddings="auto"``. Of trees, and of models of several kinds, ``transfer="auto"``
     takes half of the transfer samples from between neighbours: their answers vary more along the
     samples than noise around these tells.
     """
-    if teacher is None or len(spec.recipe.row_shape) != 1:
+    if len(spec.recipe.row_shape) != 1:
         return spec
     splits = splits_of(teacher)
     model = inside_wrappers(teacher, FrozenEstimator)

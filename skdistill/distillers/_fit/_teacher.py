@@ -64,6 +64,7 @@ class MemberPredictions(NamedTuple):
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
     found_share: float = 0.0  # of the variance of functions that the student finds for itself
     teacher: Any = None  # fitted
+    is_of_others: bool = False  # than ensembles of ours
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -109,7 +110,9 @@ def fit_teacher_of(
     else:
         check_teacher(fitted, spec)
     networks, functions, share = networks_and_functions(fitted, spec)
-    return MemberPredictions(of_X, predictor_of(networks, spec), functions, share, fitted)
+    is_of_others = not isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
+    predict = predictor_of(networks, spec)
+    return MemberPredictions(of_X, predict, functions, share, fitted, is_of_others)
 
 
 def _fitted(
