@@ -85,10 +85,7 @@ def _own_splits(model: Any) -> Iterator[Split]:
             for feature, *split in _own_splits(part):
                 yield features[feature], *split
     elif hasattr(model, "_predictors"):  # gradient boosting of histograms has no public trees
-        for predictor in (one for stage in model._predictors for one in stage):
-            nodes = predictor.nodes
-            nodes = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] == 0)]
-            yield from zip(nodes["feature_idx"], nodes["num_threshold"], nodes["gain"], strict=True)
+        yield from _of_histograms(model)
     elif hasattr(model, "booster_"):
         for tree in model.booster_.dump_model()["tree_info"]:
             yield from _of_lightgbm(tree["tree_structure"])
@@ -105,6 +102,17 @@ def _own_splits(model: Any) -> Iterator[Split]:
     elif hasattr(model, "estimators_"):
         for part in np.ravel(model.estimators_):
             yield from _own_splits(part)
+
+
+def _of_histograms(model: Any) -> Iterator[Split]:
+    is_categorical = model.is_categorical_
+    # Trees read categorical features before the others.
+    order = np.argsort(~is_categorical, kind="stable") if is_categorical is not None else None
+    for predictor in (one for stage in model._predictors for one in stage):
+        nodes = predictor.nodes
+        nodes = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] == 0)]
+        features = nodes["feature_idx"] if order is None else order[nodes["feature_idx"]]
+        yield from zip(features, nodes["num_threshold"], nodes["gain"], strict=True)
 
 
 def _of_tree(tree: Any) -> Iterator[Split]:

@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, load, save
 from skdistill._data.encoding import InputEncoding
 from skdistill.distillers._fit._suited import best_thresholds
+from skdistill.export import export_onnx
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise
 
@@ -87,6 +88,16 @@ def test_students_of_trees_are_trained_for_twice_as_many_epochs():
         fitted = FrozenEstimator(teacher.fit(few, noise))
         student = HydraPlusRegressor(fitted, module__hidden_units=(2,), random_state=0)
         assert student.fit(few, noise).n_epochs_ == n_epochs
+
+
+@pytest.mark.slow
+def test_graphs_have_the_steps(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    student = HydraPlusRegressor(TREE, **SMALL).fit(X, Y)
+    export_onnx(student, tmp_path / "student.onnx", outputs=["mean"])
+    session = onnxruntime.InferenceSession(tmp_path / "student.onnx")
+    (found,) = session.run(None, {"X": X.astype(np.float32)})
+    np.testing.assert_allclose(found.ravel(), student.predict(X), atol=1e-3 * Y.std())
 
 
 @pytest.mark.parametrize("is_classifier", [False, True])

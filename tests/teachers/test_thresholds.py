@@ -112,10 +112,13 @@ def test_classifiers_have_splits_too():
 
 
 def test_splits_of_categories_are_left_out():
-    codes = RNG.integers(3, size=(200, 1)).astype(float)
-    boosted = HistGradientBoostingRegressor(max_iter=3, categorical_features=[0])
-    found = splits_of(boosted.fit(codes, Y + codes[:, 0]))
-    assert len(found.features) == 0
+    codes = RNG.integers(3, size=200).astype(float)
+    table = np.c_[np.zeros(200), X, codes]
+    boosted = HistGradientBoostingRegressor(max_iter=3, categorical_features=[2])
+    assert set(splits_of(boosted.fit(table, Y + codes)).features) == {1}
+    lightgbm = pytest.importorskip("lightgbm").LGBMRegressor(n_estimators=3, verbose=-1)
+    lightgbm.fit(table, Y + codes, categorical_feature=[2])
+    assert set(splits_of(lightgbm).features) == {1}
 
 
 def test_others_have_none():
