@@ -157,6 +157,16 @@ def passes_on(value, estimator):
     return any(one is estimator for one in held)
 
 
+def fit_noting(note, estimator, arguments):
+    """Fit an estimator, while Python tells `note` of every call."""
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        estimator.fit(*arguments)
+    finally:
+        sys.setprofile(before)
+
+
 def receivers_of(estimator, *arguments):
     """Functions of ours, no methods of it, that get the estimator in a fit."""
     own, found = owners(type(estimator)), set()
@@ -173,12 +183,7 @@ def receivers_of(estimator, *arguments):
             if code.co_qualname.split(".")[0] not in WITH_REASON.get(folder, ()):
                 found.add(code)
 
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        estimator.fit(*arguments)
-    finally:
-        sys.setprofile(before)
+    fit_noting(note, estimator, arguments)
     return sorted(code.co_qualname for code in found)
 
 
@@ -213,12 +218,7 @@ def first_calls(estimator, *arguments):
         if event == "call" and not is_part and code.co_filename.startswith(str(ROOT)):
             found.setdefault(code, code.co_filename)
 
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        estimator.fit(*arguments)
-    finally:
-        sys.setprofile(before)
+    fit_noting(note, estimator, arguments)
     return list(found.values())
 
 

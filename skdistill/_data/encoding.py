@@ -184,15 +184,15 @@ class InputEncoding:
         if encoding is None:
             plain = np.zeros(n_columns), np.ones(n_columns)
             encoding = cls(*plain, np.zeros(n_columns, dtype=int), np.zeros(n_columns, dtype=bool))
-        half_widths = _HALF_STEP * np.nanstd(X, axis=0, dtype=np.float64) / encoding.scale
-        own = encoding.edges or [np.zeros(0)] * n_columns
-        edges = list(own)
-        for column in np.flatnonzero((encoding.n_categories == 0) & (half_widths > 0)).tolist():
-            loc, scale, half = encoding.loc[column], encoding.scale[column], half_widths[column]
-            at = (thresholds[column] - loc) / scale
-            found = np.sort(np.concatenate([own[column], at - half, at + half]))
-            apart = np.diff(found, prepend=-np.inf) > half / 2  # widths are divided by
-            edges[column] = found[apart]
+        edges = list(encoding.edges or [np.zeros(0)] * n_columns)
+        for column, own in enumerate(thresholds):
+            deviation = float(np.nanstd(X[:, column], dtype=np.float64)) if len(own) else 0.0
+            if encoding.n_categories[column] == 0 and deviation > 0:
+                loc, scale = encoding.loc[column], encoding.scale[column]
+                at, half = (own - loc) / scale, _HALF_STEP * deviation / scale
+                found = np.sort(np.concatenate([edges[column], at - half, at + half]))
+                apart = np.diff(found, prepend=-np.inf) > half / 2  # widths are divided by
+                edges[column] = found[apart]
         return replace(encoding, edges=tuple(edges))
 
     @property

@@ -49,6 +49,14 @@ def test_steps_stand_beside_the_bins_of_an_encoding():
     )
 
 
+@pytest.mark.filterwarnings("error")
+def test_columns_that_no_tree_splits_stay_as_they_are():
+    table = np.c_[X, np.full(len(X), np.nan), np.zeros(len(X))]
+    thresholds = [np.array([20.0]), *[np.array([])] * 2, np.array([1.0])]
+    steps = InputEncoding.with_steps(None, table, thresholds)
+    assert [len(edges) for edges in steps.edges] == [2, 0, 0, 0]
+
+
 def test_thresholds_of_the_largest_gain_are_taken():
     thresholds, gains = np.array([1.0, 2.0, 3.0, 2.0]), np.array([0.3, 0.2, 0.1, 0.3])
     assert best_thresholds(thresholds, gains, 2).tolist() == [2.0, 1.0]
