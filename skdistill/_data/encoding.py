@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import fdtrc
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from .._utils.moments import Moments, standardisation
@@ -30,6 +31,10 @@ _LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
 # With embeddings="auto" tables of so many rows, and of at most so many columns, are embedded for
 # numbers to predict.
 EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
+
+# On large tables "auto" embeds the columns for which the hypothesis that y depends on them by a line
+# is rejected at this level, shared by the columns, given so many groups of samples.
+_LEVEL, _N_GROUPS = 1e-3, 16
 
 # A gap is wide if it takes so many equal shares of the range of a column, and such a share of the
 # samples at least is on either side of it.
@@ -154,9 +159,12 @@ class InputEncoding:
         """Return the encoding with bins of numbers; None where rows can be taken as they are."""
         found = self
         if bins is not None:
+            is_binned = self.n_categories == 0
+            if bins.only_curved:
+                is_binned = is_binned & bins.curved(X, weight)
             edges = [
-                bins.edges(X[:, column], weight) if size == 0 else np.zeros(0)
-                for column, size in enumerate(self.n_categories)
+                bins.edges(column, weight) if is_own else np.zeros(0)
+                for column, is_own in zip(X.T, is_binned, strict=True)
             ]
             # Found in the units of the columns, which tell values apart also far from 0.
             units = zip(edges, self.loc, self.scale, strict=True)
@@ -229,11 +237,19 @@ class Bins(NamedTuple):
     y : ndarray of shape (n, ...)
         What a tree predicts.
     are_classes : bool, default=False
+    only_curved : bool, default=False
+        Whether columns have bins only where y depends on them otherwise than by a line.
     """
 
     settings: PiecewiseLinear
     y: np.ndarray
     are_classes: bool = False
+    only_curved: bool = False
+
+    def curved(self, X: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """Tell for each column of X whether a line is rejected for how y depends on it."""
+        level = _LEVEL / X.shape[1]
+        return np.array([_p_of_line(column, self.y, weight) < level for column in X.T])
 
     def edges(self, column: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Find the edges of a column's bins, in ascending order; none where there is one bin."""
@@ -261,6 +277,35 @@ class Bins(NamedTuple):
         tree = kind(max_leaf_nodes=self.settings.n_bins, min_samples_leaf=least, random_state=0)
         found = tree.fit(column[:, None], y, sample_weight=weight).tree_
         return found.threshold[found.feature >= 0]
+
+
+def _p_of_line(column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
+    """P value of the lack-of-fit test of a line for y, the least one of several targets.
+
+    The line is compared with the means of groups of samples of about the same size; a column that
+    has too few values for groups has a p value of 1.
+    """
+    held = ~np.isnan(column)
+    x, y = column[held].astype(np.float64), y.reshape(len(y), -1)[held].astype(np.float64)
+    w = np.ones(len(x)) if weight is None else weight[held]
+    if not w.any():
+        return 1.0
+    inner = np.quantile(x, np.linspace(0, 1, _N_GROUPS + 1)[1:-1])
+    group = np.unique(np.searchsorted(inner, x, side="right"), return_inverse=True)[1]
+    n_groups = group.max() + 1
+    x, y = x - np.average(x, weights=w), y - np.average(y, axis=0, weights=w)
+    slope = (w * x) @ y / max(w @ x**2, np.finfo(float).tiny)
+    residual = y - x[:, None] * slope
+    sums = np.stack([np.bincount(group, w * each) for each in residual.T])
+    sizes = np.bincount(group, w)
+    between = (sums[:, sizes > 0] ** 2 / sizes[sizes > 0]).sum(axis=1)
+    within = w @ residual**2 - between
+    freedom = n_groups - 2, np.count_nonzero(w) - n_groups
+    if min(freedom) < 1:
+        return 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.nan_to_num((between / freedom[0]) / (within / freedom[1]))
+    return float(fdtrc(*freedom, ratio).min())
 
 
 def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
@@ -331,18 +376,19 @@ class InputSettings:
     def bins(self, shape: tuple[int, ...], y: np.ndarray, embedded_from: int) -> Bins | None:
         """Return how to find bins for a table of this shape, if there are to be some.
 
-        "auto" embeds tables of at least `embedded_from` samples.
+        "auto" embeds tables of at least `embedded_from` samples, large ones where y is curved.
         """
-        embeddings = self.embeddings
+        embeddings, only_curved = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
             is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
             is_asked = is_suited and not self.are_classes
             can_be = all("embeddings" in parameters for parameters in takers)
             embeddings = PiecewiseLinear() if can_be and is_asked else None
+            only_curved = shape[0] >= MANY_ROWS
         if not isinstance(embeddings, PiecewiseLinear):
             return None
-        return Bins(embeddings, y, self.are_classes)
+        return Bins(embeddings, y, self.are_classes, only_curved)
 
 
 def _unless_flags(
