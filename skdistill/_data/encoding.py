@@ -36,6 +36,9 @@ EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
 # is rejected at this level, shared by the columns, given so many groups of samples.
 _LEVEL, _N_GROUPS = 1e-3, 16
 
+# Shares of the variance of y that are rounding errors.
+_ROUNDING = 1e-12
+
 # A gap is wide if it takes so many equal shares of the range of a column, and such a share of the
 # samples at least is on either side of it.
 _WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05
@@ -299,7 +302,8 @@ def _p_of_line(column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> 
     sums = np.stack([np.bincount(group, w * each) for each in residual.T])
     sizes = np.bincount(group, w)
     between = (sums[:, sizes > 0] ** 2 / sizes[sizes > 0]).sum(axis=1)
-    within = w @ residual**2 - between
+    within = (w @ residual**2 - between).clip(min=0)
+    between[between <= _ROUNDING * (w @ y**2)] = 0.0
     freedom = n_groups - 2, np.count_nonzero(w) - n_groups
     if min(freedom) < 1:
         return 1.0

@@ -31,6 +31,13 @@ LEAST_SAMPLES = 100
 # sample at a time, or blocks, are left out.
 _N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 256, 1_000, 300
 
+# Inducing points are the farthest of their samples. For numbers as many others, if there are so many
+# at least, tell how far from the points new samples are (five tables of 12,000 samples: AUROC of a
+# gap .925 to .979, .906 to .971, .958 to .976; no held-out or tail's NLL worse by more than .004 and
+# .02). For classes functions would be too small far off (magic moved by four deviations: AUROC .998
+# to .71).
+_LEAST_FRESH = 1_000
+
 _N_WAVES = 64
 
 # Length scales that are tried for d standardised inputs, over the root of d less a constant: as
@@ -73,8 +80,9 @@ _LEAST_UNKNOWN, _UNTOLD, _LEAST_IN_BLOCK = 0.3, 0.5, 5
 _SCALES = np.geomspace(0.01, 1.0, 21)
 _MOST_ADDED = 0.15
 
-# Beyond all samples functions grow by so much of the deviation of y, at least, for each deviation.
-_SLOPE = 0.25
+# Beyond all samples functions grow by so much of the deviation of y, at least, for each deviation,
+# though of their variance no more than this share may be left.
+_SLOPE, _LEAST_LEFT = 0.25, 0.01
 
 # Noise variances that are tried for the regression whose errors in left-out blocks set the scale.
 _NOISES = (1e-4, 1e-3, 1e-2, 0.1, 0.5)
@@ -301,7 +309,9 @@ def find_functions(
     are_classes : bool
     random_state : RandomState
     """
-    chosen = random_state.permutation(len(X))[:_N_SAMPLES]
+    order = random_state.permutation(len(X))
+    chosen, others = order[:_N_SAMPLES], order[_N_SAMPLES : 2 * _N_SAMPLES]
+    fresh = X[others].astype(np.float64)
     seed = int(random_state.randint(2**31))
     limits = np.fmin.reduce(X), np.fmax.reduce(X)
     X, y = X[chosen].astype(np.float64), y[chosen]
@@ -318,10 +328,14 @@ def find_functions(
     weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
     ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
     inducing = weighted[_inducing_points(weighted, ridge.length_scale)].astype(np.float32)
-    usual, left_out = _usual(inducing, weighted, ridge.length_scale)
+    if len(fresh) >= _LEAST_FRESH and not are_classes:
+        fresh = relevance * encoder(torch.from_numpy(fresh)).numpy()
+    else:
+        fresh = weighted
+    usual, left_out = _usual(inducing, weighted, fresh, ridge.length_scale)
     blocks = _blocks(inputs[:_N_IN_BLOCKS], random_state)
     scale = _scales(ridge, few, varies, are_classes, blocks, held_out_error, usual, left_out)
-    radius, slope = _radius_and_slope(X, encoding, inputs, outputs, predict, are_classes)
+    radius, slope = _radius_and_slope(X, encoding, inputs, outputs, predict, are_classes, usual)
     in_units = np.full_like(unit, _LOGITS_PER_DEVIATION) if are_classes else unit
     unknown = _effects_of_unknown(X, predict, are_classes)
     waves = random_state.standard_normal((_N_WAVES, inputs.shape[1])) / ridge.length_scale
@@ -387,6 +401,7 @@ def _radius_and_slope(
     outputs: np.ndarray,
     predict: Predict,
     are_classes: bool,
+    usual: float,
 ) -> tuple[float, float]:
     """Return the distance from the mean beyond which functions grow, and by how much at least.
 
@@ -394,7 +409,7 @@ def _radius_and_slope(
     """
     distances = np.linalg.norm(inputs, axis=1)
     if not are_classes:
-        return float(distances.max()), _SLOPE
+        return float(distances.max()), _SLOPE / np.sqrt(max(1.0 - usual, _LEAST_LEFT))
     radius = float(np.quantile(distances, _WITHIN_OF_CLASSES))
     beyond = predict(_moved(X, encoding, distances, radius + 1))
     return radius, max(map(_margin, (outputs, beyond))) / _LOGITS_PER_DEVIATION
@@ -453,7 +468,9 @@ def find_unknown(
     X, predict, are_classes, random_state
         As of :func:`find_functions`.
     """
-    chosen = random_state.permutation(len(X))[:_N_SAMPLES]
+    order = random_state.permutation(len(X))
+    chosen, others = order[:_N_SAMPLES], order[_N_SAMPLES : 2 * _N_SAMPLES]
+    fresh = X[others].astype(np.float64)
     seed = int(random_state.randint(2**31))
     return UnknownColumns(_effects_of_unknown(X[chosen], predict, are_classes), seed)
 
@@ -576,12 +593,14 @@ def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
     return np.array(chosen)
 
 
-def _usual(inducing: np.ndarray, points: np.ndarray, length_scale: float) -> tuple[float, float]:
+def _usual(
+    inducing: np.ndarray, points: np.ndarray, fresh: np.ndarray, length_scale: float
+) -> tuple[float, float]:
     """Return the variance that most samples like those of training have, and what others add.
 
-    There are variances of samples given the inducing points, and of samples left out one by one.
+    There are variances of `fresh` ones given the inducing points, and of points left out one by one.
     """
-    given = _left_given(inducing, points, length_scale)
+    given = _left_given(inducing, fresh, length_scale)
     left_out = _left_out(points[:_N_LEFT_OUT], length_scale)
     usual = max(float(np.quantile(given, _USUAL_GIVEN)), float(np.quantile(left_out, _USUAL_OUT)))
     return usual, max(float(np.maximum(v - usual, 0.0).mean()) for v in (given, left_out))

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -30,6 +31,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusRegressor,
 )
+from skdistill._data import encoding
 from skdistill._data.columns import Columns
 from skdistill._data.encoding import Bins, InputEncoding
 from skdistill._utils.moments import Moments
@@ -242,11 +244,46 @@ def test_rounds_within_limits_take_the_same_inputs(rows):
 )
 def test_auto_embeds_tables_of_numbers(n_rows, model, is_embedded):
     X = np.random.default_rng(0).normal(size=(n_rows, 2))
-    y = X[:, 0] > 0 if model is BayesianEnsembleClassifier else X[:, 0]
+    y = X[:, 0] > 0 if model is BayesianEnsembleClassifier else X.prod(axis=1) + (X**2).sum(axis=1)
     fitted = model(1, max_epochs=1, module__hidden_units=(4,), random_state=0).fit(X, y)
     inputs = fitted.module_.inputs
     n_inputs = 2 if inputs is None else inputs.n_inputs
     assert n_inputs == 2 + 2 * 8 * is_embedded
+
+
+@pytest.mark.parametrize("are_weighted", [False, True])
+def test_large_tables_embed_columns_on_which_y_depends_by_a_curve(are_weighted):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 40))
+    X[::3, 2] = np.nan
+    X[:, 3] = 1.0
+    X[:, 4] = X[:, 4] > 0
+    y = np.stack([X[:, 0] + 3 * X[:, 5], np.abs(X[:, 1]) - X[:, 5]], axis=1)
+    y += np.where(np.isnan(X[:, [2]]), 0, X[:, [2]]) ** 2 + rng.normal(size=y.shape)
+    weight = rng.uniform(size=len(X)) if are_weighted else None
+    model = BayesianEnsembleRegressor(1, max_epochs=1, module__hidden_units=(4,), random_state=0)
+    edges = model.fit(X, y, sample_weight=weight).module_.inputs.starts
+    n_inputs = model.module_.inputs.n_inputs
+    assert n_inputs == 40 + 1 + 2 * 8, edges  # bins of columns 1 and 2, and an indicator
+
+
+def test_a_line_is_rejected_by_chance_as_often_as_told():
+    # The F test of a line against the means of groups, as a comparison of two linear models.
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 4, 500).astype(float), rng.normal(size=(500, 100))
+    design = np.eye(4)[x.astype(int)]
+    line = np.stack([np.ones(500), x], axis=1)
+    left = [np.square(y - A @ np.linalg.lstsq(A, y)[0]).sum(axis=0) for A in (line, design)]
+    expected = scipy.stats.f.sf((left[0] - left[1]) / 2 / (left[1] / 496), 2, 496)
+    found = [encoding._p_of_line(x, each, None) for each in y.T]
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+    assert scipy.stats.kstest(found, "uniform").pvalue > 0.01
+    assert encoding._p_of_line(x, y, None) == pytest.approx(min(expected))
+    weighted = encoding._p_of_line(x, y[:, 0], np.full(500, 0.3))
+    assert weighted == pytest.approx(expected[0])
+    assert encoding._p_of_line(x, x, None) > 0.99
+    assert encoding._p_of_line(x, x**2, None) == 0
+    assert encoding._p_of_line(np.minimum(x, 1), y, None) == 1  # a line goes through two means
 
 
 @pytest.mark.parametrize(

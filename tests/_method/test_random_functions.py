@@ -197,6 +197,10 @@ def _smooth(rows):
     return rows[:, :1] + np.sin(5 * rows[:, [1]])
 
 
+def _sum_of_sines(rows):
+    return np.sin(1.5 * np.nan_to_num(rows)).sum(axis=1, keepdims=True)
+
+
 def test_a_gap_is_less_unknown_if_what_is_in_it_can_be_told_from_both_sides():
     rng = np.random.RandomState(0)
     rows = rng.uniform(-1, 1, (400, 2))
@@ -336,6 +340,28 @@ def test_functions_vanish_at_samples_that_are_dense_and_without_noise():
     among, beyond = (variance(found.of_members(range(2)), x) for x in (further, further + 3))
     assert (among > 0).mean() < 0.05
     assert (beyond > 0).all()
+
+
+@pytest.mark.parametrize(("n", "most"), [(4_000, 0.03), (2_000, 1.0)])
+def test_of_many_samples_others_tell_how_far_new_ones_are(n, most):
+    # Inducing points are the farthest of their own samples, whose distances say too little.
+    rng = np.random.RandomState(0)
+    rows, further = rng.standard_normal((n, 8)), rng.standard_normal((4_000, 8))
+    found = find_functions(rows, _smooth(rows), None, _smooth, None, False, rng)
+    share = (variance(found.of_members(range(2)), further) > 0).mean()
+    assert share < most, share
+
+
+def test_far_off_numbers_grow_by_a_share_of_their_deviation_whatever_is_taken_off():
+    rng = np.random.RandomState(0)
+    rows = rng.standard_normal((4_000, 12))
+    y = _sum_of_sines(rows)
+    found = find_functions(rows, y, None, _sum_of_sines, np.array([1e-3]), False, rng)
+    assert 0.5 < found.usual < 0.98
+    beyond = np.zeros((2, 12))
+    beyond[:, 0] = np.array([1_000, 1_001]) * rows[:, 0].std()
+    deviations = np.sqrt(variance(found.of_members(range(2)), beyond))
+    assert np.diff(deviations, axis=0) >= 0.24 * y.std()
 
 
 def test_columns_of_one_unit_have_one_scale():
