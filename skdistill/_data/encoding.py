@@ -32,8 +32,9 @@ _LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
 # numbers to predict.
 EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
 
-# On large tables "auto" embeds the columns for which the hypothesis that y depends on them by a line
-# is rejected at this level, shared by the columns, given so many groups of samples.
+# On large tables "auto" embeds columns for which the hypothesis that y depends on them by a line is
+# rejected at this level, shared by the columns, given so many groups of samples. (20 columns, of
+# which two matter by a curve, 100,000 samples: NLL .294 with all bins, .277 with these or none.)
 _LEVEL, _N_GROUPS = 1e-3, 16
 
 # Shares of the variance of y that are rounding errors.

@@ -31,11 +31,11 @@ LEAST_SAMPLES = 100
 # sample at a time, or blocks, are left out.
 _N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 256, 1_000, 300
 
-# Inducing points are the farthest of their samples. For numbers as many others, if there are so many
-# at least, tell how far from the points new samples are (five tables of 12,000 samples: AUROC of a
-# gap .925 to .979, .906 to .971, .958 to .976; no held-out or tail's NLL worse by more than .004 and
-# .02). For classes functions would be too small far off (magic moved by four deviations: AUROC .998
-# to .71).
+# Inducing points are the farthest of their samples. For numbers as many others, if there are so
+# many at least, tell how far from the points new samples are (five tables of 12,000 samples: AUROC
+# of a gap .925 to .979, .906 to .971, .958 to .976; no held-out or tail's NLL worse by more than
+# .004 and .02). For classes functions would be too small far off (magic moved by four deviations:
+# AUROC .998 to .71).
 _LEAST_FRESH = 1_000
 
 _N_WAVES = 64
@@ -468,9 +468,7 @@ def find_unknown(
     X, predict, are_classes, random_state
         As of :func:`find_functions`.
     """
-    order = random_state.permutation(len(X))
-    chosen, others = order[:_N_SAMPLES], order[_N_SAMPLES : 2 * _N_SAMPLES]
-    fresh = X[others].astype(np.float64)
+    chosen = random_state.permutation(len(X))[:_N_SAMPLES]
     seed = int(random_state.randint(2**31))
     return UnknownColumns(_effects_of_unknown(X[chosen], predict, are_classes), seed)
 
@@ -598,7 +596,7 @@ def _usual(
 ) -> tuple[float, float]:
     """Return the variance that most samples like those of training have, and what others add.
 
-    There are variances of `fresh` ones given the inducing points, and of points left out one by one.
+    There are variances of `fresh` ones given the inducing points, and of points left out singly.
     """
     given = _left_given(inducing, fresh, length_scale)
     left_out = _left_out(points[:_N_LEFT_OUT], length_scale)
