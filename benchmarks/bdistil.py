@@ -595,7 +595,7 @@ def main() -> None:
     one_thread()
     changes, n_rows, n_seeds = dict(options.booster_param), None, options.seeds
     if options.quick:
-        changes, n_rows, n_seeds = {"max_epochs": 1, "search__max_search": 1, **changes}, 1000, 1
+        changes, n_rows, n_seeds = {"max_epochs": 1, "search__max_search": 1, **changes}, 300, 1
     settings = {key: value for key, value in vars(options).items() if key != "output"}
     results: dict[str, dict] = {}
 

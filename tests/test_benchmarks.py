@@ -54,7 +54,7 @@ def first_images(data_dir):
     def fetch(name):
         found = fetch_images(name)
         parts = found.is_train, ~found.is_train
-        few = np.sort(np.concatenate([np.flatnonzero(part)[:1200] for part in parts]))
+        few = np.sort(np.concatenate([np.flatnonzero(part)[:400] for part in parts]))
         return Bunch(**{key: found[key][few] for key in ("data", "target", "is_train")})
 
     return fetch
@@ -502,7 +502,7 @@ def test_mnist_runs_every_inference(run, few_images, data_dir, tmp_path):
         assert kinds == {"deep ensemble", "SGLD", "MC dropout"}
         for name, row in found.items():
             assert name in text
-            assert row["iterations"] == 10  # an epoch of 1,000 rows in batches of 100
+            assert row["iterations"] == 3  # an epoch of 300 rows in batches of 100
             assert row["members"] == 2
             assert row["nll"] < 1.05 * math.log(10)  # a chain of 10 steps knows next to nothing
     nll = {mask: found["deep ensemble"]["nll"] for mask, found in results.items()}
@@ -564,7 +564,7 @@ def test_shift_judges_every_model_under_every_shift_and_draws(run, few_images, d
         rows = [row for row in table if row["set"] == name]
         degrees = {(row["shift"], row["degree"]) for row in rows}
         assert {kind for kind, _ in degrees} == {"none", *kinds}
-        assert len(degrees) == 1 + 3 * 3
+        assert len(degrees) == 1 + 3
         assert len(rows) == len(degrees) * len({row["model"] for row in rows})
         assert (tmp_path / f"shift_{name}.png").stat().st_size > 10_000
     for row in table:
@@ -609,7 +609,10 @@ def test_gradient_ratios_are_those_of_the_paper(many_classes, n_classes, expecte
 
 
 @pytest.mark.slow
-def test_many_classes_writes_times_memory_and_targets(run, tmp_path):
+@pytest.mark.usefixtures("in_this_process")
+def test_many_classes_writes_times_memory_and_targets(run, common, monkeypatch, tmp_path):
+    peaks = itertools.accumulate([3, 1, 3, 2, 3, 5])  # before and after each step
+    monkeypatch.setattr(common, "peak_mib", peaks.__next__)
     output = tmp_path / "many_classes.json"
     text = run("many_classes.py", "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -617,8 +620,8 @@ def test_many_classes_writes_times_memory_and_targets(run, tmp_path):
         "cross-entropy": 1.6,
         "naive": 2,
     }
-    peaks = result["memory"]["peak_mib"]
-    assert result["memory"]["share_of_naive"] == peaks["reverse KL"] / peaks["naive"]
+    assert result["memory"]["peak_mib"] == {"reverse KL": 1, "cross-entropy": 2, "naive": 5}
+    assert result["memory"]["share_of_naive"] == 0.2
     assert set(result["gradient_ratio"]) == {"10", "100", "1000"}
     assert "target <= 0.15" in text
 
