@@ -171,13 +171,14 @@ def interleaved(
     n_rounds: int,
     n_calls: int = 1,
     clock: Callable[[], Any] = time.process_time,
+    first_counts: bool = False,
 ) -> dict[str, list[Any]]:
     """Seconds of a call of each contender, in each of `n_rounds` rounds; CPU seconds by default.
 
     Contenders take turns, in reversed order every other round. One call of each comes first and
-    is not counted: it pays for imports, allocation and caches.
+    is not counted, unless `first_counts`: it pays for imports, allocation and caches.
     """
-    for call in contenders.values():
+    for call in () if first_counts else contenders.values():
         call()
     seconds: dict[str, list[Any]] = {name: [] for name in contenders}
     for i in range(n_rounds):

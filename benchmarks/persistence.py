@@ -98,9 +98,9 @@ def clocks() -> np.ndarray:
     return np.array([cpu, time.perf_counter()])
 
 
-def medians(contenders: dict[str, Callable], n_rounds: int) -> dict[str, list[float]]:
+def medians(contenders: dict[str, Callable], n_rounds: int, **how) -> dict[str, list[float]]:
     """CPU and wall seconds of each contender."""
-    seconds = interleaved(contenders, n_rounds, clock=clocks)
+    seconds = interleaved(contenders, n_rounds, clock=clocks, **how)
     return {name: np.median(times, axis=0).tolist() for name, times in seconds.items()}
 
 
@@ -137,8 +137,11 @@ def measured(name: str, model: Any, folder: Path, n_rounds: int) -> list[dict[st
     ]
 
 
-def cold_starts(folder: Path, n_rounds: int) -> list[dict[str, Any]]:
-    """CPU and wall seconds of new processes, but for the first, which may compile modules."""
+def cold_starts(folder: Path, n_rounds: int, quick: bool) -> list[dict[str, Any]]:
+    """CPU and wall seconds of new processes, but for the first, which may compile modules.
+
+    In a quick run the first is all there is.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
     calls = {
         name: partial(
@@ -146,7 +149,7 @@ def cold_starts(folder: Path, n_rounds: int) -> list[dict[str, Any]]:
         )
         for name, code in COLD.items()
     }
-    found = medians(calls, n_rounds).items()
+    found = medians(calls, n_rounds, first_counts=quick).items()
     return [{"process": name, "cpu_s": cpu, "wall_s": wall} for name, (cpu, wall) in found]
 
 
@@ -164,7 +167,7 @@ def main() -> None:
             for name, model in fitted_models(options.quick).items()
             for row in measured(name, model, folder, n_rounds)
         ]
-        cold = cold_starts(folder, n_starts)
+        cold = cold_starts(folder, n_starts, options.quick)
     times = ["write, CPU ms", "wall", "read, CPU ms", "wall"]
     header = ["model", "way", *times, "kB"]
     print_table(header, [list(row.values()) for row in results])
