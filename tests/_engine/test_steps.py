@@ -114,7 +114,11 @@ def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost():
     X, y = data(np.float32)
     spy = Spy()
     clipped = Optimizer(clip_norm=1.0)
-    compiled = ensemble(runtime=Runtime(compile=True), callbacks=[spy], optimizer=clipped).fit(X, y)
+    # For one number at a time: finding out what several would need takes longer than all else.
+    with torch._inductor.config.patch({"cpp.simdlen": 1, "cpp.vec_isa_ok": False}):
+        compiled = ensemble(runtime=Runtime(compile=True), callbacks=[spy], optimizer=clipped).fit(
+            X, y
+        )
     assert spy.net.step == "compiled"
     assert spy.net.steps_.on_module.seconds > 0
     eager = ensemble(runtime=Runtime(compile=False), optimizer=clipped).fit(X, y)
