@@ -250,10 +250,11 @@ def checks_of_defaults():
     others = [cls(inference=inference) for cls in ensembles for inference in (*CHAINS, MCDropout())]
     yield from checks_of(others, OF_AMOUNTS)
     # Their rules for the number of epochs are those of others: weights are counted alike, and a
-    # distribution is learnt in as many epochs as Hydra+ has.
+    # distribution is learnt in as many epochs as Hydra+ has. A booster does so in each round.
     left = OF_AMOUNTS - {"check_sample_weight_equivalence_on_dense_data", "check_regressors_train"}
     for make in MAKERS[:2]:
-        yield from checks_of([BDistilBooster(make())], OF_DEFAULTS | left)
+        yield from checks_of([BDistilBooster(make())], OF_DEFAULTS)
+        yield from checks_of([BDistilBooster(make(), n_rounds=2)], left)
         yield from checks_of([DistributionDistiller(make())], OF_DEFAULTS | (left - OF_LEARNING))
 
 

@@ -22,14 +22,13 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "serve_with_onnxruntime.py"
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """The Python of a new environment; what it needs comes from where pip finds packages."""
+    """The Python of a new environment; what it needs comes from where our pip finds packages."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     found = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     wanted = [f"{name}=={version(name)}" for name in ("numpy", "onnxruntime")]
-    install = subprocess.run(
-        [found, "-m", "pip", "install", "--quiet", *wanted], capture_output=True, text=True
-    )
+    pip = [sys.executable, "-m", "pip", "--python", found, "install", "--quiet", "--no-compile"]
+    install = subprocess.run([*pip, *wanted], capture_output=True, text=True)
     if "NewConnectionError" in install.stderr or "ProxyError" in install.stderr:
         pytest.skip("pip reaches no packages")
     assert install.returncode == 0, install.stderr
