@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import runpy
@@ -126,6 +127,12 @@ def pytest_collection_modifyitems(config, items) -> None:
     kept = set(first.values())
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+def pytest_collection_finish(session) -> None:
+    """Let the garbage collector pass over what lives until the end: modules, and all the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
