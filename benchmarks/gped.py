@@ -483,7 +483,7 @@ def main() -> None:
         for mask in options.masks:
             images, n_iterations = load(MASKS[mask], options.validation), options.iterations
             if options.quick:
-                images, n_iterations = Images(*(part[:300] for part in images)), 15
+                images, n_iterations = Images(*(part[:150] for part in images)), 15
             if options.network == "CNN":
                 images = as_images(images)
             found = content["quality"][mask] = {}

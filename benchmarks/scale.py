@@ -481,7 +481,7 @@ def main() -> None:
         "cores": lambda: in_new_process(pair, tables[-1]._replace(n_jobs=2)),
         "growth": lambda: growth(QUICK_AXES if options.quick else AXES, options.jobs),
         "example": lambda: in_new_process(pair, QUICK_EXAMPLE if options.quick else EXAMPLE),
-        "parquet": lambda: parquet(600 if options.quick else options.parquet_rows),
+        "parquet": lambda: parquet(150 if options.quick else options.parquet_rows),
     }
     settings = {"quick": options.quick, "jobs": options.jobs, "rows": sizes}
     found: dict[str, Any] = {}
