@@ -75,6 +75,7 @@ torch.set_num_threads(1)
 X = np.random.default_rng(0).normal(size=(100_000, 20)).astype(np.float32)
 y = X[:, 0] * X[:, 1]
 params = {"max_epochs": 1, "batch_size": 1000, "random_state": 0}
+params["module__hidden_units"] = (20,)
 params["runtime"] = Runtime(device="cpu")
 teacher = BayesianEnsembleRegressor(40, **params).fit(X[:1000], y[:1000])
 student = HydraPlusRegressor(FrozenEstimator(teacher), **params)
