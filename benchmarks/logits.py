@@ -197,12 +197,12 @@ def said_by(student: DistributionDistiller, X: np.ndarray) -> dict[str, np.ndarr
 
 
 def cross_fitted(
-    members: EmpiricalCategorical, y: np.ndarray, family: Family, max_epochs: int
+    members: EmpiricalCategorical, y: np.ndarray, family: Family, max_epochs: int, n_folds: int
 ) -> dict[str, Any]:
     """Scores of linear students on the rows that they were not fitted on."""
     log_probs = members.log_probs
     tests, parts = [], []
-    for train, test in KFold(5, shuffle=True, random_state=0).split(y):
+    for train, test in KFold(n_folds, shuffle=True, random_state=0).split(y):
         part = EmpiricalCategorical(log_probs[:, train])
         fitted = converged(fit_linear, part, y[train], family, max_epochs)
         if fitted is None:
@@ -240,7 +240,8 @@ def run_imagenet(quick: bool) -> dict[str, Any]:
     }
     students = dict(list(LINEAR_STUDENTS.items())[:1]) if quick else LINEAR_STUDENTS
     for name, family in students.items():
-        models[name] = cross_fitted(members, y, family, max_epochs=1 if quick else 30)
+        n_epochs, n_folds = (1, 2) if quick else (30, 5)
+        models[name] = cross_fitted(members, y, family, n_epochs, n_folds)
     ranks = proxies[WITH_ONE]
     targets = [
         target(f"rank of {name}, proxy", ranks[name], low=RANK_AT_LEAST) for name in MEASURES

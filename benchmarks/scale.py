@@ -338,7 +338,7 @@ AXES = {
     "n_members": [BASE._replace(n_members=m) for m in (5, 20, 80)],
     "n_classes": [OF_CLASSES._replace(n_classes=k) for k in (10, 100, 1_000)],
 }
-QUICK_AXES = {"n_rows": [BASE._replace(n_rows=n, repeats=1) for n in (300, 600)]}
+QUICK_AXES = {"n_rows": [BASE._replace(n_rows=n, repeats=1) for n in (100, 200)]}
 EXAMPLE = BASE._replace(
     n_rows=2_000, n_columns=100, n_members=50, n_classes=1_000, working_memory=64, repeats=1
 )
@@ -472,7 +472,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="fits side by side")
     options = parser.parse_args()
     one_thread()
-    sizes = [300, 600] if options.quick else [10_000, 100_000]
+    sizes = [100, 200] if options.quick else [10_000, 100_000]
     sizes += [MILLION] * options.million
     start = BASE._replace(n_members=3, repeats=1) if options.quick else Setting(0)
     tables = [start._replace(n_rows=n_rows) for n_rows in sizes]

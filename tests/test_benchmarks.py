@@ -861,7 +861,7 @@ def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
     text = run("scale.py", "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
     pairs = result["sizes"]["pairs"]
-    assert [row["n_rows"] for row in pairs] == result["settings"]["rows"] == [300, 600]
+    assert [row["n_rows"] for row in pairs] == result["settings"]["rows"] == [100, 200]
     assert result["sizes"]["of_small_tables"]["epochs"] == [100, 50]
     histograms = [row for row in result["sizes"]["peers"] if row["nll"] is None]
     assert {"HistGradientBoosting"} <= {row["peer"] for row in histograms}
