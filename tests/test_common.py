@@ -245,8 +245,13 @@ OF_DEFAULTS = {
 
 def checks_of_defaults():
     ensembles = (BayesianEnsembleRegressor, BayesianEnsembleClassifier)
-    whole = [cls() for cls in (*ensembles, HydraPlusRegressor, HydraPlusClassifier)]
-    yield from checks_of(whole, OF_DEFAULTS | LEAVING_ALONE | OF_AMOUNTS)
+    students = (HydraPlusRegressor, HydraPlusClassifier)
+    whole = [cls() for cls in (*ensembles, *students)]
+    yield from checks_of(whole, OF_DEFAULTS | LEAVING_ALONE | (OF_AMOUNTS - OF_LEARNING))
+    # What students learn in their epochs they learn from any teacher; the default one's are those
+    # of an ensemble.
+    taught = [cls(make()) for cls, make in zip(students, MAKERS[:2], strict=True)]
+    yield from checks_of([cls() for cls in ensembles] + taught, OF_LEARNING)
     others = [cls(inference=inference) for cls in ensembles for inference in (*CHAINS, MCDropout())]
     yield from checks_of(others, OF_AMOUNTS)
     # Their rules for the number of epochs are those of others: weights are counted alike, and a

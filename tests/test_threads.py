@@ -39,7 +39,7 @@ from skdistill.sequences import SequenceEnsemble
 from skdistill.settings import Runtime, WeakLearnerSearch
 
 N_THREADS = 32
-N_CALLS = 4  # of each thread, on each model
+N_CALLS = 2  # of each thread, on each model
 N_ROWS = 24
 
 pytestmark = [
@@ -289,9 +289,9 @@ def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, mo
         for _ in range(8):
             assert flops(model, X) == count_flop(model.module_, shape) == cost
 
-    askers = [asker(asked, seed, 3 * N_CALLS) for seed in range(8)]
+    askers = [asker(asked, seed, 6 * N_CALLS) for seed in range(8)]
     together([*askers, fits, fits, pickles, pickles, copies, measures, measures])
-    tally("predictions compared beside fits and pickles", 8 * 3 * N_CALLS)
+    tally("predictions compared beside fits and pickles", 8 * 6 * N_CALLS)
     assert type(nn.Module.__call__).__name__ == "function"
     assert nn.Module.__call__.__module__ == "torch.nn.modules.module"
     assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()

@@ -113,9 +113,9 @@ def test_graphs_of_one_row_and_of_many_in_float32(tmp_path):
     booster = BDistilBooster(
         LinearRegression(), connection=Connection(connect="always"), module=[MLP, MLP], **SMALL
     )
-    booster.set_params(n_rounds=3).fit(X, y)
+    booster.set_params(n_rounds=2).fit(X, y)
     paths = export_rounds(FrozenEstimator(booster), tmp_path, quantiles=[0.3])
-    assert [path.name for path in paths] == ["round_1.onnx", "round_2.onnx", "round_3.onnx"]
+    assert [path.name for path in paths] == ["round_1.onnx", "round_2.onnx"]
     for rows in (X[:1], X):
         for n_rounds, found in enumerate(in_turn(graphs(paths), rows), 1):
             mean, std = booster.predict(rows, return_std=True, max_rounds=n_rounds)
