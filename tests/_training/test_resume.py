@@ -394,7 +394,7 @@ KILLED += ("sequences",)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_fits_that_were_killed_at_any_moment_give_the_same_model(tmp_path, tally):
-    n_kills = int(os.environ.get("SKDISTILL_KILLS", "1"))
+    n_kills = int(os.environ.get("SKDISTILL_KILLS", "2"))
     code = (
         "import sys; sys.path.append('tests')\n"
         "from tests._training.test_resume import KILLED, kill_and_resume\n"
