@@ -184,7 +184,7 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
         assert found[name].shape == value.shape
         if name == "label":
             np.testing.assert_array_equal(found[name], value)
-            assert (found[name].dtype == object) == (value.dtype.kind == "U")
+            assert (found[name].dtype.kind in "UO") == (value.dtype.kind == "U")
             continue
         assert found[name].dtype == value.dtype
         eps = np.finfo(value.dtype).eps
