@@ -309,9 +309,7 @@ def find_functions(
     are_classes : bool
     random_state : RandomState
     """
-    order = random_state.permutation(len(X))
-    chosen, others = order[:_N_SAMPLES], order[_N_SAMPLES : 2 * _N_SAMPLES]
-    fresh = X[others].astype(np.float64)
+    chosen, fresh = _some_and_fresh(X, are_classes, random_state)
     seed = int(random_state.randint(2**31))
     limits = np.fmin.reduce(X), np.fmax.reduce(X)
     X, y = X[chosen].astype(np.float64), y[chosen]
@@ -322,17 +320,13 @@ def find_functions(
     if not varies.any():
         return None
     encoder = (encoding := InputEncoding.unbounded(X, n_categories)).module(torch.float64)
-    inputs = encoder(torch.from_numpy(X)).numpy()
+    inputs, further = (encoder(torch.from_numpy(part)).numpy() for part in (X, fresh))
     standardised = partial(_standardised, predict, unit, are_classes)
     relevance = _relevance(X, standardised, random_state)[encoder.columns]
     weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
     ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
     inducing = weighted[_inducing_points(weighted, ridge.length_scale)].astype(np.float32)
-    if len(fresh) >= _LEAST_FRESH and not are_classes:
-        fresh = relevance * encoder(torch.from_numpy(fresh)).numpy()
-    else:
-        fresh = weighted
-    usual, left_out = _usual(inducing, weighted, fresh, ridge.length_scale)
+    usual, left_out = _usual(inducing, weighted, relevance * further, ridge.length_scale)
     blocks = _blocks(inputs[:_N_IN_BLOCKS], random_state)
     scale = _scales(ridge, few, varies, are_classes, blocks, held_out_error, usual, left_out)
     radius, slope = _radius_and_slope(X, encoding, inputs, outputs, predict, are_classes, usual)
@@ -355,6 +349,15 @@ def find_functions(
         unseen=_unseen_values(X, limits, encoding, ridge, few, are_classes, unknown, in_units),
         seed=seed,
     )
+
+
+def _some_and_fresh(
+    X: np.ndarray, are_classes: bool, random_state: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which samples to measure distances on, and fresh ones, or these if there are few."""
+    chosen, others = np.split(random_state.permutation(len(X))[: 2 * _N_SAMPLES], [_N_SAMPLES])
+    has_fresh = len(others) >= _LEAST_FRESH and not are_classes
+    return chosen, X[others if has_fresh else chosen].astype(np.float64)
 
 
 def _targets(
