@@ -50,7 +50,7 @@ test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" choos
 test-fast: $(ENVIRONMENT)  ## one case of each test that is not slow: what one runs after an edit
 	$(TEST) $(BIN)/python -m pytest --fast $(PYTEST_ARGS)
 
-# Ten times the cases and many times the seeds of `make test`, and other ones each time.
+# Thirteen times the cases and many times the seeds of `make test`, and other ones each time.
 SEEDS ?= 100# of each family and loss; 2000 take four hours of one core
 FUZZ := HYPOTHESIS_PROFILE=fuzz SKDISTILL_FUZZ_SEEDS=$(SEEDS)
 fuzz: $(ENVIRONMENT)  ## try 20,000 calls with anything, and small fits of SEEDS=100 seeds
