@@ -163,12 +163,9 @@ class InputEncoding:
         """Return the encoding with bins of numbers; None where rows can be taken as they are."""
         found = self
         if bins is not None:
-            is_binned = self.n_categories == 0
-            if bins.only_curved:
-                is_binned = is_binned & bins.curved(X, weight)
             edges = [
-                bins.edges(column, weight) if is_own else np.zeros(0)
-                for column, is_own in zip(X.T, is_binned, strict=True)
+                bins.edges(X[:, column], weight) if size == 0 else np.zeros(0)
+                for column, size in enumerate(self.n_categories)
             ]
             # Found in the units of the columns, which tell values apart also far from 0.
             units = zip(edges, self.loc, self.scale, strict=True)
@@ -241,19 +238,14 @@ class Bins(NamedTuple):
     y : ndarray of shape (n, ...)
         What a tree predicts.
     are_classes : bool, default=False
-    only_curved : bool, default=False
-        Whether columns have bins only where y depends on them otherwise than by a line.
+    level : float, default=1.0
+        Columns have bins where a line for how y depends on them is rejected at this level.
     """
 
     settings: PiecewiseLinear
     y: np.ndarray
     are_classes: bool = False
-    only_curved: bool = False
-
-    def curved(self, X: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-        """Tell for each column of X whether a line is rejected for how y depends on it."""
-        level = _LEVEL / X.shape[1]
-        return np.array([_p_of_line(column, self.y, weight) < level for column in X.T])
+    level: float = 1.0
 
     def edges(self, column: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Find the edges of a column's bins, in ascending order; none where there is one bin."""
@@ -262,6 +254,8 @@ class Bins(NamedTuple):
             column, weight = column[held], None if weight is None else weight[held]
         column = column.astype(np.float64)
         if not len(column) or column.min() == column.max():
+            return np.zeros(0)
+        if self.level < 1 and _p_of_line(column, self.y[held], weight) >= self.level:
             return np.zeros(0)
         if self.settings.bins == "quantile":
             levels = np.linspace(0, 1, self.settings.n_bins + 1)
@@ -283,15 +277,14 @@ class Bins(NamedTuple):
         return found.threshold[found.feature >= 0]
 
 
-def _p_of_line(column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
-    """P value of the lack-of-fit test of a line for y, the least one of several targets.
+def _p_of_line(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
+    """P value of the lack-of-fit test of a line for y (n, ...), the least one of several targets.
 
     The line is compared with the means of groups of samples of about the same size; a column that
     has too few values for groups has a p value of 1.
     """
-    held = ~np.isnan(column)
-    x, y = column[held].astype(np.float64), y.reshape(len(y), -1)[held].astype(np.float64)
-    w = np.ones(len(x)) if weight is None else weight[held]
+    y = y.reshape(len(y), -1).astype(np.float64)
+    w = np.ones(len(x)) if weight is None else weight
     if not w.any():
         return 1.0
     inner = np.quantile(x, np.linspace(0, 1, _N_GROUPS + 1)[1:-1])
@@ -381,19 +374,19 @@ class InputSettings:
     def bins(self, shape: tuple[int, ...], y: np.ndarray, embedded_from: int) -> Bins | None:
         """Return how to find bins for a table of this shape, if there are to be some.
 
-        "auto" embeds tables of at least `embedded_from` samples, large ones where y is curved.
+        "auto" embeds tables of at least `embedded_from` samples; of large ones some columns.
         """
-        embeddings, only_curved = self.embeddings, False
+        embeddings, level = self.embeddings, 1.0
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
             is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
             is_asked = is_suited and not self.are_classes
             can_be = all("embeddings" in parameters for parameters in takers)
             embeddings = PiecewiseLinear() if can_be and is_asked else None
-            only_curved = shape[0] >= MANY_ROWS
+            level = _LEVEL / shape[1] if shape[0] >= MANY_ROWS else 1.0
         if not isinstance(embeddings, PiecewiseLinear):
             return None
-        return Bins(embeddings, y, self.are_classes, only_curved)
+        return Bins(embeddings, y, self.are_classes, level)
 
 
 def _unless_flags(

@@ -262,9 +262,8 @@ def test_large_tables_embed_columns_on_which_y_depends_by_a_curve(are_weighted):
     y += np.where(np.isnan(X[:, [2]]), 0, X[:, [2]]) ** 2 + rng.normal(size=y.shape)
     weight = rng.uniform(size=len(X)) if are_weighted else None
     model = BayesianEnsembleRegressor(1, max_epochs=1, module__hidden_units=(4,), random_state=0)
-    edges = model.fit(X, y, sample_weight=weight).module_.inputs.starts
-    n_inputs = model.module_.inputs.n_inputs
-    assert n_inputs == 40 + 1 + 2 * 8, edges  # bins of columns 1 and 2, and an indicator
+    n_inputs = model.fit(X, y, sample_weight=weight).module_.inputs.n_inputs
+    assert n_inputs == 40 + 1 + 2 * 8  # bins of columns 1 and 2, and an indicator
 
 
 def test_a_line_is_rejected_by_chance_as_often_as_told():

@@ -342,14 +342,14 @@ def test_functions_vanish_at_samples_that_are_dense_and_without_noise():
     assert (beyond > 0).all()
 
 
-@pytest.mark.parametrize(("n", "most"), [(4_000, 0.03), (2_000, 1.0)])
-def test_of_many_samples_others_tell_how_far_new_ones_are(n, most):
+@pytest.mark.parametrize(("n", "least", "most"), [(4_000, 0.0, 0.03), (2_000, 0.05, 0.2)])
+def test_of_many_samples_others_tell_how_far_new_ones_are(n, least, most):
     # Inducing points are the farthest of their own samples, whose distances say too little.
     rng = np.random.RandomState(0)
     rows, further = rng.standard_normal((n, 8)), rng.standard_normal((4_000, 8))
     found = find_functions(rows, _smooth(rows), None, _smooth, None, False, rng)
     share = (variance(found.of_members(range(2)), further) > 0).mean()
-    assert share < most, share
+    assert least <= share < most
 
 
 def test_far_off_numbers_grow_by_a_share_of_their_deviation_whatever_is_taken_off():
