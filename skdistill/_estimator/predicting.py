@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._data.columns import standardises
 from .._training.trainer import SEED_LIMIT
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import calls_of
 from ..distributions import Distribution, Uncertainty, split_columns
@@ -293,7 +294,7 @@ class DistributionEstimator(NetEstimator):
         self,
         X: ArrayLike,
         n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomStateLike = None,
     ) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.
 

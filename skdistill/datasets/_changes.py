@@ -9,11 +9,17 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Number
 
 
 def mask_squares(
-    X: Any, size: int, *, image_shape: Any = None, value: float = 0, random_state: Any = None
+    X: Any,
+    size: int,
+    *,
+    image_shape: Any = None,
+    value: float = 0,
+    random_state: RandomStateLike = None,
 ) -> np.ndarray:
     """Mask a random square of each image.
 
@@ -59,9 +65,9 @@ def mask_squares(
     Number(Integral, 0, min(height, width)).check(size, "size")
     if np.asarray(value).astype(X.dtype) != value:
         raise ValueError(f"value must be one that X, of dtype {X.dtype}, can hold; got {value!r}.")
-    random_state = check_random_state(random_state)
-    tops = random_state.randint(height - size + 1, size=len(X))
-    lefts = random_state.randint(width - size + 1, size=len(X))
+    rng = check_random_state(random_state)
+    tops = rng.randint(height - size + 1, size=len(X))
+    lefts = rng.randint(width - size + 1, size=len(X))
     is_row, is_column = (
         (np.arange(n) >= first[:, None]) & (np.arange(n) < first[:, None] + size)
         for n, first in ((height, tops), (width, lefts))
@@ -85,7 +91,7 @@ def _image_shape(X, image_shape):
 
 
 def split_labelled(
-    X: Any, y: Any, n_labelled: int, *, random_state: Any = None
+    X: Any, y: Any, n_labelled: int, *, random_state: RandomStateLike = None
 ) -> tuple[Any, Any, Any]:
     """Split rows into labelled ones and unlabelled ones.
 

@@ -2,16 +2,16 @@
 """Toy problems: the two of Hydra+ (Ferianc & Rodrigues 2022), and the two of B-DISTIL."""
 
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Number
 
 
 def make_hydra_regression(
-    n_samples: int = 240, noise: float = 1.0, random_state: Any = None
+    n_samples: int = 240, noise: float = 1.0, random_state: RandomStateLike = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate the toy regression problem of Hydra+ (Ferianc & Rodrigues 2022, App. A.3).
 
@@ -33,14 +33,14 @@ def make_hydra_regression(
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Real, 0).check(noise, "noise")
-    random_state = check_random_state(random_state)
-    x = random_state.uniform(-6.0, 6.0, size=n_samples)
+    rng = check_random_state(random_state)
+    x = rng.uniform(-6.0, 6.0, size=n_samples)
     f = np.sin(x) - 0.1 * x + 0.1 * x**2 + 0.01 * x**3
-    return x[:, np.newaxis], f + noise * random_state.standard_normal(n_samples)
+    return x[:, np.newaxis], f + noise * rng.standard_normal(n_samples)
 
 
 def make_spirals(
-    n_samples: int = 240, n_arms: int = 3, noise: float = 0.5, random_state: Any = None
+    n_samples: int = 240, n_arms: int = 3, noise: float = 0.5, random_state: RandomStateLike = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate the toy classification problem of Hydra+: arms of a spiral around (0, 0).
 
@@ -70,17 +70,17 @@ def make_spirals(
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 2).check(n_arms, "n_arms")
     Number(Real, 0).check(noise, "noise")
-    random_state = check_random_state(random_state)
+    rng = check_random_state(random_state)
     y = np.arange(n_samples) % n_arms
-    theta = 2 * np.pi * np.sqrt(random_state.uniform(size=n_samples))
+    theta = 2 * np.pi * np.sqrt(rng.uniform(size=n_samples))
     # In the complex plane a turn is a product.
-    shift = random_state.uniform(0, noise, size=(n_samples, 2)) @ [1, 1j]
+    shift = rng.uniform(0, noise, size=(n_samples, 2)) @ [1, 1j]
     z = (theta * np.exp(1j * theta) + shift) * np.exp(2j * np.pi * y / n_arms)
     return np.column_stack([z.real, z.imag]), y
 
 
 def make_ellipsoid(
-    n_samples: int = 1000, n_features: int = 32, random_state: Any = None
+    n_samples: int = 1000, n_features: int = 32, random_state: RandomStateLike = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate the two classes of B-DISTIL, Sec 5.1, inside and outside an ellipsoid.
 
@@ -102,9 +102,9 @@ def make_ellipsoid(
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_features, "n_features")
-    random_state = check_random_state(random_state)
-    M = random_state.standard_normal((n_features, n_features))
-    X = random_state.standard_normal((n_samples, n_features))
+    rng = check_random_state(random_state)
+    M = rng.standard_normal((n_features, n_features))
+    X = rng.standard_normal((n_samples, n_features))
     level = np.square(X @ M).sum(axis=1) / n_features  # x' A x
     return X, (level > np.median(level)).astype(int)
 
@@ -114,7 +114,7 @@ def make_cube(
     n_features: int = 32,
     n_vertices: int = 16,
     n_classes: int = 4,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate the classes of B-DISTIL, Sec 5.1, around vertices of a cube.
 
@@ -139,8 +139,8 @@ def make_cube(
     Number(Integral, 1).check(n_features, "n_features")
     Number(Integral, 2).check(n_vertices, "n_vertices")
     Number(Integral, 2, n_vertices).check(n_classes, "n_classes")
-    random_state = check_random_state(random_state)
-    vertices = random_state.choice([-1.0, 1.0], size=(n_vertices, n_features))
-    X = random_state.standard_normal((n_samples, n_features))
+    rng = check_random_state(random_state)
+    vertices = rng.choice([-1.0, 1.0], size=(n_vertices, n_features))
+    X = rng.standard_normal((n_samples, n_features))
     nearest = (X @ vertices.T).argmax(axis=1)  # all vertices have the same length
     return X, nearest % n_classes

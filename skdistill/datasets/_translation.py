@@ -2,11 +2,12 @@
 """A synthetic translation task."""
 
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf
 
 _N_ADJECTIVES, _N_NOUNS, _N_VERBS = 12, 24, 8
@@ -43,7 +44,10 @@ TRANSLATION_TOKENS = TranslationTokens(
 
 
 def make_translation(
-    n_samples: int = 2000, domain: str = "known", ambiguity: float = 0.4, random_state: Any = None
+    n_samples: int = 2000,
+    domain: str = "known",
+    ambiguity: float = 0.4,
+    random_state: RandomStateLike = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate sentences of a made-up language, each with a translation.
 
@@ -88,30 +92,30 @@ def make_translation(
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Real, 0, 1).check(ambiguity, "ambiguity")
     OneOf(DOMAINS).check(domain, "domain")
-    random_state = check_random_state(random_state)
+    rng = check_random_state(random_state)
     fewest, most = _N_PHRASES
     shape = n_samples, most
     adjectives, nouns, verbs = (
-        _draw_words(random_state, n_words, shape, domain == "rare")
+        _draw_words(rng, n_words, shape, domain == "rare")
         for n_words in (_N_ADJECTIVES, _N_NOUNS, _N_VERBS)
     )
-    n_phrases = random_state.randint(fewest, most + 1, size=(n_samples, 1))
+    n_phrases = rng.randint(fewest, most + 1, size=(n_samples, 1))
     is_there = np.arange(most) < n_phrases
-    has_adjective = is_there & (random_state.uniform(size=shape) < 0.5)
+    has_adjective = is_there & (rng.uniform(size=shape) < 0.5)
     has_verb = np.arange(most) < n_phrases - 1
     is_second = (nouns % _EVERY == 0) & ~has_adjective
-    is_second &= random_state.uniform(size=shape) < ambiguity
+    is_second &= rng.uniform(size=shape) < ambiguity
     meanings = np.where(is_second, _N_WORDS + nouns // _EVERY, _N_ADJECTIVES + nouns)
     nouns, verbs = _N_ADJECTIVES + nouns, _N_ADJECTIVES + _N_NOUNS + verbs
 
     source = _interleaved(adjectives, nouns, verbs)
     is_source = _interleaved(has_adjective, is_there, has_verb)
     if domain == "permuted":
-        order = random_state.uniform(size=source.shape).argsort(axis=1)
+        order = rng.uniform(size=source.shape).argsort(axis=1)
         source, is_source = (np.take_along_axis(a, order, 1) for a in (source, is_source))
     source += _FIRST_WORD
     if domain == "foreign":  # the noun of one of the phrases
-        source[np.arange(n_samples), 1 + 3 * random_state.randint(n_phrases[:, 0])] += _N_WORDS
+        source[np.arange(n_samples), 1 + 3 * rng.randint(n_phrases[:, 0])] += _N_WORDS
     target = _FIRST_WORD + _interleaved(meanings, adjectives, verbs)
     is_target = _interleaved(is_there, has_adjective, has_verb)
     X, y = _in_a_row(source, is_source), _in_a_row(target, is_target)
@@ -119,10 +123,10 @@ def make_translation(
     return X[:, : 3 * most - 1], y
 
 
-def _draw_words(random_state, n_words, shape, rare_first):
+def _draw_words(rng, n_words, shape, rare_first):
     """Numbers of words, the r-th with a probability in proportion to 1 / r; or from the last on."""
     chances = 1 / np.arange(1, n_words + 1)
-    drawn = random_state.choice(n_words, size=shape, p=chances / chances.sum())
+    drawn = rng.choice(n_words, size=shape, p=chances / chances.sum())
     return n_words - 1 - drawn if rare_first else drawn
 
 

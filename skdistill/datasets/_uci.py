@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Number
 from ._fetching import from_csv, from_openml, load_or_download, source_of
 
@@ -123,12 +124,14 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     return bunch
 
 
-def draw_splits(n_samples: int, n_splits: int = 20, random_state: Any = _SPLIT_SEED) -> Any:
+def draw_splits(
+    n_samples: int, n_splits: int = 20, random_state: RandomStateLike = _SPLIT_SEED
+) -> Any:
     """Random 90/10 splits by the recipe of the standard ones: rows (n_splits, n) of both parts."""
     Number(Integral, 2).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_splits, "n_splits")
-    random_state = check_random_state(random_state)
-    orders = np.stack([random_state.permutation(n_samples) for _ in range(n_splits)])
+    rng = check_random_state(random_state)
+    orders = np.stack([rng.permutation(n_samples) for _ in range(n_splits)])
     n_train = round(_TRAIN_FRACTION * n_samples)
     return orders[:, :n_train], orders[:, n_train:]
 

@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+import torch
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
+from torch import nn
 
 from .._estimator.predicting import DistributionEstimator
+from .._utils.typing import RandomStateLike
 from .._utils.validation import ClassWeight
 from ..modules import MLP
+from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
+from ..settings import Optimizer, Runtime
 from ._fit import fit_ensemble
 from ._spec import PARAMETER_TABLE
 
@@ -107,25 +114,25 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self,
         n_members: int = 20,
         *,
-        module: Any = MLP,
-        inference: Any = "deep_ensemble",
+        module: Callable[..., nn.Module] = MLP,
+        inference: str | DeepEnsemble | SGLD | SGHMC | MCDropout = "deep_ensemble",
         prior_scale: float = 10.0,
-        class_weight: Any = None,
-        optimizer: Any = "Adam",
+        class_weight: str | Mapping[Any, float] | None = None,
+        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
         lr: float = 0.01,
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
         normalize: bool | str = True,
-        categorical_features: Any = "from_dtype",
+        categorical_features: str | ArrayLike | None = "from_dtype",
         warm_start: bool = False,
         distance_aware: bool = True,
-        n_jobs: Any = None,
-        callbacks: Any = None,
-        runtime: Any = None,
+        n_jobs: int | None = None,
+        callbacks: Sequence[object] | None = None,
+        runtime: Runtime | None = None,
         verbose: int | bool = 0,
-        random_state: Any = None,
-        **kwargs: Any,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
     ):
         self._set_arguments(locals())
 

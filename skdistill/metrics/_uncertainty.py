@@ -2,7 +2,7 @@
 """Comparisons of uncertainties: of student and teacher, in and out of distribution."""
 
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +10,7 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Number
 from ._checks import (
     check_columns,
@@ -222,7 +223,7 @@ def uncertainty_ndcg(
     k: int = 20,
     n_candidates: int = 100,
     n_trials: int = 500,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
 ) -> float:
     """Normalised discounted cumulative gain of the student's ranking of uncertain rows.
 
@@ -282,9 +283,9 @@ def uncertainty_ndcg(
     if not teacher.any():
         warn_undefined("The gain", "the teacher is zero everywhere")
         return np.nan
-    random_state = check_random_state(random_state)
+    rng = check_random_state(random_state)
     gains = []
     for _ in range(n_trials):
-        rows = sample_without_replacement(len(teacher), n_candidates, random_state=random_state)
+        rows = sample_without_replacement(len(teacher), n_candidates, random_state=rng)
         gains.append(ndcg_score(teacher[np.newaxis, rows], student[np.newaxis, rows], k=k))
     return float(np.mean(gains))

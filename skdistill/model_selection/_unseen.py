@@ -17,6 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
 from .._estimator.unwrapping import has_inside, innermost
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, NumberOfJobs
 from .._utils.warnings import without_schema_warnings
 from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc
@@ -32,7 +33,7 @@ def score_unseen(
     *,
     cv: Any,
     held_out: float = 0.1,
-    random_state: Any = None,
+    random_state: RandomStateLike = None,
     n_jobs: int | None = None,
 ) -> Bunch:
     r"""Score an estimator on samples unlike those of training, beside held-out ones like them.

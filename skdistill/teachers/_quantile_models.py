@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimator.unwrapping import seeded_clone, weights_for
 from .._training.trainer import SEED_LIMIT
+from .._utils.typing import RandomStateLike
 from .._utils.validation import Seed, errors_about
 from ._base import EstimatorOfModels
 from ._predictive import moments_of_quantiles
@@ -47,7 +48,7 @@ class QuantileModels(RegressorMixin, EstimatorOfModels):
         models: Any,
         quantiles: Any,
         *,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomStateLike = None,
     ):
         self.models = models
         self.quantiles = quantiles

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+import torch
+from joblib import Memory
 from numpy.typing import ArrayLike
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from ..._data.encoding import MANY_ROWS
 from ..._estimator.base import NetworkSettings, available_if, with_callbacks
@@ -21,10 +24,12 @@ from ..._estimator.predicting import DistributionEstimator, check_return_std, is
 from ..._method.task import Task
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
+from ..._utils.typing import Folds, RandomStateLike
 from ..._utils.validation import Number, OneOf
 from ...distributions import Distribution
 from ...modules import MLP, DistributionStack
-from ...settings import Connection, WeakLearnerSearch
+from ...settings import Connection, Optimizer, Runtime, WeakLearnerSearch
+from ...transfer import TransferMaker, TransferOnly
 from .._fit._parameters import PARAMETER_TABLE
 from .._fit._spec import begun
 from .._fit._teacher import fit_teacher_of
@@ -215,28 +220,28 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher: Any,
+        teacher: BaseEstimator | str,
         *,
         n_rounds: int = 7,
-        module: Any = MLP,
-        connection: Any = "residual",
-        search: Any = None,
+        module: Callable[..., nn.Module] | list[Callable[..., nn.Module]] = MLP,
+        connection: str | Connection = "residual",
+        search: WeakLearnerSearch | None = None,
         early: bool = False,
-        transfer: Any = None,
-        teacher_cv: Any = None,
-        optimizer: Any = "Adam",
+        transfer: str | TransferMaker | TransferOnly | None = None,
+        teacher_cv: Folds = None,
+        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
         lr: float = 0.01,
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int = 64,
         normalize: bool | str = True,
-        categorical_features: Any = "from_dtype",
-        memory: Any = None,
-        callbacks: Any = None,
-        runtime: Any = None,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        memory: str | Memory | None = None,
+        callbacks: Sequence[object] | None = None,
+        runtime: Runtime | None = None,
         verbose: int | bool = 0,
-        random_state: Any = None,
-        **kwargs: Any,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
     ):
         self._set_arguments(locals())
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -10,10 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from joblib import Memory
 from numpy.typing import ArrayLike
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from ..._estimator.base import Fitted, available_if, with_callbacks
 from ..._estimator.batched import read_rows
@@ -22,11 +25,14 @@ from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import current_ranks
+from ..._utils.typing import Folds, RandomStateLike
 from ..._utils.validation import Number, OneOf, Seed
 from ..._utils.warnings import warn
 from ...families import Family, make_family
 from ...modules import MLP
-from ...transfer import TransferOnly
+from ...pruning import GroupLasso
+from ...settings import Optimizer, Runtime
+from ...transfer import TransferMaker, TransferOnly
 from .._fit._calibration import calibrated
 from .._fit._parameters import (
     PARAMETER_TABLE,
@@ -314,29 +320,29 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher: Any,
+        teacher: BaseEstimator | str,
         *,
-        family: Any = "auto",
+        family: str | Family = "auto",
         supervised_weight: float = 0.0,
-        module: Any = MLP,
-        transfer: Any = "auto",
-        teacher_cv: Any = None,
+        module: Callable[..., nn.Module] = MLP,
+        transfer: str | TransferMaker | TransferOnly | None = "auto",
+        teacher_cv: Folds = None,
         calibration_fraction: float | None = None,
-        pruning: Any = None,
-        optimizer: Any = "Adam",
+        pruning: GroupLasso | None = None,
+        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
         normalize: bool | str = True,
-        categorical_features: Any = "from_dtype",
-        memory: Any = None,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        memory: str | Memory | None = None,
         warm_start: bool = False,
-        callbacks: Any = None,
-        runtime: Any = None,
+        callbacks: Sequence[object] | None = None,
+        runtime: Runtime | None = None,
         verbose: int | bool = 0,
-        random_state: Any = None,
-        **kwargs: Any,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
     ):
         self._set_arguments(locals())
 
@@ -446,7 +452,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         n_members: int = 1,
         *,
         with_residual: bool = True,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomStateLike = None,
     ) -> np.ndarray:
         """Draw members that the teacher could have had, each of them a function of all rows.
 

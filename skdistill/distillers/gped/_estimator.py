@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
 import torch
+from joblib import Memory
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from ..._estimator.base import Fitted, ObservedTask, with_callbacks
 from ..._estimator.batched import check_rows, read_in_chunks
@@ -20,12 +22,15 @@ from ..._method.task import Task
 from ..._training.resume import NO_MATTER
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
+from ..._utils.typing import Folds, RandomStateLike
 from ..._utils.validation import OneOf
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from ...expectations import Expectation
 from ...modules import MLP
+from ...pruning import GroupLasso
 from ...samplers import SGHMC, SGLD
-from ...settings import Checkpoint, Estimate, Runtime
-from ...transfer import TransferSet, make_transfer, maker_given
+from ...settings import Checkpoint, Estimate, Optimizer, Runtime
+from ...transfer import TransferMaker, TransferOnly, TransferSet, make_transfer, maker_given
 from .._fit._parameters import PARAMETER_TABLE, PRUNING
 from .._fit._spec import FitSpec, begun
 from .._fit._student import train_student
@@ -172,27 +177,27 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher: Any,
+        teacher: BaseEstimator | str,
         *,
-        expectations: Any = "auto",
-        estimate: Any = "online",
-        module: Any = MLP,
-        transfer: Any = None,
-        teacher_cv: Any = None,
-        pruning: Any = None,
-        optimizer: Any = "Adam",
+        expectations: str | Sequence[str | Expectation] = "auto",
+        estimate: str | dict[str, str] | Estimate = "online",
+        module: Callable[..., nn.Module] = MLP,
+        transfer: str | TransferMaker | TransferOnly | None = None,
+        teacher_cv: Folds = None,
+        pruning: GroupLasso | None = None,
+        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int = 100,
         normalize: bool | str = True,
-        categorical_features: Any = "from_dtype",
-        memory: Any = None,
-        callbacks: Any = None,
-        runtime: Any = None,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        memory: str | Memory | None = None,
+        callbacks: Sequence[object] | None = None,
+        runtime: Runtime | None = None,
         verbose: int | bool = 0,
-        random_state: Any = None,
-        **kwargs: Any,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
     ):
         self._set_arguments(locals())
 

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
+import torch
+from joblib import Memory
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from torch import nn
 
 from ..._data.columns import standardises
 from ..._estimator.base import available_if, with_callbacks
@@ -16,12 +20,14 @@ from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._utils.settings import SettingsRule
+from ..._utils.typing import Folds, RandomStateLike
 from ..._utils.validation import OneOf
 from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
-from ...settings import Heads, HydraLoss
-from ...transfer import GaussianNoise, TransferOnly
+from ...pruning import GroupLasso
+from ...settings import Heads, HydraLoss, Optimizer, Runtime
+from ...transfer import GaussianNoise, TransferMaker, TransferOnly
 from .._fit._calibration import calibrated
 from .._fit._parameters import PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
 from .._fit._spec import FitMode, begun
@@ -264,29 +270,29 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher: Any = None,
+        teacher: BaseEstimator | None = None,
         *,
-        module: Any = MLP,
-        heads: Any = None,
-        loss: Any = None,
-        transfer: Any = "auto",
-        teacher_cv: Any = None,
+        module: Callable[..., nn.Module] = MLP,
+        heads: int | Heads | None = None,
+        loss: HydraLoss | None = None,
+        transfer: str | TransferMaker | TransferOnly | None = "auto",
+        teacher_cv: Folds = None,
         calibration_fraction: float | None = None,
-        pruning: Any = None,
-        optimizer: Any = "Adam",
+        pruning: GroupLasso | None = None,
+        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
         normalize: bool | str = True,
-        categorical_features: Any = "from_dtype",
-        memory: Any = None,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        memory: str | Memory | None = None,
         warm_start: bool = False,
-        callbacks: Any = None,
-        runtime: Any = None,
+        callbacks: Sequence[object] | None = None,
+        runtime: Runtime | None = None,
         verbose: int | bool = 0,
-        random_state: Any = None,
-        **kwargs: Any,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
     ):
         self._set_arguments(locals())
 
@@ -425,29 +431,29 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher: Any = None,
+        teacher: BaseEstimator | None = None,
         *,
-        module: Any = MLP,
-        heads: Any = None,
-        loss: Any = None,
-        transfer: Any = "auto",
-        teacher_cv: Any = None,
+        module: Callable[..., nn.Module] = MLP,
+        heads: int | Heads | None = None,
+        loss: HydraLoss | None = None,
+        transfer: str | TransferMaker | TransferOnly | None = "auto",
+        teacher_cv: Folds = None,
         calibration_fraction: float | None = None,
-        pruning: Any = None,
-        optimizer: Any = "Adam",
+        pruning: GroupLasso | None = None,
+        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
         normalize: bool | str = True,
-        categorical_features: Any = "from_dtype",
-        memory: Any = None,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        memory: str | Memory | None = None,
         warm_start: bool = False,
-        callbacks: Any = None,
-        runtime: Any = None,
+        callbacks: Sequence[object] | None = None,
+        runtime: Runtime | None = None,
         verbose: int | bool = 0,
-        random_state: Any = None,
-        **kwargs: Any,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
     ):
         self._set_arguments(locals())
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, Self
 
@@ -27,10 +28,12 @@ from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import part_of
+from ..._utils.typing import RandomStateLike
 from ..._utils.warnings import warn
 from ...families import Family, make_family
 from ...modules import RecurrentSequenceModel
 from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
+from ...settings import Optimizer, Runtime
 from .._fit._parameters import FamilyRule
 from .._fit._student import Student
 from ._plan import TokensPlan
@@ -137,21 +140,21 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     def __init__(
         self,
-        teacher: Any,
+        teacher: Sequence[nn.Module],
         *,
-        tokens: Any = None,
-        family: Any = "dirichlet",
-        module: Any = RecurrentSequenceModel,
-        optimizer: Any = "Adam",
+        tokens: SpecialTokens | None = None,
+        family: str | Family = "dirichlet",
+        module: Callable[..., nn.Module] = RecurrentSequenceModel,
+        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
         lr: float = 0.005,
         max_epochs: int = 30,
         max_time: float | None = None,
         batch_size: int = 64,
-        callbacks: Any = None,
-        runtime: Any = None,
+        callbacks: Sequence[object] | None = None,
+        runtime: Runtime | None = None,
         verbose: int | bool = 0,
-        random_state: Any = None,
-        **kwargs: Any,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
     ):
         self._set_arguments(locals())
 
