@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from ._estimator.functions import predict_interval, predict_members, predict_uncertainty
 from ._utils.ranks import Ranks, ranks_are
@@ -21,7 +23,7 @@ __all__ = ["data_parallel", "predict"]
 
 
 @contextmanager
-def data_parallel(group: Any = None) -> Iterator[None]:
+def data_parallel(group: torch.distributed.ProcessGroup | None = None) -> Iterator[None]:
     """Let the processes of ``torch.distributed`` train one student together.
 
     Within it, ``student.fit(X, y)`` is called by every process, with the same arguments: all rows,
@@ -87,7 +89,7 @@ def data_parallel(group: Any = None) -> Iterator[None]:
         yield
 
 
-def predict(model: Any, data: Any, method: str = "predict") -> Any:
+def predict(model: BaseEstimator, data: Any, method: str = "predict") -> Any:
     """Predict rows that dask or ray hold in blocks, block by block, where they are.
 
     Each block is given to the model as it is, and predicted when the result is asked for; at once,
@@ -150,7 +152,7 @@ def predict(model: Any, data: Any, method: str = "predict") -> Any:
     )
 
 
-def _uncertainty(model: Any, X: Any) -> np.ndarray:
+def _uncertainty(model: BaseEstimator, X: ArrayLike) -> np.ndarray:
     """Total, aleatoric and epistemic uncertainty along the last axis."""
     total, *parts = predict_uncertainty(model, X)
     unknown = np.full_like(total, np.nan)
@@ -172,11 +174,11 @@ _COLUMNS = {
 }
 
 
-def _answers(model: Any, method: str, X: Any) -> np.ndarray:
+def _answers(model: BaseEstimator, method: str, X: ArrayLike) -> np.ndarray:
     return np.asarray(_METHODS[method](model, X))
 
 
-def _of_array(model: Any, X: Any, method: str) -> Any:
+def _of_array(model: BaseEstimator, X: Any, method: str) -> Any:
     """Predictions for a dask array, in the same chunks of rows."""
     rows = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))  # a row is in one block
     one = _answers(model, method, np.zeros((1, *X.shape[1:]), X.dtype))
@@ -189,7 +191,7 @@ def _of_array(model: Any, X: Any, method: str) -> Any:
     )
 
 
-def _of_frame(model: Any, frame: Any, method: str) -> Any:
+def _of_frame(model: BaseEstimator, frame: Any, method: str) -> Any:
     """Predictions for a dask frame, with its partitions and index."""
     first = frame.head(1, npartitions=-1)
     answers = _answers(model, method, first)
@@ -203,14 +205,14 @@ def _of_frame(model: Any, frame: Any, method: str) -> Any:
     return frame.map_partitions(table, meta=no_rows)
 
 
-def _table(model: Any, method: str, no_rows: Any, frame: Any) -> Any:
+def _table(model: BaseEstimator, method: str, no_rows: Any, frame: Any) -> Any:
     """Predictions for a partition, which may be empty."""
     if not len(frame):
         return no_rows
     return _as_table(_answers(model, method, frame), frame.index, model, method)
 
 
-def _as_table(answers: np.ndarray, index: Any, model: Any, method: str) -> Any:
+def _as_table(answers: np.ndarray, index: Any, model: BaseEstimator, method: str) -> Any:
     """A series, or a frame with named columns, of answers (n,) or (n, columns)."""
     import pandas as pd
 
@@ -220,7 +222,9 @@ def _as_table(answers: np.ndarray, index: Any, model: Any, method: str) -> Any:
     return pd.DataFrame(answers, index, columns)
 
 
-def _of_batch(model: Any, method: str, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _of_batch(
+    model: BaseEstimator, method: str, batch: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Predictions for a batch of a ray dataset."""
     if list(batch) == ["data"]:
         return {method: _answers(model, method, batch["data"])}

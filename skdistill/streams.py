@@ -189,7 +189,7 @@ def _arrow_batches(dataset: Any, size: int) -> Iterator[Any]:
         yield from file.to_batches(dataset.schema, fragment_scan_options=options, **ahead)
 
 
-def _is_dask(values: Any, *kinds: str) -> bool:
+def _is_dask(values: object, *kinds: str) -> bool:
     """Tell whether values are a collection of dask, which need not be imported for it."""
     kind = type(values)
     return kind.__module__.partition(".")[0] == "dask" and kind.__name__ in kinds

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted model on one page: how good it is, what it knows, what it costs."""
 
-from typing import Any
+from collections.abc import Sequence
+
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from ._model_report import ModelReport
 
@@ -9,13 +12,13 @@ __all__ = ["report"]
 
 
 def report(
-    student: Any,
-    X: Any,
-    y: Any,
-    teacher: Any = None,
-    reference: Any = None,
+    student: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    teacher: BaseEstimator | None = None,
+    reference: BaseEstimator | None = None,
     *,
-    feature_names: Any = None,
+    feature_names: Sequence[str] | None = None,
 ) -> ModelReport:
     """Measure a fitted model on held-out rows, and make one page of it.
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error
 
 from .. import metrics
@@ -40,7 +41,7 @@ class Answers:
     members: np.ndarray | Any = None  # (n, n_members, n_targets, 2), of those that have members
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: np.ndarray) -> Answers:
+    def of(cls, model: BaseEstimator, X: ArrayLike, y: np.ndarray) -> Answers:
         total, aleatoric, epistemic = uncertainty = predict_uncertainty(model, X)
         point = np.asarray(model.predict(X))
         found = cls(y, point, total, aleatoric, epistemic, uncertainty.measure)
@@ -83,7 +84,7 @@ class Answers:
         return replace(self, **of_rows)
 
 
-def _quantiles(model: Any, X: Any, members: np.ndarray | None) -> np.ndarray | None:
+def _quantiles(model: BaseEstimator, X: ArrayLike, members: np.ndarray | None) -> np.ndarray | None:
     """Predict quantiles, with members where the model has no method for them."""
     if members is None or has_inside(model, "predict_quantiles"):
         return predict_quantiles(model, X, LEVELS)

@@ -2,11 +2,13 @@
 """Everything that a report tells of a model, measured in turn."""
 
 import platform
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier, is_regressor
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
@@ -27,7 +29,12 @@ _LEAST_ROWS = 20
 
 
 def measured(
-    student: Any, X: Any, y: Any, teacher: Any, reference: Any, feature_names: Any
+    student: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    teacher: BaseEstimator,
+    reference: BaseEstimator,
+    feature_names: Sequence[str] | None,
 ) -> ModelReport:
     notes: list[str] = []
     models = _models(student, teacher, reference, notes)
@@ -63,7 +70,9 @@ def measured(
     return ModelReport(kinds["student"], f"{summary}.", facts, measurements, pictures, notes)
 
 
-def _models(student: Any, teacher: Any, reference: Any, notes: list[str]) -> dict[str, Any]:
+def _models(
+    student: BaseEstimator, teacher: BaseEstimator, reference: BaseEstimator, notes: list[str]
+) -> dict[str, BaseEstimator]:
     """Models by their roles, each of which predicts an uncertainty."""
     if not (is_classifier(student) or is_regressor(student)):
         raise TypeError(
@@ -92,7 +101,7 @@ def _models(student: Any, teacher: Any, reference: Any, notes: list[str]) -> dic
     return models
 
 
-def _own_teacher(model: Any) -> Any:
+def _own_teacher(model: BaseEstimator) -> BaseEstimator | None:
     """The teacher that a student holds, with the steps of a Pipeline before it; None without."""
     if hasattr(model, "teacher_"):
         return model.teacher_ if has_inside(model.teacher_, "predict_uncertainty") else None
@@ -103,7 +112,7 @@ def _own_teacher(model: Any) -> Any:
     return teacher
 
 
-def _check_rows(student: Any, X: Any, y: Any) -> np.ndarray:
+def _check_rows(student: BaseEstimator, X: ArrayLike, y: Any) -> np.ndarray:
     """Return y as an array that goes with X and with the student."""
     with errors_about("X and y"):
         check_consistent_length(X, y)
@@ -129,7 +138,7 @@ def _check_rows(student: Any, X: Any, y: Any) -> np.ndarray:
     return y
 
 
-def _feature_names(X: Any, given: Any) -> list[str]:
+def _feature_names(X: ArrayLike, given: Sequence[str] | None) -> list[str]:
     """Names of the columns of X; none for rows that are no table."""
     if len(np.shape(X)) != 2:
         return []
@@ -145,7 +154,7 @@ def _feature_names(X: Any, given: Any) -> list[str]:
     return names
 
 
-def _facts(models: dict[str, Any], X: Any, y: np.ndarray) -> dict[str, str]:
+def _facts(models: dict[str, BaseEstimator], X: ArrayLike, y: np.ndarray) -> dict[str, str]:
     shape = " × ".join(f"{size:,}" for size in np.shape(X)[1:])
     about = {"rows": f"{len(y):,}", "columns" if len(np.shape(X)) == 2 else "shape of a row": shape}
     if y.ndim == 2:

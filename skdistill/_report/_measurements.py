@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._data.columns import column_of
 from .._estimator.unwrapping import has_inside, innermost
@@ -86,7 +88,9 @@ def parts_of_uncertainty(answers: dict[str, Answers]) -> Iterator[Measurement]:
     yield Measurement("uncertainty", "epistemic share of the mean", shares)
 
 
-def agreement(models: dict[str, Any], X: Any, y: np.ndarray) -> Iterator[Measurement]:
+def agreement(
+    models: dict[str, BaseEstimator], X: ArrayLike, y: np.ndarray
+) -> Iterator[Measurement]:
     """Measure how the student follows the teacher, and both the reference."""
     student, teacher, reference = map(models.get, ("student", "teacher", "reference"))
     if teacher is None and reference is None:
@@ -115,7 +119,9 @@ def _of_pair(other: str, key: str, values: dict[str, float]) -> Iterator[Measure
         yield Measurement("fidelity", f"{name} less the {other}'s", values, unit, "lower")
 
 
-def costs(models: dict[str, Any], X: Any, notes: list[str]) -> Iterator[Measurement]:
+def costs(
+    models: dict[str, BaseEstimator], X: ArrayLike, notes: list[str]
+) -> Iterator[Measurement]:
     """Measure what each model costs, as far as it can be known."""
     of_networks = {role: model for role, model in models.items() if has_inside(model, "module_")}
     others = [f"the {role}" for role in models if role not in of_networks]
@@ -144,7 +150,7 @@ def _known(values: Mapping[str, float | None]) -> dict[str, float]:
     return {role: float(value) for role, value in values.items() if value is not None}
 
 
-def _saved_bytes(model: Any, role: str, notes: list[str]) -> int | None:
+def _saved_bytes(model: BaseEstimator, role: str, notes: list[str]) -> int | None:
     """Size of the file that :func:`skdistill.save` writes; None, and a note, if it cannot."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
@@ -156,7 +162,7 @@ def _saved_bytes(model: Any, role: str, notes: list[str]) -> int | None:
         return os.path.getsize(path)
 
 
-def _training_seconds(model: Any) -> float | None:
+def _training_seconds(model: BaseEstimator) -> float | None:
     """Seconds that all epochs of the networks took; None if the model's history does not tell."""
     history = innermost(model, None, "history_", "report")[0].history_
     seconds = [epoch["dur"] for epoch in history if "dur" in epoch]
@@ -164,7 +170,7 @@ def _training_seconds(model: Any) -> float | None:
 
 
 def profiles(
-    answers: dict[str, Answers], X: Any, names: list[str]
+    answers: dict[str, Answers], X: ArrayLike, names: list[str]
 ) -> dict[str, dict[str, UncertaintyProfile]]:
     """``profiles[feature][role]``: what depends on each feature, the strongest first."""
     found = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader
 
 from ..displays import png_of
-from ._model_report import Measurement, Picture
+from ._model_report import Measurement, ModelReport, Picture
 
 # Chapters of the page, what they are about, and the sections of measurements and pictures in them.
 _CHAPTERS = [
@@ -93,7 +93,7 @@ class _Cell(NamedTuple):
     verdict: str = ""  # "better", "worse" or neither, where a difference is beyond chance
 
 
-def html_of(report: Any, whole: bool) -> str:
+def html_of(report: ModelReport, whole: bool) -> str:
     """Return a report as a document, or its body, with its style, that can stand in a notebook."""
     templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
     chapters = [
@@ -138,7 +138,9 @@ def _value_and_context(measurement: Measurement) -> tuple[str, str]:
     return text, "" if error is None else f"± {error:.2g}"
 
 
-def _chapter(report: Any, heading: str, about: str, sections: tuple[str, ...]) -> dict[str, Any]:
+def _chapter(
+    report: ModelReport, heading: str, about: str, sections: tuple[str, ...]
+) -> dict[str, Any]:
     """Texts and pictures of a chapter, whose table has a row for each measurement."""
     found = [m for m in report.measurements if m.section in sections]
     if "where it knows least" in sections:

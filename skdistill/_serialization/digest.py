@@ -52,7 +52,7 @@ def digests(estimator: object, data: dict[str, Any], ignored: Iterable[str] = ()
     return found
 
 
-def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterator:
+def _parameters(owner: BaseEstimator, ignored: frozenset[str], prefix: str = "") -> Iterator:
     """Parameters by name, nested ones included; their owners by type and other attributes."""
     rules = getattr(owner, "_parameter_table", {})
     for name, value in owner.get_params(deep=False).items():
@@ -108,7 +108,7 @@ class _Digester:
         self.known: dict[int, tuple[bytes, Any]] = {}  # with the values, so that ids are not reused
         self.depth: dict[int, int] = {}  # of the values being digested
 
-    def of(self, value: Any) -> bytes:
+    def of(self, value: object) -> bytes:
         key = id(value)
         if key in self.depth:  # it contains itself
             return b"%d levels up" % (len(self.depth) - self.depth[key])
@@ -119,7 +119,7 @@ class _Digester:
             del self.depth[key]
         return self.known[key][0]
 
-    def all(self, kind: str, values: Iterable[Any]) -> bytes:
+    def all(self, kind: str, values: Iterable[object]) -> bytes:
         return kind.encode() + b":" + b"".join(map(self.of, values))
 
 
@@ -130,15 +130,15 @@ def _plain(digester: _Digester, value: object) -> bytes:
     return f"{type(value).__name__} {value!r}".encode()
 
 
-def _sequence(digester: _Digester, value: Any) -> bytes:
+def _sequence(digester: _Digester, value: Iterable[object]) -> bytes:
     return digester.all(type(value).__name__, value)
 
 
-def _set(digester: _Digester, value: Any) -> bytes:
+def _set(digester: _Digester, value: Iterable[object]) -> bytes:
     return b"set " + b"".join(sorted(map(digester.of, value)))
 
 
-def _dict(digester: _Digester, value: Any) -> bytes:
+def _dict(digester: _Digester, value: dict[object, object]) -> bytes:
     pairs = (digester.of(key) + digester.of(item) for key, item in value.items())
     return b"dict " + b"".join(sorted(pairs))
 

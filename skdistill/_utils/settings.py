@@ -41,13 +41,13 @@ def check_nested(owner: object, params: Mapping[str, object]) -> None:
             )
 
 
-def objects_with(owner: Any, name: str, inner: str) -> str:
+def objects_with(owner: object, name: str, inner: str) -> str:
     """Advice which objects, given as the parameter `name`, have the parameter `inner`."""
     found = _ways_to_give(owner, name, inner)
     return f" Give {' or '.join(found)} instead." if found else ""
 
 
-def _ways_to_give(owner: Any, name: str, inner: str) -> list[str]:
+def _ways_to_give(owner: object, name: str, inner: str) -> list[str]:
     """Objects that have a parameter, or whose objects have it, as they are written."""
     rule = getattr(owner, "_parameter_table", {}).get(name)
     found = []

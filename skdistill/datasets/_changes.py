@@ -5,6 +5,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
@@ -14,10 +15,10 @@ from .._utils.validation import Number
 
 
 def mask_squares(
-    X: Any,
+    X: ArrayLike,
     size: int,
     *,
-    image_shape: Any = None,
+    image_shape: tuple[int, ...] | None = None,
     value: float = 0,
     random_state: RandomStateLike = None,
 ) -> np.ndarray:
@@ -60,22 +61,24 @@ def mask_squares(
            [1., 0., 0.],
            [1., 1., 1.]])
     """
-    X = check_array(X, dtype="numeric", allow_nd=True, copy=True)
-    *_, height, width = shape = _image_shape(X, image_shape)
+    pixels = check_array(X, dtype="numeric", allow_nd=True, copy=True)
+    *_, height, width = shape = _image_shape(pixels, image_shape)
     Number(Integral, 0, min(height, width)).check(size, "size")
-    if np.asarray(value).astype(X.dtype) != value:
-        raise ValueError(f"value must be one that X, of dtype {X.dtype}, can hold; got {value!r}.")
+    if np.asarray(value).astype(pixels.dtype) != value:
+        raise ValueError(
+            f"value must be one that X, of dtype {pixels.dtype}, can hold; got {value!r}."
+        )
     rng = check_random_state(random_state)
-    tops = rng.randint(height - size + 1, size=len(X))
-    lefts = rng.randint(width - size + 1, size=len(X))
+    tops = rng.randint(height - size + 1, size=len(pixels))
+    lefts = rng.randint(width - size + 1, size=len(pixels))
     is_row, is_column = (
         (np.arange(n) >= first[:, None]) & (np.arange(n) < first[:, None] + size)
         for n, first in ((height, tops), (width, lefts))
     )
     mask = is_row[:, :, None] & is_column[:, None, :]
-    images = X.reshape(len(X), *(1,) * (3 - len(shape)), *shape)
-    np.copyto(images, np.asarray(value).astype(X.dtype), where=mask[:, None])
-    return images.reshape(X.shape)
+    images = pixels.reshape(len(pixels), *(1,) * (3 - len(shape)), *shape)
+    np.copyto(images, np.asarray(value).astype(pixels.dtype), where=mask[:, None])
+    return images.reshape(pixels.shape)
 
 
 def _image_shape(X, image_shape):
@@ -132,7 +135,9 @@ def split_labelled(
     return X_labelled, y_labelled, X_unlabelled
 
 
-def move(X: Any, by: float, feature: int | None = None, scale: Any = None) -> np.ndarray:
+def move(
+    X: ArrayLike, by: float, feature: int | None = None, scale: ArrayLike | None = None
+) -> np.ndarray:
     """Move samples by so many standard deviations, in one feature or in all.
 
     A model should be uncertain of samples that are far from those of training.
@@ -166,13 +171,13 @@ def move(X: Any, by: float, feature: int | None = None, scale: Any = None) -> np
     array([[4., 1.],
            [6., 1.]])
     """
-    X = check_array(X, dtype=(np.float64, np.float32), ensure_all_finite="allow-nan", copy=True)
+    moved = check_array(X, dtype=(np.float64, np.float32), ensure_all_finite="allow-nan", copy=True)
     Number(Real, -np.inf).check(by, "by")
-    scale = np.nanstd(X, axis=0) if scale is None else np.asarray(scale, dtype=float)
-    step = np.broadcast_to(by * scale, X.shape[1:])
+    scale = np.nanstd(moved, axis=0) if scale is None else np.asarray(scale, dtype=float)
+    step = np.broadcast_to(by * scale, moved.shape[1:])
     if feature is None:
-        return (X + step).astype(X.dtype)
-    if not -X.shape[1] <= feature < X.shape[1]:
-        raise ValueError(f"feature must be one of the {X.shape[1]} of X, got {feature!r}.")
-    X[:, feature] += step[feature]
-    return X
+        return (moved + step).astype(moved.dtype)
+    if not -moved.shape[1] <= feature < moved.shape[1]:
+        raise ValueError(f"feature must be one of the {moved.shape[1]} of X, got {feature!r}.")
+    moved[:, feature] += step[feature]
+    return moved

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The UCI regression sets with their standard splits."""
 
+import os
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
@@ -64,7 +65,7 @@ _UCI = {
 UCI_REGRESSION_SETS = tuple(_UCI)
 
 
-def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
+def fetch_uci_regression(name: str, *, data_home: str | os.PathLike[str] | None = None) -> Bunch:
     """Load one of the nine UCI regression sets of Hernandez-Lobato & Adams [1]_.
 
     The file ``uci/<set>.npz`` in ``SKDISTILL_DATA`` comes first; it holds `X`, `y`, and the rows of
@@ -126,7 +127,7 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
 
 def draw_splits(
     n_samples: int, n_splits: int = 20, random_state: RandomStateLike = _SPLIT_SEED
-) -> Any:
+) -> tuple[np.ndarray, np.ndarray]:
     """Random 90/10 splits by the recipe of the standard ones: rows (n_splits, n) of both parts."""
     Number(Integral, 2).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_splits, "n_splits")

@@ -5,11 +5,13 @@ import itertools
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 
 from .._estimator.unwrapping import innermost
 from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, LINE_COLOR, REFERENCE_COLOR, draw, labelled
+from ._drawing import CLASS_COLORS, LINE_COLOR, REFERENCE_COLOR, Axes, draw, labelled
 
 _MARKERS = ("s", "^", "D", "v")
 
@@ -56,7 +58,7 @@ class AnytimeDisplay(Display):
     references: dict[str, tuple] | None = None
     name: str | None = None
 
-    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: object) -> Self:
         """Draw the curves.
 
         Parameters
@@ -66,7 +68,7 @@ class AnytimeDisplay(Display):
         """
         ax = self._open(ax)
         label = (self.name if name is None else name) or "booster"
-        style = {"color": LINE_COLOR, "linewidth": 2, "marker": "o", "label": label}
+        style: dict[str, Any] = {"color": LINE_COLOR, "linewidth": 2, "marker": "o", "label": label}
         self.line_ = draw(ax, "plot", self.costs, self.scores, given=kwargs, **style)
         self.reference_lines_ = {}
         looks = itertools.cycle(zip(CLASS_COLORS[1:], _MARKERS, strict=False))
@@ -86,11 +88,11 @@ class AnytimeDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         teacher_score: float | None = None,
         references: Any = None,
         name: str | None = None,
@@ -155,7 +157,7 @@ class EarlyPredictionDisplay(Display):
     accuracies: np.ndarray
     name: str | None = None
 
-    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: object) -> Self:
         """Draw both curves.
 
         Parameters
@@ -180,9 +182,9 @@ class EarlyPredictionDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
         threshold: float = 0.9,
         name: str | None = None,
@@ -211,9 +213,9 @@ class EarlyPredictionDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_pred: Any,
-        steps: Any,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        steps: ArrayLike,
         n_times: int,
         *,
         name: str | None = None,

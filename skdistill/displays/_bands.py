@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The prediction along one feature, between its uncertainties."""
 
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import Number
 from .._utils.warnings import without_schema_warnings
+from ..distributions import Uncertainty
 from ._display import Display, documented_dataclass
-from ._drawing import ALEATORIC_COLOR, LINE_COLOR, TOTAL_COLOR, draw
+from ._drawing import ALEATORIC_COLOR, LINE_COLOR, TOTAL_COLOR, Axes, draw
 from ._grids import check_line, check_target, grid_over
 
 
@@ -65,14 +69,14 @@ class UncertaintyBandDisplay(Display):
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         n_std: float = 1.0,
         name: str | None = None,
-        scatter_kwargs: Any = None,
-        aleatoric_kwargs: Any = None,
-        total_kwargs: Any = None,
-        **kwargs: Any,
+        scatter_kwargs: Mapping[str, object] | None = None,
+        aleatoric_kwargs: Mapping[str, object] | None = None,
+        total_kwargs: Mapping[str, object] | None = None,
+        **kwargs: object,
     ) -> Self:
         """Draw the line, the bands and the data.
 
@@ -125,11 +129,11 @@ class UncertaintyBandDisplay(Display):
     @without_schema_warnings()
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any = None,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        feature: Any = 0,
+        feature: int | str = 0,
         grid_resolution: int = 200,
         extend: float = 0.2,
         name: str | None = None,
@@ -179,8 +183,8 @@ class UncertaintyBandDisplay(Display):
     def from_predictions(
         cls,
         x: Any,
-        y_pred: Any,
-        uncertainty: Any,
+        y_pred: ArrayLike,
+        uncertainty: Uncertainty,
         *,
         x_true: Any = None,
         y_true: Any = None,

@@ -4,11 +4,13 @@
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_quantiles
 from ..metrics import regression_calibration_curve, regression_calibration_error
 from ._display import Display, documented_dataclass
-from ._drawing import draw, draw_reference, labelled
+from ._drawing import Axes, draw, draw_reference, labelled
 
 
 @documented_dataclass
@@ -52,7 +54,12 @@ class RegressionCalibrationDisplay(Display):
     name: str | None = None
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: Any
+        self,
+        ax: Axes | None = None,
+        *,
+        name: str | None = None,
+        ref_line: bool = True,
+        **kwargs: object,
     ) -> Self:
         """Draw the curve.
 
@@ -85,11 +92,11 @@ class RegressionCalibrationDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
-        quantiles: Any = None,
+        quantiles: ArrayLike | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -113,11 +120,11 @@ class RegressionCalibrationDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_quantiles: Any,
-        quantiles: Any,
+        y_true: ArrayLike,
+        y_quantiles: ArrayLike,
+        quantiles: ArrayLike,
         *,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:

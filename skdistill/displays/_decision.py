@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Maps over two features: what a model predicts, and how uncertain it is."""
 
+from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 
 from .._estimator.functions import predict_uncertainty
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
 from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, PARTS, UNITS, draw, known_parts
+from ._drawing import CLASS_COLORS, PARTS, UNITS, Axes, draw, known_parts
 from ._grids import check_target, grid_over
 
 
@@ -74,11 +76,11 @@ class DecisionUncertaintyDisplay(Display):
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | Sequence[Axes] | None = None,
         *,
-        prediction_kwargs: Any = None,
-        scatter_kwargs: Any = None,
-        **kwargs: Any,
+        prediction_kwargs: Mapping[str, object] | None = None,
+        scatter_kwargs: Mapping[str, object] | None = None,
+        **kwargs: object,
     ) -> Self:
         """Draw the maps and the data.
 
@@ -99,14 +101,14 @@ class DecisionUncertaintyDisplay(Display):
         self.prediction_map_ = self._draw_prediction(axes[0], prediction_kwargs)
         unit = UNITS[self.uncertainty.measure]
         self.uncertainty_maps_ = {}
-        for ax, (part, values) in zip(axes[1:], maps.items(), strict=True):
-            drawn = self._draw_map(ax, values, {"cmap": "cividis", "vmin": 0}, kwargs)
-            self.figure_.colorbar(drawn, ax=ax, label=unit)
-            ax.set_title(f"{part.capitalize()} uncertainty")
+        for panel, (part, values) in zip(axes[1:], maps.items(), strict=True):
+            drawn = self._draw_map(panel, values, {"cmap": "cividis", "vmin": 0}, kwargs)
+            self.figure_.colorbar(drawn, ax=panel, label=unit)
+            panel.set_title(f"{part.capitalize()} uncertainty")
             self.uncertainty_maps_[part] = drawn
         self.scatters_ = [] if self.x_true is None else self._draw_data(scatter_kwargs)
-        for ax in axes:
-            ax.set_xlabel(self.feature_names[0])
+        for panel in axes:
+            panel.set_xlabel(self.feature_names[0])
         axes[0].set_ylabel(self.feature_names[1])
         return self
 
@@ -160,11 +162,11 @@ class DecisionUncertaintyDisplay(Display):
     @without_schema_warnings()
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any = None,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        features: Any = (0, 1),
+        features: Sequence[int | str] = (0, 1),
         target: int = 0,
         grid_resolution: int = 200,
         extend: float = 0.2,

@@ -3,12 +3,13 @@
 
 import inspect
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
-from ._drawing import import_pyplot
+from ._drawing import Axes, import_pyplot
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -46,14 +47,20 @@ class Display:
     def _needs_matplotlib(cls, method: str) -> None:
         import_pyplot(f"{cls.__name__}.{method}")
 
-    def _open(self, ax: Any) -> Any:
+    def _open(self, ax: Axes | None) -> Axes:
         """Return the axes to draw on, those given or new ones, and keep them."""
         plt = import_pyplot(f"{type(self).__name__}.plot")
         self.ax_ = plt.subplots(layout="constrained")[1] if ax is None else ax
         self.figure_ = self.ax_.figure
         return self.ax_
 
-    def _open_panels(self, ax: Any, n_axes: int, size: tuple[float, float], **shared: Any) -> Any:
+    def _open_panels(
+        self,
+        ax: Axes | Sequence[Axes] | None,
+        n_axes: int,
+        size: tuple[float, float],
+        **shared: Any,
+    ) -> np.ndarray:
         """Return axes to draw on, those given or a new row, each of `size` inches; keep them."""
         plt = import_pyplot(f"{type(self).__name__}.plot")
         if ax is None:

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by all displays: the late import of matplotlib, artists, colours, labels, units."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:  # optional
+    import matplotlib.axes
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
 
 # From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
 # bands are lighter tints of its sky blue and orange, and differ in lightness too.
@@ -44,19 +49,23 @@ def import_pyplot(caller: str) -> Any:
     return plt
 
 
-def draw(ax: Any, method: str, *data: Any, given: Any = None, **style: Any) -> Any:
+def draw(
+    ax: Axes, method: str, *data: object, given: Mapping[str, object] | None = None, **style: Any
+) -> Any:
     """Call a method of the axes, with the style updated by the keywords that a user has given."""
     drawn = getattr(ax, method)(*data, **merged_style(method, style, given))
     return drawn[0] if method == "plot" else drawn
 
 
-def merged_style(method: str, style: dict[str, Any], given: Any) -> dict[str, Any]:
+def merged_style(
+    method: str, style: Mapping[str, object], given: Mapping[str, object] | None
+) -> dict[str, Any]:
     """Style updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 
     module, artist = _ARTISTS[method]
     artist_class = getattr(import_module(f"matplotlib.{module}"), artist)
-    return {**style, **normalize_kwargs(given or {}, artist_class)}
+    return {**style, **normalize_kwargs(dict(given or {}), artist_class)}
 
 
 def draw_reference(ax, x, y, label, **style):
@@ -66,7 +75,9 @@ def draw_reference(ax, x, y, label, **style):
     return ax.plot(x, y, label=label, color=REFERENCE_COLOR, linestyle=":", **style)[0]
 
 
-def png_of(draw: Callable[[Any], Any], size: tuple[float, float], dpi: int, caller: str) -> bytes:
+def png_of(
+    draw: Callable[[Axes], object], size: tuple[float, float], dpi: int, caller: str
+) -> bytes:
     """Return a PNG of what `draw(ax)` draws, of `size` in inches, not in pyplot's list of figures.
 
     An ImportError names the `caller` where matplotlib is missing.

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A student's uncertainty against its teacher's, or against that of a larger ensemble."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import epistemic_fidelity
@@ -13,6 +16,7 @@ from ._drawing import (
     REFERENCE_COLOR,
     TOTAL_COLOR,
     UNITS,
+    Axes,
     common_measure,
     draw,
     known_parts,
@@ -74,7 +78,7 @@ class FidelityDisplay(Display):
     measure: str
     reference: dict[str, np.ndarray] | None = None
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | Sequence[Axes] | None = None, **kwargs: object) -> Self:
         """Draw the points, the bands and lines of equality.
 
         Parameters
@@ -108,7 +112,13 @@ class FidelityDisplay(Display):
 
     @classmethod
     def from_estimators(
-        cls, teacher: Any, student: Any, X: Any, *, reference: Any = None, **kwargs: Any
+        cls,
+        teacher: BaseEstimator,
+        student: BaseEstimator,
+        X: ArrayLike,
+        *,
+        reference: BaseEstimator | None = None,
+        **kwargs: Any,
     ) -> Self:
         """Draw the uncertainties of fitted models.
 
@@ -127,7 +137,13 @@ class FidelityDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls, teacher: Any, student: Any, *, reference: Any = None, target: int = 0, **kwargs: Any
+        cls,
+        teacher: BaseEstimator,
+        student: BaseEstimator,
+        *,
+        reference: BaseEstimator | None = None,
+        target: int = 0,
+        **kwargs: Any,
     ) -> Self:
         """Draw given uncertainties.
 

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How uncertain models are, in distribution and out of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import Number
+from ..distributions import Uncertainty
 from ..metrics import uncertainty_total_variation
 from ._display import Display, documented_dataclass
 from ._drawing import (
@@ -17,6 +20,7 @@ from ._drawing import (
     LINE_COLOR,
     PARTS,
     UNITS,
+    Axes,
     common_measure,
     draw,
     known_parts,
@@ -82,7 +86,9 @@ class UncertaintyHistogramDisplay(Display):
     total_variation: dict[str, dict]
     measure: str
 
-    def plot(self, ax: Any = None, *, yscale: str = "sqrt", **kwargs: Any) -> Self:
+    def plot(
+        self, ax: Axes | Sequence[Axes] | None = None, *, yscale: str = "sqrt", **kwargs: object
+    ) -> Self:
         """Draw the histograms.
 
         Parameters
@@ -97,12 +103,12 @@ class UncertaintyHistogramDisplay(Display):
         """
         axes = self._open_panels(ax, len(self.edges), (4, 3.6))
         self.histograms_ = {}
-        for ax, part in zip(axes, self.edges, strict=True):
-            self.histograms_[part] = self._draw_part(ax, part, kwargs)
-            ax.set_title(self._title(part), fontsize="medium")
-            ax.set_xlabel(f"{part.capitalize()} ({UNITS[self.measure]})")
-            ax.set_xlim(self.edges[part][[0, -1]])
-            ax.set_yscale(**_SQUARE_ROOT if yscale == "sqrt" else {"value": yscale})
+        for panel, part in zip(axes, self.edges, strict=True):
+            self.histograms_[part] = self._draw_part(panel, part, kwargs)
+            panel.set_title(self._title(part), fontsize="medium")
+            panel.set_xlabel(f"{part.capitalize()} ({UNITS[self.measure]})")
+            panel.set_xlim(self.edges[part][[0, -1]])
+            panel.set_yscale(**_SQUARE_ROOT if yscale == "sqrt" else {"value": yscale})
         axes[0].set_ylabel("Share of rows" + " (square-root scale)" * (yscale == "sqrt"))
         axes[-1].legend(fontsize="small")
         return self
@@ -133,7 +139,13 @@ class UncertaintyHistogramDisplay(Display):
         return "\n".join(lines)
 
     @classmethod
-    def from_estimators(cls, estimators: Any, X: Any, X_out: Any = None, **kwargs: Any) -> Self:
+    def from_estimators(
+        cls,
+        estimators: Mapping[str, BaseEstimator],
+        X: ArrayLike,
+        X_out: ArrayLike | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the uncertainties of fitted models.
 
         Parameters
@@ -147,19 +159,18 @@ class UncertaintyHistogramDisplay(Display):
         """
         cls._needs_matplotlib("from_estimators")
         _check_by_name(estimators, "estimators")
-        inside, outside = (
-            None
-            if rows is None
-            else {name: predict_uncertainty(model, rows) for name, model in estimators.items()}
-            for rows in (X, X_out)
-        )
-        return cls.from_predictions(inside, outside, **kwargs)
+
+        def predicted(rows):
+            return {name: predict_uncertainty(model, rows) for name, model in estimators.items()}
+
+        outside = None if X_out is None else predicted(X_out)
+        return cls.from_predictions(predicted(X), outside, **kwargs)
 
     @classmethod
     def from_predictions(
         cls,
-        in_distribution: Any,
-        out_of_distribution: Any = None,
+        in_distribution: Mapping[str, Uncertainty],
+        out_of_distribution: Mapping[str, Uncertainty] | None = None,
         *,
         bins: int = 50,
         target: int = 0,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores of students against their costs."""
 
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from ._drawing import (
     CONTRAST_COLOR,
     LINE_COLOR,
     REFERENCE_COLOR,
+    Axes,
     draw,
     label_log_axis,
 )
@@ -80,7 +82,13 @@ class ParetoDisplay(Display):
     teacher_scores: Any = None
     base_costs: Any = None
 
-    def plot(self, ax: Any = None, *, point_kwargs: Any = None, **kwargs: Any) -> Self:
+    def plot(
+        self,
+        ax: Axes | Sequence[Axes] | None = None,
+        *,
+        point_kwargs: Mapping[str, object] | None = None,
+        **kwargs: object,
+    ) -> Self:
         """Draw the panels.
 
         Parameters
@@ -133,10 +141,10 @@ class ParetoDisplay(Display):
         cls,
         cv_results: Any,
         *,
-        scores: Any = ("score",),
-        costs: Any = ("neg_flops", "neg_n_parameters"),
-        teacher_scores: Any = None,
-        base_costs: Any = None,
+        scores: Sequence[str] = ("score",),
+        costs: Sequence[str] = ("neg_flops", "neg_n_parameters"),
+        teacher_scores: Mapping[str, float] | None = None,
+        base_costs: Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> Self:
         """Draw the candidates of searches.

@@ -4,11 +4,13 @@
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import uncertainty_profile
 from ._display import Display, documented_dataclass
-from ._drawing import UNITS, draw, draw_reference, labelled, part_of
+from ._drawing import UNITS, Axes, draw, draw_reference, labelled, part_of
 from ._grids import check_target, named_column
 
 
@@ -55,7 +57,12 @@ class UncertaintyProfileDisplay(Display):
     name: str | None = None
 
     def plot(
-        self, ax: Any = None, *, name: str | None = None, plot_mean: bool = True, **kwargs: Any
+        self,
+        ax: Axes | None = None,
+        *,
+        name: str | None = None,
+        plot_mean: bool = True,
+        **kwargs: object,
     ) -> Self:
         """Draw the means of the groups.
 
@@ -98,10 +105,10 @@ class UncertaintyProfileDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: BaseEstimator,
+        X: ArrayLike,
         *,
-        feature: Any = 0,
+        feature: int | str = 0,
         part: str = "epistemic",
         n_bins: int = 10,
         target: int = 0,
@@ -142,8 +149,8 @@ class UncertaintyProfileDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        uncertainty: Any,
-        values: Any,
+        uncertainty: ArrayLike,
+        values: ArrayLike,
         *,
         n_bins: int = 10,
         unit: str | None = None,

@@ -5,13 +5,14 @@ from functools import reduce
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import OneOf
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
 from ._display import Display, documented_dataclass
-from ._drawing import draw, labelled, part_of
+from ._drawing import Axes, draw, labelled, part_of
 from ._grids import check_target
 
 # The risk is drawn at this many coverages besides those of the rows, between which it is curved.
@@ -72,13 +73,13 @@ class RejectionCurveDisplay(Display):
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         against: str = "coverage",
         name: str | None = None,
         plot_oracle: bool = True,
         plot_random: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw the curves.
 
@@ -128,9 +129,9 @@ class RejectionCurveDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
         part: str = "total",
         target: int = 0,
@@ -175,10 +176,10 @@ class RejectionCurveDisplay(Display):
     @classmethod
     def from_losses(
         cls,
-        losses: Any,
-        uncertainty: Any,
+        losses: ArrayLike,
+        uncertainty: ArrayLike,
         *,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         loss_name: str = "loss",
         name: str | None = None,
         **kwargs: Any,

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calibration of predicted class probabilities."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
 from ..metrics import expected_calibration_error, reliability_curve
 from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, draw, labelled, merged_style
+from ._drawing import CLASS_COLORS, Axes, draw, labelled, merged_style
 
 
 @documented_dataclass
@@ -57,13 +60,13 @@ class ReliabilityDisplay(Display):
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         name: str | None = None,
         ref_line: bool = True,
         plot_bars: bool = True,
-        bars_kwargs: Any = None,
-        **kwargs: Any,
+        bars_kwargs: Mapping[str, object] | None = None,
+        **kwargs: object,
     ) -> Self:
         """Draw the curves and the bars.
 
@@ -102,7 +105,9 @@ class ReliabilityDisplay(Display):
             ylim=(-0.02, 1.02),
         )
         # Among the curves of many classes there is no room for their names.
-        place = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if of_classes else {}
+        place: dict[str, Any] = (
+            {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if of_classes else {}
+        )
         ax.legend(title=name if of_classes else None, fontsize="small", **place)
         return self
 
@@ -116,7 +121,13 @@ class ReliabilityDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **kwargs: Any
+        cls,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        name: str | None = None,
+        **kwargs: Any,
     ) -> Self:
         """Draw the reliability of a fitted classifier.
 
@@ -149,14 +160,14 @@ class ReliabilityDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
+        y_true: ArrayLike,
         y_prob: Any,
         *,
-        labels: Any = None,
-        classes: Any = None,
+        labels: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
         n_bins: int = 15,
         strategy: str = "uniform",
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -184,7 +195,7 @@ class ReliabilityDisplay(Display):
         The error in the legend of `classes` is the mean over all classes, drawn or not.
         """
         bins = {"n_bins": n_bins, "strategy": strategy}
-        scored = {**bins, "labels": labels, "sample_weight": sample_weight}
+        scored: dict[str, Any] = {**bins, "labels": labels, "sample_weight": sample_weight}
         error = expected_calibration_error(y_true, y_prob, classwise=classes is not None, **scored)
         y_prob = np.clip(np.asarray(y_prob, dtype=float), 0, 1)  # float32 may round above 1
         if classes is None:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The error that remains as uncertain rows are removed, relative to that of all."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import ause, sparsification_curve
 from ._display import Display, documented_dataclass
-from ._drawing import draw, labelled
+from ._drawing import Axes, draw, labelled
 
 
 @documented_dataclass
@@ -53,12 +56,12 @@ class SparsificationDisplay(Display):
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         name: str | None = None,
         plot_oracle: bool = True,
-        oracle_kwargs: Any = None,
-        **kwargs: Any,
+        oracle_kwargs: Mapping[str, object] | None = None,
+        **kwargs: object,
     ) -> Self:
         """Draw the curves and the area between them.
 
@@ -97,7 +100,13 @@ class SparsificationDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **kwargs: Any
+        cls,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        name: str | None = None,
+        **kwargs: Any,
     ) -> Self:
         """Draw how well the total uncertainty of a fitted regressor ranks its errors."""
         cls._needs_matplotlib("from_estimator")
@@ -112,11 +121,11 @@ class SparsificationDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_pred: Any,
-        uncertainty: Any,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        uncertainty: ArrayLike,
         *,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:

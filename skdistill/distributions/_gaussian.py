@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy import special
 from torch import Tensor
 from torch.nn import functional as F
@@ -136,7 +137,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         further = None if self.mean_variance is None else squared * self.mean_variance
         return EmpiricalGaussian(means, squared * self.variances, further)
 
-    def tempered(self, temperature: Any) -> EmpiricalGaussian:
+    def tempered(self, temperature: float | ArrayLike | Tensor) -> EmpiricalGaussian:
         temperature = as_tensor_like(temperature, self.variances)
         return replace(self, variances=temperature * self.variances)
 

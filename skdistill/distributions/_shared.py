@@ -4,9 +4,9 @@
 import math
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from .._utils.validation import Number
@@ -32,7 +32,7 @@ def of_one_network(outputs: Tensor, blocks: int, what: str, at_least: int = 0) -
     return outputs
 
 
-def as_tensor_like(value: Any, like: Tensor) -> Tensor:
+def as_tensor_like(value: float | ArrayLike | Tensor, like: Tensor) -> Tensor:
     """Return numbers as a tensor of the dtype and on the device of `like`."""
     return torch.as_tensor(value, dtype=like.dtype, device=like.device)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .._utils.typing import DataFrame
+
 
 @dataclass(frozen=True, eq=False)  # the == of arrays has no single truth value
 class Uncertainty:
@@ -42,7 +44,7 @@ class Uncertainty:
         """Return the three parts by name, as named tuples have it."""
         return {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
 
-    def to_frame(self, index: Any = None) -> Any:
+    def to_frame(self, index: Any = None) -> DataFrame:
         """Return the parts as a table, with a row for each prediction.
 
         Parameters

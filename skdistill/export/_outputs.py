@@ -2,12 +2,13 @@
 """What a fitted estimator predicts, as a module whose outputs have names."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -15,6 +16,7 @@ from .._data.columns import Columns
 from .._data.conversions import in_words
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import errors_about
+from ..distributions import Distribution
 from ..sequences import SequencePredictor
 from ._forms import graph_forms
 from ._quantiles import quantiles_of
@@ -22,7 +24,9 @@ from ._quantiles import quantiles_of
 _COVERAGE = 0.9  # of the output `interval`
 
 
-def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: Any) -> None:
+def check_has_prediction_methods(
+    estimator: BaseEstimator, name: str, wanted: str, model: BaseEstimator
+) -> None:
     """Raise a TypeError for what the function of that name does not take."""
     if isinstance(estimator, SequencePredictor):
         raise TypeError(
@@ -45,7 +49,10 @@ class GraphOutputs(nn.Module):
     defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "outputs": "auto"}
 
     def __init__(
-        self, estimator: DistributionEstimator, quantiles: Any = None, outputs: Any = "auto"
+        self,
+        estimator: DistributionEstimator,
+        quantiles: Sequence[float] | None = None,
+        outputs: Sequence[str] | None = "auto",
     ):
         super().__init__()
         self.plan = estimator._plan
@@ -121,7 +128,7 @@ class GraphOutputs(nn.Module):
         yield "total", task.per_target(parts.total)
         yield from self.plan.beside(outputs, self.module).items()
 
-    def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
+    def _read_quantiles(self, distribution: Distribution) -> Iterator[tuple[str, Tensor]]:
         tail = (1 - _COVERAGE) / 2
         ends = [tail, 1 - tail] if "interval" in self.names else []
         levels = [*ends, *self.levels]

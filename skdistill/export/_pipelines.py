@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -41,7 +42,7 @@ def register_converters() -> None:
                 )
 
 
-def steps_before(model: Any) -> list[Any]:
+def steps_before(model: BaseEstimator) -> list[BaseEstimator]:
     """Return the steps of Pipelines before the estimator, in searches and the like too."""
     steps: list[Any] = []
     while model is not None:
@@ -51,7 +52,9 @@ def steps_before(model: Any) -> list[Any]:
     return steps
 
 
-def pipeline_graph(steps: list[Any], graph_outputs: GraphOutputs, estimator: Any) -> Any:
+def pipeline_graph(
+    steps: list[BaseEstimator], graph_outputs: GraphOutputs, estimator: BaseEstimator
+) -> Any:
     """Convert the fitted steps of a Pipeline, and the estimator after them."""
     from skl2onnx import convert_sklearn
 
@@ -74,7 +77,7 @@ def pipeline_graph(steps: list[Any], graph_outputs: GraphOutputs, estimator: Any
         ) from error
 
 
-def _by_position(step: Any) -> Any:
+def _by_position(step: BaseEstimator) -> Any:
     """Let a ColumnTransformer that knows its columns by name take them by position: X has none."""
     if not (isinstance(step, ColumnTransformer) and hasattr(step, "feature_names_in_")):
         return step
@@ -87,7 +90,7 @@ def _by_position(step: Any) -> Any:
     return step
 
 
-def _graph_outputs_of(scope: Any, estimator: Any) -> GraphOutputs:
+def _graph_outputs_of(scope: Any, estimator: BaseEstimator) -> GraphOutputs:
     """Return the prediction methods that the options of a conversion ask for."""
     given = scope.get_options(
         estimator, dict(GraphOutputs.defaults), fail=False
@@ -95,7 +98,9 @@ def _graph_outputs_of(scope: Any, estimator: Any) -> GraphOutputs:
     return GraphOutputs(estimator, **{name: given[name] for name in GraphOutputs.defaults})
 
 
-def _parse(alias: str, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+def _parse(
+    alias: str, scope: Any, model: BaseEstimator, inputs: Any, custom_parsers: Any = None
+) -> Any:
     operator = scope.declare_local_operator(alias, model)
     operator.inputs = inputs
     graph_outputs = _graph_outputs_of(scope, model)

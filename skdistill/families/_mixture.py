@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from .. import losses
+from .._method.task import Task
 from .._utils.validation import Schedule
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ._family import Family, NumericFamily
@@ -34,7 +35,7 @@ class MixtureFamily(Family):
 
     temperature: Any = 1.0
 
-    def for_task(self, task: Any) -> Family:
+    def for_task(self, task: Task) -> Family:
         super().for_task(task)
         return self._as(self._numeric(), task) if task.kind == "regressor" else self
 

@@ -6,9 +6,9 @@ Import it as ``from skdistill.integrations.botorch import MembersModel``; it nee
 """
 
 import copy
-from typing import Any
 
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -84,7 +84,7 @@ class MembersModel(EnsembleModel):
     (1, 1)
     """
 
-    def __init__(self, estimator: Any, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self, estimator: BaseEstimator, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
         estimator = _with_members(estimator)
         self.n_features = estimator.n_features_in_
@@ -118,7 +118,7 @@ class MembersModel(EnsembleModel):
         return means.unflatten(0, X.shape[:-1]).transpose(-3, -2).to(X.dtype)
 
 
-def _with_members(model: Any) -> DistributionEstimator:
+def _with_members(model: BaseEstimator) -> DistributionEstimator:
     """Return the fitted regressor inside a model, which takes the columns as they are given."""
     while (inner := inside(model, fitted=True)) is not None:
         if isinstance(model, Pipeline) and len(model) > 1:

@@ -11,7 +11,7 @@ import os
 import tempfile
 from typing import Any
 
-from sklearn.base import is_regressor
+from sklearn.base import BaseEstimator, is_regressor
 
 from .._estimator.functions import predict_frame
 from .._estimator.unwrapping import innermost
@@ -23,7 +23,7 @@ __all__ = ["log_model", "save_model"]
 _REQUIREMENTS = ("conda_env", "pip_requirements", "extra_pip_requirements")
 
 
-def save_model(model: Any, path: Any, **params: Any) -> None:
+def save_model(model: BaseEstimator, path: str | os.PathLike[str], **params: object) -> None:
     """Save a fitted model as an MLflow model, in a folder of the local file system.
 
     ``mlflow.pyfunc.load_model(path).predict(X)`` then gives the table of
@@ -51,7 +51,7 @@ def save_model(model: Any, path: Any, **params: Any) -> None:
     _write("save_model", model, {"path": path, **params})
 
 
-def log_model(model: Any, name: Any, **params: Any) -> Any:
+def log_model(model: BaseEstimator, name: str, **params: object) -> Any:
     """Log a fitted model to the active run of MLflow, or to a new one; see :func:`save_model`.
 
     Parameters
@@ -70,7 +70,7 @@ def log_model(model: Any, name: Any, **params: Any) -> Any:
     return _write("log_model", model, {"name": name, **params})
 
 
-def _write(function: str, model: Any, params: dict[str, Any]) -> Any:
+def _write(function: str, model: BaseEstimator, params: dict[str, Any]) -> Any:
     """Give a model's file to a function of ``mlflow.pyfunc``, with this module as its loader."""
     try:
         import mlflow.pyfunc
@@ -103,7 +103,7 @@ def _load_pyfunc(path: str) -> _Pyfunc:
 class _Pyfunc:
     """A model with the interface of MLflow."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: BaseEstimator):
         self.model = model
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:

@@ -3,7 +3,6 @@
 
 from collections.abc import Sized
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,7 @@ from .._utils.validation import Number, errors_about
 from .._utils.warnings import warn
 
 
-def check_floats(values: Any, name: str, ndims: tuple[int, ...]) -> np.ndarray:
+def check_floats(values: object, name: str, ndims: tuple[int, ...]) -> np.ndarray:
     """Return `values` as a finite float64 array whose number of dimensions is in `ndims`."""
     refuse_masked(values, name)
     with errors_about(name):
@@ -28,7 +27,7 @@ def check_floats(values: Any, name: str, ndims: tuple[int, ...]) -> np.ndarray:
     return array
 
 
-def check_columns(values: Any, name: str) -> np.ndarray:
+def check_columns(values: object, name: str) -> np.ndarray:
     """Return `values` of shape (n,) or (n, t) with shape (n, t)."""
     array = check_floats(values, name, (1, 2))
     return array.reshape(len(array), -1)
@@ -54,7 +53,7 @@ def check_pair(
 
 
 def check_per_target(
-    values: Any, name: str, length: int, y_shape: tuple[int, ...] | None = None
+    values: object, name: str, length: int, y_shape: tuple[int, ...] | None = None
 ) -> np.ndarray:
     """Return `values` of shape (n, length) or (n, t, length) with shape (n, t, length)."""
     given = check_floats(values, name, (2, 3))
@@ -95,16 +94,16 @@ def check_nonnegative(array: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} must not be negative, got a smallest value of {array.min():.6g}.")
 
 
-def check_coverage(coverage: Any) -> None:
+def check_coverage(coverage: object) -> None:
     Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
 
 
-def check_vector(values: Any, name: str) -> np.ndarray:
+def check_vector(values: object, name: str) -> np.ndarray:
     """Return `values` of shape (n,) as float64."""
     return check_floats(values, name, (1,))
 
 
-def check_labels(values: Any, name: str) -> np.ndarray:
+def check_labels(values: object, name: str) -> np.ndarray:
     """Return labels, strings or numbers, of shape (n,)."""
     refuse_masked(values, name)
     with errors_about(name):

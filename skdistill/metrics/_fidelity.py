@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 
 from .._estimator.functions import predict_uncertainty
+from .._utils.typing import DataFrame
 from ..distributions import Uncertainty
 from ._regression import gaussian_nll
 from ._uncertainty import epistemic_fidelity, uncertainty_total_variation
@@ -25,7 +26,7 @@ class FidelityTable:
     def __getitem__(self, pair: str) -> dict[str, float]:
         return self.columns[pair]
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> DataFrame:
         """Return the table as a DataFrame of pandas, with a row for each quantity."""
         import pandas
 
@@ -52,7 +53,9 @@ class _Predictions:
     scores: dict[str, float]
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: Any, weight: Any) -> _Predictions:
+    def of(
+        cls, model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, weight: ArrayLike | None
+    ) -> _Predictions:
         uncertainty = predict_uncertainty(model, X)
         scores: dict[str, float] = {}
         if y is not None and is_classifier(model):
@@ -65,7 +68,7 @@ class _Predictions:
             scores["rmse"] = root_mean_squared_error(y, mean, sample_weight=weight)
         return cls(uncertainty, scores)
 
-    def compared_with(self, other: _Predictions, weight: Any) -> dict[str, float]:
+    def compared_with(self, other: _Predictions, weight: ArrayLike | None) -> dict[str, float]:
         """How these follow those of another model."""
         found: dict[str, float] = {
             f"{name}_gap": float(score - other.scores[name]) for name, score in self.scores.items()
@@ -89,13 +92,13 @@ class _Predictions:
 
 
 def fidelity(
-    teacher: Any,
-    student: Any,
-    X: Any,
-    y: Any = None,
+    teacher: BaseEstimator,
+    student: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
     *,
-    reference: Any = None,
-    sample_weight: Any = None,
+    reference: BaseEstimator | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> FidelityTable:
     """Compare a student with its teacher, and both with a larger ensemble.
 

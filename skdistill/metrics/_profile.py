@@ -94,7 +94,7 @@ def uncertainty_profile(
     return UncertaintyProfile(names, means, counts, _explained(uncertainty, group))
 
 
-def _groups_of_numbers(column: list[Any], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
+def _groups_of_numbers(column: list[object], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Group of each row, (n,), and the median value of each group."""
     numbers = np.array(column, dtype=float)  # None becomes NaN
     is_missing = np.isnan(numbers)
@@ -108,7 +108,7 @@ def _groups_of_numbers(column: list[Any], n_bins: int) -> tuple[np.ndarray, np.n
     return group, np.array([np.median(numbers[group == g]) for g in range(group.max() + 1)])
 
 
-def _groups_of_categories(column: list[Any], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
+def _groups_of_categories(column: list[object], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Group of each row, (n,), and the category of each group, as text."""
     texts = [None if value is None else str(value) for value in column]
     common = Counter(text for text in texts if text is not None).most_common()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.metrics import log_loss
 from sklearn.utils.metadata_routing import MetadataRequest
 
@@ -49,12 +51,18 @@ class EstimatorScorer:
         self._kwargs = kwargs
         self._sample_weight_request: bool | str | None = None
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def __call__(
+        self,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
         """Score a fitted estimator, or a meta-estimator around one; costs do without y."""
         return self._score(estimator, X, y, sample_weight=sample_weight, **self._kwargs)
 
     def __repr__(self) -> str:
-        def shown(value: Any) -> str:
+        def shown(value: object) -> str:
             return (name_of(value) if callable(value) else repr(value)).lstrip("_")
 
         arguments = [f"{key}={shown(value)}" for key, value in self._kwargs.items()]
@@ -75,7 +83,7 @@ class EstimatorScorer:
         self._sample_weight_request = sample_weight
         return self
 
-    def get_metadata_routing(self) -> Any:
+    def get_metadata_routing(self) -> MetadataRequest:
         """Return the request of `sample_weight`, for scikit-learn's metadata routing.
 
         Returns
@@ -92,30 +100,45 @@ class EstimatorScorer:
 
 
 def _neg_metric(
-    estimator: Any, X: Any, y: Any, *, sample_weight: Any, metric: Any, reads: Any, **kwargs: Any
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    sample_weight: ArrayLike,
+    metric: Callable[..., float],
+    reads: Callable[[BaseEstimator, ArrayLike], tuple[list[np.ndarray], dict[str, np.ndarray]]],
+    **kwargs: Any,
 ) -> float:
     """Minus a metric of y and of what is read off the estimator."""
     arrays, more = reads(estimator, X)
     return -float(metric(y, *arrays, sample_weight=sample_weight, **more, **kwargs))
 
 
-def _members(estimator: Any, X: Any) -> Any:
+def _members(
+    estimator: BaseEstimator, X: ArrayLike
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
     return [predict_members(estimator, X)], {}
 
 
-def _mean_and_variance(estimator: Any, X: Any) -> Any:
+def _mean_and_variance(
+    estimator: BaseEstimator, X: ArrayLike
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
     return [estimator.predict(X), _total(estimator, X, "variance")], {}
 
 
-def _mean_and_std(estimator: Any, X: Any) -> Any:
+def _mean_and_std(
+    estimator: BaseEstimator, X: ArrayLike
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
     return [estimator.predict(X), np.sqrt(_total(estimator, X, "variance"))], {}
 
 
-def _probabilities(estimator: Any, X: Any) -> Any:
+def _probabilities(
+    estimator: BaseEstimator, X: ArrayLike
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
     return [estimator.predict_proba(X)], {"labels": estimator.classes_}
 
 
-def _total(estimator: Any, X: Any, measure: str) -> np.ndarray:
+def _total(estimator: BaseEstimator, X: ArrayLike, measure: str) -> np.ndarray:
     uncertainty = predict_uncertainty(estimator, X)
     if uncertainty.measure != measure:
         kind = {"variance": "regressor", "entropy": "classifier"}[measure]
@@ -128,13 +151,20 @@ def _total(estimator: Any, X: Any, measure: str) -> np.ndarray:
 
 
 def _neg_interval_score(
-    estimator: Any, X: Any, y: Any, *, sample_weight: Any, coverage: float
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    sample_weight: ArrayLike,
+    coverage: float,
 ) -> float:
     interval = predict_interval(estimator, X, coverage)
     return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
 
 
-def _neg_aurc(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
+def _neg_aurc(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike
+) -> float:
     total = _total(estimator, X, "entropy")
     y_true, y_pred = check_label_pair(y, estimator.predict(X))
     return -aurc(y_true != y_pred, total, sample_weight=sample_weight)

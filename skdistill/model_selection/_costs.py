@@ -2,11 +2,12 @@
 """What a student costs, scorers of it, and the best scores for what they cost."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import indexable
 from threadpoolctl import threadpool_limits
 
@@ -17,7 +18,7 @@ from ..modules import count_flop
 from ..modules import n_parameters as n_parameters_of_module
 
 
-def n_parameters(estimator: Any, X: Any = None) -> int:
+def n_parameters(estimator: BaseEstimator, X: object = None) -> int:
     """Count the parameters of a fitted estimator's networks.
 
     Parameters
@@ -42,7 +43,7 @@ def n_parameters(estimator: Any, X: Any = None) -> int:
     return n_parameters_of_module(model.module_)
 
 
-def flops(estimator: Any, X: Any) -> int:
+def flops(estimator: BaseEstimator, X: ArrayLike) -> int:
     """Count the floating-point operations that predicting one row takes.
 
     Parameters
@@ -62,7 +63,9 @@ def flops(estimator: Any, X: Any) -> int:
     return count_flop(model.module_, np.shape(rows)[1:])
 
 
-def latency(estimator: Any, X: Any, *, batch_size: int = 1, n_repeats: int = 30) -> float:
+def latency(
+    estimator: BaseEstimator, X: ArrayLike, *, batch_size: int = 1, n_repeats: int = 30
+) -> float:
     """Measure how long predicting a batch of rows takes, on one thread.
 
     Parameters
@@ -105,7 +108,7 @@ def _first_rows(X, n_rows: int):
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-def make_cost_scorer(cost: Any, **kwargs: Any) -> EstimatorScorer:
+def make_cost_scorer(cost: Callable[..., float], **kwargs: object) -> EstimatorScorer:
     """Make a scorer of a cost: its negative.
 
     Parameters
@@ -135,10 +138,14 @@ def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
     return -float(cost(estimator, X, **kwargs))
 
 
-COSTS = {"n_parameters": n_parameters, "flops": flops, "latency": latency}
+COSTS: dict[str, Callable[..., float]] = {
+    "n_parameters": n_parameters,
+    "flops": flops,
+    "latency": latency,
+}
 
 
-def nondominated(costs: Any, scores: Any) -> np.ndarray:
+def nondominated(costs: ArrayLike, scores: ArrayLike) -> np.ndarray:
     """Find the Pareto front: candidates that no other one beats in cost without a worse score.
 
     Small costs and large scores are good. The indices go from the cheapest to the best; of equal
@@ -157,7 +164,7 @@ def nondominated(costs: Any, scores: Any) -> np.ndarray:
 
 
 def pareto_front(
-    cv_results: Any, *, cost: Any = "neg_n_parameters", score: Any = "score"
+    cv_results: Mapping[str, object], *, cost: str = "neg_n_parameters", score: str = "score"
 ) -> np.ndarray:
     """Find the candidates of a search that are best for what they cost.
 

@@ -4,6 +4,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -14,7 +15,7 @@ from ..distributions import Uncertainty
 
 
 def cross_val_predict_uncertainty(
-    estimator: Any, X: Any, y: Any = None, **kwargs: Any
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None, **kwargs: Any
 ) -> Uncertainty:
     """Predict the uncertainty of every row by a clone that has not seen the row in its fit.
 

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import indexable
@@ -45,7 +46,9 @@ class _SplitByFeature(BaseCrossValidator, ABC):
                 )
             yield test
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(
+        self, X: ArrayLike | None = None, y: object = None, groups: object = None
+    ) -> int:
         """Return the number of folds: one for each feature of X that samples are sorted by.
 
         Parameters
@@ -62,7 +65,7 @@ class _SplitByFeature(BaseCrossValidator, ABC):
             raise ValueError("X must be given: there is one fold for each of its features.")
         return len(self._columns(X))
 
-    def get_features(self, X: Any) -> list:
+    def get_features(self, X: ArrayLike) -> list:
         """Return the feature of each fold.
 
         Parameters
@@ -77,7 +80,7 @@ class _SplitByFeature(BaseCrossValidator, ABC):
         names = list(X.columns) if hasattr(X, "columns") else None
         return [number if names is None else names[number] for number in self._columns(X)]
 
-    def _columns(self, X: Any) -> dict[int, np.ndarray]:
+    def _columns(self, X: ArrayLike) -> dict[int, np.ndarray]:
         """Numbers and float values of the columns that samples are sorted by."""
         (X,) = indexable(X)
         if len(np.shape(X)) != 2:
@@ -95,7 +98,7 @@ class _SplitByFeature(BaseCrossValidator, ABC):
             raise ValueError(f"features must hold numbers, but those at {texts} do not.")
         return {j: column for j, column in chosen.items() if column is not None}
 
-    def _numbers(self, X: Any) -> list[int]:
+    def _numbers(self, X: ArrayLike) -> list[int]:
         """Numbers of the columns that `features` names."""
         n_features = np.shape(X)[1]
         places = {name: j for j, name in enumerate(names_of_columns(X) or ())}

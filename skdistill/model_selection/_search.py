@@ -2,16 +2,19 @@
 """The search for the cheapest student that is good enough."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV
 
 from .._utils.messages import name_of
+from .._utils.typing import Folds
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
@@ -132,19 +135,19 @@ class CheapestStudentSearchCV(GridSearchCV):
 
     def __init__(
         self,
-        estimator: Any,
-        param_grid: Any,
+        estimator: BaseEstimator,
+        param_grid: Mapping[str, Sequence[object]] | Sequence[Mapping[str, Sequence[object]]],
         *,
-        scoring: Any = None,
-        cost: Any = "n_parameters",
+        scoring: object = None,
+        cost: str | Callable[..., float] = "n_parameters",
         tolerance: float = 1.0,
         unit: str = "standard_error",
         n_jobs: int | None = None,
         refit: bool | str = True,
-        cv: Any = None,
+        cv: Folds = None,
         verbose: int | bool = 0,
-        pre_dispatch: Any = "2*n_jobs",
-        error_score: Any = np.nan,
+        pre_dispatch: int | str | None = "2*n_jobs",
+        error_score: float | str = np.nan,
         return_train_score: bool = False,
     ):
         super().__init__(
@@ -164,7 +167,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         self.unit = unit
 
     @without_schema_warnings()
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: object) -> Self:
         """Search, and fit the chosen student on all rows.
 
         Parameters
@@ -202,7 +205,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         AnyOf(OneOf(tuple(COSTS)), IsCallable()).check(self.cost, "cost")
         return f"neg_{self.cost}", make_cost_scorer(COSTS[self.cost])
 
-    def _named_scorers(self) -> dict[str, Any]:
+    def _named_scorers(self) -> dict[str, Callable[..., float]]:
         """Scorers by name, a single one as "score"."""
         if isinstance(self.scoring, Mapping):
             return {name: get_scorer(scorer) for name, scorer in self.scoring.items()}
@@ -210,7 +213,7 @@ class CheapestStudentSearchCV(GridSearchCV):
             return {name: get_scorer(name) for name in self.scoring}
         return {"score": check_scoring(self.estimator, self.scoring)}
 
-    def _set_best(self, rule: CheapestWithin, scorers: dict[str, Any]) -> None:
+    def _set_best(self, rule: CheapestWithin, scorers: dict[str, Callable[..., float]]) -> None:
         """Set the attributes that GridSearchCV omits with a callable `refit`."""
         results = self.cv_results_
         if not self.refit:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import norm
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 from sklearn.model_selection import check_cv, train_test_split
 from sklearn.utils import Bunch, check_random_state, indexable
@@ -17,7 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
 from .._estimator.unwrapping import has_inside, innermost
-from .._utils.typing import RandomStateLike
+from .._utils.typing import Folds, RandomStateLike
 from .._utils.validation import Number, NumberOfJobs
 from .._utils.warnings import without_schema_warnings
 from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc
@@ -27,11 +27,11 @@ _COVERAGE = 0.9
 
 @without_schema_warnings()
 def score_unseen(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    cv: Any,
+    cv: Folds,
     held_out: float = 0.1,
     random_state: RandomStateLike = None,
     n_jobs: int | None = None,
@@ -122,7 +122,11 @@ def _rows_at(X, index: np.ndarray):
 
 @without_schema_warnings()
 def unseen_scores(
-    model: Any, X_held_out: Any, y_held_out: Any, X_unseen: Any, y_unseen: Any = None
+    model: BaseEstimator,
+    X_held_out: ArrayLike,
+    y_held_out: ArrayLike,
+    X_unseen: ArrayLike,
+    y_unseen: ArrayLike | None = None,
 ) -> dict[str, float]:
     r"""Score a fitted model on unseen samples, beside held-out ones.
 

@@ -43,7 +43,7 @@ def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int
     return shape
 
 
-def whole_numbers(name: str, value: Any, least: int = 1) -> tuple[int, ...]:
+def whole_numbers(name: str, value: object, least: int = 1) -> tuple[int, ...]:
     """One or more integers as a tuple; a ValueError names the parameter."""
     numbers = as_tuple(value)
     if not numbers or not _are_integers(numbers, least):
@@ -53,7 +53,7 @@ def whole_numbers(name: str, value: Any, least: int = 1) -> tuple[int, ...]:
     return numbers
 
 
-def one_for_each(name: str, value: Any, n: int, least: int = 1) -> tuple[int, ...]:
+def one_for_each(name: str, value: object, n: int, least: int = 1) -> tuple[int, ...]:
     """Numbers for `n` layers, from one number for all of them or a tuple with one for each."""
     numbers = whole_numbers(name, value, least)
     if len(numbers) not in (1, n):
@@ -61,7 +61,7 @@ def one_for_each(name: str, value: Any, n: int, least: int = 1) -> tuple[int, ..
     return numbers * (n // len(numbers))
 
 
-def whole_number(name: str, value: Any) -> int:
+def whole_number(name: str, value: object) -> int:
     """A positive integer; a ValueError names the parameter."""
     numbers = whole_numbers(name, value)
     if len(numbers) > 1:

@@ -49,7 +49,7 @@ def as_tuple(value: Any) -> tuple:
     return (value,) if is_one else tuple(value)
 
 
-def check_embeddings(value: Any, name: str) -> None:
+def check_embeddings(value: object, name: str) -> None:
     if isinstance(value, (Periodic, PiecewiseLinear)):
         check_parameters(value, f"{name}__")
     else:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from .._estimator.unwrapping import innermost
@@ -64,7 +65,7 @@ data, is for its author to add.
 """
 
 
-def config_of(model: Any, about: dict[str, Any]) -> dict[str, Any]:
+def config_of(model: BaseEstimator, about: dict[str, Any]) -> dict[str, Any]:
     """Return what a fitted model is, as plain values for ``config.json``, with more about it."""
     estimator, *_ = innermost(model, None, "module_")
     defaults = inspect.signature(type(estimator)).parameters
@@ -99,14 +100,14 @@ def card_of(config: dict[str, Any]) -> str:
     return _CARD.format(**{**config, **tables, "steps": steps})
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value as JSON can have it."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     return name_of(value) if callable(value) else repr(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as it stands in a table."""
     if isinstance(value, list):
         return ", ".join(map(_text, value))

@@ -82,7 +82,7 @@ NAMES: dict[str, Any] = {
 TRUSTED = sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in (*_OURS, *_public(modules))})
 
 
-def register(name: str, value: Any) -> None:
+def register(name: str, value: object) -> None:
     """Let files hold a model class or function of your own, by a name.
 
     Register it before :func:`save`, and in each process before :func:`load`.
@@ -110,6 +110,6 @@ def register(name: str, value: Any) -> None:
         raise ValueError(f"name {name!r} stands for {NAMES[name]!r} already.")
 
 
-def name_of(value: Any) -> str | None:
+def name_of(value: object) -> str | None:
     """Return the name of a class or function, None for others."""
     return next((name for name, known in NAMES.items() if known is value), None)

@@ -33,7 +33,7 @@ def decoder_of_models(arrays: dict[str, np.ndarray]) -> Decoder:
     return Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
 
 
-def _encode_object(include_teacher: bool, encoder: Encoder, value: Any, place: str) -> Any:
+def _encode_object(include_teacher: bool, encoder: Encoder, value: object, place: str) -> Any:
     kind = type(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -46,7 +46,7 @@ def _encode_object(include_teacher: bool, encoder: Encoder, value: Any, place: s
     raise TypeError(f"{place or 'model'} cannot be saved: {_advice(value)}")
 
 
-def _state_of(value: Any, include_teacher: bool) -> dict[str, Any]:
+def _state_of(value: object, include_teacher: bool) -> dict[str, Any]:
     """What an object of a registered class is made of."""
     if isinstance(value, Settings):
         return value.get_params(deep=False)
@@ -71,7 +71,7 @@ def _has_state(cls: type) -> bool:
     return is_dataclass(cls) or issubclass(cls, kinds)
 
 
-def _advice(value: Any) -> str:
+def _advice(value: object) -> str:
     value = type(value) if isinstance(value, Settings) else value  # a family of the user's, say
     if callable(value) and hasattr(value, "__name__"):
         return (

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Convergence of Markov chains: R-hat and the effective sample size."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def split_r_hat(draws: Any) -> np.ndarray:
+def split_r_hat(draws: ArrayLike) -> np.ndarray:
     """Potential scale reduction (...) of chains cut in halves (Vehtari et al., 2021, Eqs 1 to 4).
 
     Near 1 where the halves of all chains have the same mean and variance. There is no rank
@@ -18,7 +17,7 @@ def split_r_hat(draws: Any) -> np.ndarray:
     return r_hat_of_chains(halves.mean(1), halves.var(1, ddof=1), halves.shape[1])
 
 
-def effective_sample_size(draws: Any) -> np.ndarray:
+def effective_sample_size(draws: ArrayLike) -> np.ndarray:
     """Number of independent draws whose mean is as precise (Vehtari et al., 2021, Sec 3.2).
 
     Autocorrelations, of chains cut in halves, are summed by Geyer's initial monotone sequence. The
@@ -49,7 +48,7 @@ def effective_sample_size(draws: Any) -> np.ndarray:
     return np.where(total > 0, n_draws / time, np.nan)
 
 
-def _halves(draws: Any) -> np.ndarray:
+def _halves(draws: ArrayLike) -> np.ndarray:
     """Split each chain into halves, as chains, with NaN in place of infinities."""
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4:

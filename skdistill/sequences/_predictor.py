@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -50,7 +51,7 @@ class SequencePredictor(ABC):
 
     # --- prediction methods -----------------------------------------------------------------
 
-    def predict(self, X: Any, max_length: int | None = None) -> np.ndarray:
+    def predict(self, X: ArrayLike, max_length: int | None = None) -> np.ndarray:
         """Predict sequences greedily, the most probable token after the other.
 
         Parameters
@@ -69,7 +70,7 @@ class SequencePredictor(ABC):
         """
         return self._search(self._check_source(X), 1, max_length)[:, 0]
 
-    def generate(self, X: Any, beam_size: int = 5, max_length: int | None = None) -> Any:
+    def generate(self, X: ArrayLike, beam_size: int = 5, max_length: int | None = None) -> Any:
         """Search for the most probable sequences, with their uncertainty.
 
         Parameters
@@ -92,7 +93,7 @@ class SequencePredictor(ABC):
             is_scored[..., : is_given.shape[-1]] &= ~is_given
         return self._scored(source, tokens, is_scored)
 
-    def score_sequences(self, X: Any, y: Any = None) -> Any:
+    def score_sequences(self, X: ArrayLike, y: ArrayLike | None = None) -> Any:
         """Compute the probability of given sequences, and the uncertainty of their tokens.
 
         Parameters
@@ -111,7 +112,7 @@ class SequencePredictor(ABC):
         tokens = y[:, np.newaxis]
         return self._scored(source, tokens, tokens != self._tokens.pad)
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
         """Mean log probability of the tokens of given sequences.
 
         Parameters
@@ -126,7 +127,7 @@ class SequencePredictor(ABC):
         scored = self.score_sequences(X, y)
         return float(scored.log_probs.sum() / scored.is_scored.sum())
 
-    def predict_uncertainty(self, X: Any) -> Uncertainty:
+    def predict_uncertainty(self, X: ArrayLike) -> Uncertainty:
         """Predict the uncertainty of the sequences that a beam of 5 finds, per token.
 
         Parameters

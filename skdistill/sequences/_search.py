@@ -3,10 +3,10 @@
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from .._utils.validation import Number
@@ -69,7 +69,7 @@ def _force(log_probs: Tensor, given: Tensor, pad_token: int) -> None:
     log_probs[rows, :, given[rows]] = 0.0
 
 
-def token_error_rates(y_true: Any, y_pred: Any, pad_token: int = 0) -> np.ndarray:
+def token_error_rates(y_true: ArrayLike, y_pred: ArrayLike, pad_token: int = 0) -> np.ndarray:
     """Edit distance of each sequence from its reference, over the length of the reference.
 
     It is the least number of tokens to insert, delete or replace (Levenshtein), and the loss of a

@@ -11,8 +11,6 @@ fitted on a frame, the columns in ``categorical=`` may be given by name.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._utils.validation import did_you_mean
 from ._box import UniformBox
 from ._disagreement import Disagreement
@@ -47,7 +45,7 @@ MAKERS: dict[str, type[TransferMaker]] = {
 }
 
 
-def make_transfer(transfer: Any) -> TransferMaker | None:
+def make_transfer(transfer: object) -> TransferMaker | None:
     """Turn what is given as ``transfer=`` into a maker; a name is the maker with its defaults."""
     if transfer is None or isinstance(transfer, TransferMaker):
         return transfer

@@ -45,7 +45,7 @@ class UniformBox(TransferMaker):
     expand: float = 0.0
     categorical: Any = None
 
-    def prepare(self, X: Any, weight: Any = None) -> Draw:
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
         self.check(X.shape)
         low, high = X.amin(0), X.amax(0)
         margin = self.expand * (high - low)

@@ -115,7 +115,7 @@ class Disagreement(TransferMaker):
     def _base(self) -> TransferMaker:
         return GaussianNoise() if self.base is None else self.base
 
-    def check(self, shape: Any) -> None:
+    def check(self, shape: tuple[int, ...]) -> None:
         is_maker = isinstance(self.base, TransferMaker) and not self.base.asks_teacher
         if not (self.base is None or is_maker):
             raise TypeError(
@@ -125,7 +125,7 @@ class Disagreement(TransferMaker):
         super().check(shape)
         self._base.check(shape)
 
-    def changes(self, X: Any) -> bool:
+    def changes(self, X: Tensor) -> bool:
         if (own := self._is_categorical(X)) is not None:
             X = torch.where(own, X[:1], X)
         if self._base.changes(X):

@@ -128,7 +128,7 @@ class TransferMaker(Settings, ABC):
         return number.to(X.device)
 
 
-def _has_items(value: Any) -> bool:
+def _has_items(value: object) -> bool:
     """Whether a value can be iterated over; an array of no axis has __iter__, which raises."""
     return isinstance(value, Iterable) and (not hasattr(value, "ndim") or value.ndim > 0)
 
@@ -164,11 +164,11 @@ def numbered(maker: TransferMaker, names: Sequence[str] | np.ndarray | None) -> 
     return cast("TransferMaker", copied)
 
 
-def _has_names(item: Any) -> bool:
+def _has_names(item: object) -> bool:
     return isinstance(item, str) or (isinstance(item, tuple) and any(map(_has_names, item)))
 
 
-def _number_of(item: Any, names: Sequence[str] | np.ndarray | None, maker: TransferMaker) -> Any:
+def _number_of(item: object, names: Sequence[str] | np.ndarray | None, maker: TransferMaker) -> Any:
     """Return the number of a named column, those of a tuple of them, or what has a number."""
     if isinstance(item, tuple):
         return tuple(_number_of(one, names, maker) for one in item)

@@ -52,7 +52,7 @@ class Mixup(TransferMaker):
     alpha: float = 1.0
     categorical: Any = None
 
-    def prepare(self, X: Any, weight: Any = None) -> Draw:
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
         self.check(X.shape)
         alpha, is_categorical = self.alpha, self._is_categorical(X)
 

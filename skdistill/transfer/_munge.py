@@ -95,7 +95,7 @@ class Munge(TransferMaker):
     base: TransferMaker | None = None
     share: float = 1.0
 
-    def check(self, shape: Any) -> None:
+    def check(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 2:
             raise ValueError(
                 f"transfer={self!r} needs rows of one axis, (n, n_features), got X of shape "
@@ -112,7 +112,7 @@ class Munge(TransferMaker):
         if self.base is not None:
             self.base.check(shape)
 
-    def prepare(self, X: Any, weight: Any = None) -> Draw:
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
         self.check(X.shape)
         if self.base is None or self.share == 1:
             return self._exchange(X)

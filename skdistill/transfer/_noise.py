@@ -74,12 +74,12 @@ class GaussianNoise(TransferMaker):
     correlated: bool = False
     categorical: Any = None
 
-    def changes(self, X: Any) -> bool:
+    def changes(self, X: Tensor) -> bool:
         if (is_categorical := self._is_categorical(X)) is not None:
             X = X[:, ~is_categorical]
         return self.scale > 0 and bool((X[:1] != X).any())
 
-    def prepare(self, X: Any, weight: Any = None) -> Draw:
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
         self.check(X.shape)
         values, weights = X.cpu().numpy(), None if weight is None else weight.cpu().numpy()
         loc, deviation = standardisation(values, weights, constant=0.0)

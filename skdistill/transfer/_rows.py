@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from .._utils.settings import Settings
 
 __all__ = ["TransferOnly", "TransferSet"]
@@ -27,7 +29,7 @@ class TransferOnly(Settings):
     transfer: Any = None
 
 
-def maker_given(transfer: Any) -> Any:
+def maker_given(transfer: object) -> object:
     """Return how rows are generated, of what is given as ``transfer=``."""
     return transfer.transfer if isinstance(transfer, TransferOnly) else transfer
 
@@ -51,7 +53,7 @@ class TransferSet:
     TransferSet(100 rows)
     """
 
-    def __init__(self, rows: Any):
+    def __init__(self, rows: ArrayLike):
         self.rows = rows
 
     def __repr__(self) -> str:
