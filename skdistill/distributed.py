@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from ._estimator.functions import predict_interval, predict_members, predict_uncertainty
 from ._utils.ranks import Ranks, ranks_are
+from ._utils.typing import ArrayLike, BaseEstimator
 from ._utils.validation import OneOf
 
 __all__ = ["data_parallel", "predict"]

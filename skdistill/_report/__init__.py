@@ -3,9 +3,7 @@
 
 from collections.abc import Sequence
 
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-
+from .._utils.typing import ArrayLike, BaseEstimator
 from ._model_report import ModelReport
 
 __all__ = ["report"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Types of what users give and get, for annotations in many places."""
+"""Types of what users give and get, for annotations."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from joblib import Memory as Memory
+from numpy.typing import ArrayLike as ArrayLike
+from sklearn.base import BaseEstimator as BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 
 if TYPE_CHECKING:  # optional

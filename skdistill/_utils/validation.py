@@ -58,7 +58,7 @@ class Rule(ABC):
         """Description of the accepted values, to go on after "<name> must be"."""
 
     @abstractmethod
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         """Tell whether a value is accepted."""
 
     def error_type(self, value: object) -> type[Exception]:
@@ -71,7 +71,7 @@ class Rule(ABC):
             message = f"{name} must be {self.accepted}, got {value!r}.{self.hint(value)}"
             raise self.error_type(value)(message)
 
-    def hint(self, value: Any) -> str:
+    def hint(self, value: object) -> str:
         """Advice at the end of the error message."""
         return ""
 
@@ -132,7 +132,7 @@ class NumberOfJobs(Rule):
 
     accepted = "None, an integer >= 1, or -1 for all cores (-2 for all but one, and so on)"
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         return value is None or (is_number(value, Integral) and value != 0)
 
     def error_type(self, value: object) -> type[Exception]:
@@ -149,11 +149,11 @@ class OneOf(Rule):
     def accepted(self) -> str:
         return f"one of {list(self.values)}" if len(self.values) > 1 else repr(self.values[0])
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         is_plain = isinstance(value, _PLAIN)  # a tensor may equal an option
         return any(value is option or (is_plain and value == option) for option in self.values)
 
-    def hint(self, value: Any) -> str:
+    def hint(self, value: object) -> str:
         return did_you_mean(value, self.values)
 
 
@@ -167,7 +167,7 @@ class AnyOf(Rule):
     def accepted(self) -> str:
         return " or ".join(rule.accepted for rule in self.rules)
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         return any(rule.accepts(value) for rule in self.rules)
 
     def error_type(self, value: object) -> type[Exception]:
@@ -180,7 +180,7 @@ class IsCallable(Rule):
 
     accepted = "callable"
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         return callable(value)
 
     def error_type(self, value: object) -> type[Exception]:
@@ -197,7 +197,7 @@ class FilePath(Rule):
     def accepted(self) -> str:
         return "the path of a file" + (" or None" if self.optional else "")
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         is_path = isinstance(value, str) or hasattr(value, "__fspath__")
         return is_path or (self.optional and value is None)
 
@@ -226,7 +226,7 @@ class Seed(Rule):
 
     accepted = "None, an integer from 0 to 2**32 - 1 or a numpy RandomState"
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         if isinstance(value, (int, np.integer)):
             return bool(0 <= value < 2**32)
         return value is None or value is np.random or isinstance(value, np.random.RandomState)
@@ -270,7 +270,7 @@ class Schedule(Rule):
             and 0 <= first < last
         )
 
-    def hint(self, value: Any) -> str:
+    def hint(self, value: object) -> str:
         return Number(Real, 0).hint(value)
 
 

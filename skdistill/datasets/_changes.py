@@ -5,12 +5,11 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from .._utils.typing import RandomStateLike
+from .._utils.typing import ArrayLike, RandomStateLike
 from .._utils.validation import Number
 
 

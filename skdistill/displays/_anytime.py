@@ -5,11 +5,10 @@ import itertools
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 
 from .._estimator.unwrapping import innermost
+from .._utils.typing import ArrayLike, BaseEstimator
 from ._display import Display, documented_dataclass
 from ._drawing import CLASS_COLORS, LINE_COLOR, REFERENCE_COLOR, Axes, draw, labelled
 

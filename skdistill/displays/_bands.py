@@ -6,10 +6,9 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
+from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import Number
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty

@@ -4,10 +4,9 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_quantiles
+from .._utils.typing import ArrayLike, BaseEstimator
 from ..metrics import regression_calibration_curve, regression_calibration_error
 from ._display import Display, documented_dataclass
 from ._drawing import Axes, draw, draw_reference, labelled

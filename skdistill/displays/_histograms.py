@@ -7,10 +7,9 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
+from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import Number
 from ..distributions import Uncertainty
 from ..metrics import uncertainty_total_variation

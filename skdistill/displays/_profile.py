@@ -4,10 +4,9 @@
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
+from .._utils.typing import ArrayLike, BaseEstimator
 from ..metrics import uncertainty_profile
 from ._display import Display, documented_dataclass
 from ._drawing import UNITS, Axes, draw, draw_reference, labelled, part_of

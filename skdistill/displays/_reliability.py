@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
+from .._utils.typing import ArrayLike, BaseEstimator
 from ..metrics import expected_calibration_error, reliability_curve
 from ._display import Display, documented_dataclass
 from ._drawing import CLASS_COLORS, Axes, draw, labelled, merged_style

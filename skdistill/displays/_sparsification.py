@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from .._estimator.functions import predict_uncertainty
+from .._utils.typing import ArrayLike, BaseEstimator
 from ..metrics import ause, sparsification_curve
 from ._display import Display, documented_dataclass
 from ._drawing import Axes, draw, labelled

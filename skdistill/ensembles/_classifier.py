@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from torch import nn
 
 from .._estimator.predicting import DistributionEstimator
-from .._utils.typing import RandomStateLike
+from .._utils.typing import ArrayLike, RandomStateLike
 from .._utils.validation import ClassWeight
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout

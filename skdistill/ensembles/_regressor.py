@@ -8,12 +8,11 @@ from numbers import Real
 from typing import Self
 
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from torch import nn
 
 from .._estimator.predicting import DistributionEstimator
-from .._utils.typing import RandomStateLike
+from .._utils.typing import ArrayLike, RandomStateLike
 from .._utils.validation import Number
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout

@@ -6,12 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 
 from .._estimator.functions import predict_uncertainty
-from .._utils.typing import DataFrame
+from .._utils.typing import ArrayLike, DataFrame
 from ..distributions import Uncertainty
 from ._regression import gaussian_nll
 from ._uncertainty import epistemic_fidelity, uncertainty_total_variation

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.metrics import log_loss
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
 from .._utils.messages import name_of
+from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import OneOf
 from ._checks import check_coverage, check_label_pair
 from ._classification import brier_score, expected_calibration_error

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils import indexable
 from threadpoolctl import threadpool_limits
 
 from .._estimator.unwrapping import innermost
+from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import Number
 from ..metrics import EstimatorScorer
 from ..modules import count_flop

@@ -8,13 +8,11 @@ from numbers import Real
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV
 
 from .._utils.messages import name_of
-from .._utils.typing import Folds
+from .._utils.typing import ArrayLike, BaseEstimator, Folds
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
@@ -17,7 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
 from .._estimator.unwrapping import has_inside, innermost
-from .._utils.typing import Folds, RandomStateLike
+from .._utils.typing import ArrayLike, Folds, RandomStateLike
 from .._utils.validation import Number, NumberOfJobs
 from .._utils.warnings import without_schema_warnings
 from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc

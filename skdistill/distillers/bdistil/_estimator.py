@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from joblib import Memory
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -24,7 +23,7 @@ from ..._estimator.predicting import DistributionEstimator, check_return_std, is
 from ..._method.task import Task
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
-from ..._utils.typing import Folds, RandomStateLike
+from ..._utils.typing import Folds, Memory, RandomStateLike
 from ..._utils.validation import Number, OneOf
 from ...distributions import Distribution
 from ...modules import MLP, DistributionStack

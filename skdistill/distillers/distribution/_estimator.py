@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from joblib import Memory
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
@@ -25,7 +24,7 @@ from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import current_ranks
-from ..._utils.typing import Folds, RandomStateLike
+from ..._utils.typing import Folds, Memory, RandomStateLike
 from ..._utils.validation import Number, OneOf, Seed
 from ..._utils.warnings import warn
 from ...families import Family, make_family

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from joblib import Memory
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -22,7 +21,7 @@ from ..._method.task import Task
 from ..._training.resume import NO_MATTER
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
-from ..._utils.typing import Folds, RandomStateLike
+from ..._utils.typing import Folds, Memory, RandomStateLike
 from ..._utils.validation import OneOf
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...expectations import Expectation

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Self
 
 import torch
-from joblib import Memory
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from torch import nn
@@ -20,7 +19,7 @@ from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._utils.settings import SettingsRule
-from ..._utils.typing import Folds, RandomStateLike
+from ..._utils.typing import Folds, Memory, RandomStateLike
 from ..._utils.validation import OneOf
 from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
