@@ -211,7 +211,7 @@ def _table(model: BaseEstimator, method: str, no_rows: Any, frame: Any) -> Any:
     return _as_table(_answers(model, method, frame), frame.index, model, method)
 
 
-def _as_table(answers: np.ndarray, index: Any, model: BaseEstimator, method: str) -> Any:
+def _as_table(answers: np.ndarray, index: object, model: BaseEstimator, method: str) -> Any:
     """A series, or a frame with named columns, of answers (n,) or (n, columns)."""
     import pandas as pd
 

@@ -73,7 +73,7 @@ class Batches:
 
     @classmethod
     def from_dask(
-        cls, X: Any, y: Any, sample_weight: Any = None, *, buffer_rows: int = BUFFER_ROWS
+        cls, X: object, y: object, sample_weight: object = None, *, buffer_rows: int = BUFFER_ROWS
     ) -> Batches:
         """Make batches of dask's arrays or frames, one of each block of rows.
 

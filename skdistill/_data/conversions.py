@@ -16,7 +16,7 @@ _BOOLEANS = {"False": 0.0, "True": 1.0}
 
 
 def known_categories(
-    values: Iterable[Any], categories: list, refuse: Callable[[Any, list], ValueError]
+    values: Iterable[object], categories: list, refuse: Callable[[Any, list], ValueError]
 ) -> dict[Any, Any]:
     """Find the categories that values stand for which are not equal to any.
 

@@ -128,7 +128,7 @@ class Schema:
         counts = ", ".join(f"{kind}: {kinds.count(kind)}" for kind in dict.fromkeys(kinds))
         return f"Schema({counts}; n_samples={self.n_samples})"
 
-    def to_list(self) -> list[dict[str, Any]]:
+    def to_list(self) -> list[dict[str, object]]:
         """Return the columns as dicts of what JSON can hold.
 
         Returns

@@ -119,10 +119,10 @@ class _WithState(Callback):
 
     _STATE: ClassVar[tuple[str, ...]]
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self._STATE}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, object]) -> None:
         for name in self._STATE:
             setattr(self, name, state[name])
 

@@ -209,7 +209,7 @@ class StackNet(NeuralNet):
 
     # Saving and restoring the state of a fit ------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that training goes on from between two epochs: tensors and plain Python.
 
         The tensors are those of the net, not copies. Not included are the order of the rows, see

@@ -150,7 +150,7 @@ class FlatStep:
         is_one_network = net.n_members == 1
         self.clipped = [self.gradient.d_flat[None]] if is_one_network else self.gradient.gradients
 
-    def __call__(self, batch: Batch) -> dict[str, Any]:
+    def __call__(self, batch: Batch) -> dict[str, object]:
         if not self.net.module_.training:
             self.net._set_training(True)
         X, (targets, weight) = batch
@@ -174,7 +174,7 @@ class ModuleStep:
     def __init__(self, net: StackNet):
         self.net = net
 
-    def __call__(self, batch: Batch) -> dict[str, Any]:
+    def __call__(self, batch: Batch) -> dict[str, object]:
         optimizer = self.net.optimizer_
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -192,7 +192,7 @@ class CompiledStep:
         self.seen: set[torch.Size] = set()
         self.seconds = 0.0
 
-    def __call__(self, batch: Batch) -> dict[str, Any]:
+    def __call__(self, batch: Batch) -> dict[str, object]:
         start = time.perf_counter()
         result = self.step(batch)
         if batch[0].shape not in self.seen:
@@ -217,7 +217,7 @@ class CapturedStep:
         self.graphs: dict[tuple, tuple] = {}
         self.works = True
 
-    def __call__(self, batch: Batch) -> dict[str, Any]:
+    def __call__(self, batch: Batch) -> dict[str, object]:
         X, (targets, weight) = batch
         tensors = [X, *targets] + ([] if weight is None else [weight])
         shapes = tuple(t.shape for t in tensors)

@@ -165,7 +165,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         own += self._unknown_params
         return {**super().get_params(deep=deep), **{name: getattr(self, name) for name in own}}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         own = {k: v for k, v in params.items() if not _is_of_part(k)}
         check_nested(self, own)
         known = self.get_params(deep=False)
@@ -332,7 +332,7 @@ def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
     return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
 
 
-def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
+def checked_training(estimator: NetEstimator, modules: list[object] | None = None) -> Training:
     """Check every parameter by its rule, and return how stacks are trained.
 
     `modules` are the model classes where `module` may give several.
@@ -444,7 +444,7 @@ class ObservedTask:
 
 @contextlib.contextmanager
 def fit_task(
-    estimator: NetEstimator, given: dict[str, Any], n_subtasks: int
+    estimator: NetEstimator, given: dict[str, object], n_subtasks: int
 ) -> Iterator[ObservedTask]:
     """Tell scikit-learn's callbacks that a fit begins, and that it has ended well.
 

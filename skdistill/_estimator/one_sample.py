@@ -62,7 +62,7 @@ _PROGRAMS: weakref.WeakKeyDictionary[nn.Module, _Programs] = weakref.WeakKeyDict
 
 
 def predict_one(
-    module: DistributionStack, X: np.ndarray, read: Callable[[Tensor, Tensor], Any], name: str
+    module: DistributionStack, X: np.ndarray, read: Callable[[Tensor, Tensor], object], name: str
 ) -> Any:
     """Return what `read` takes from the outputs for one sample; None if torch has to compute it.
 
@@ -108,7 +108,7 @@ def predict_one(
 
 
 def _program(
-    module: DistributionStack, X: np.ndarray, read: Callable[[Tensor, Tensor], Any]
+    module: DistributionStack, X: np.ndarray, read: Callable[[Tensor, Tensor], object]
 ) -> Program | None:
     """Record what is predicted for a sample; None if it cannot be written for NumPy."""
     rows = torch.tensor(X)
@@ -207,7 +207,7 @@ def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarra
 _DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 
-def _clamp(x: np.ndarray, low: Any = None, high: Any = None) -> np.ndarray:
+def _clamp(x: np.ndarray, low: Tensor | None = None, high: Tensor | None = None) -> np.ndarray:
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
@@ -226,7 +226,7 @@ def _norm(x: np.ndarray, order: int = 2, axis: Any = None, keepdim: bool = False
     return np.sqrt(_sum(x * x, axis, keepdim))  # of `vector_norm` no other order is recorded
 
 
-def _masked_fill(x: np.ndarray, mask: Any, value: Any) -> np.ndarray:
+def _masked_fill(x: np.ndarray, mask: Tensor, value: object) -> np.ndarray:
     return np.where(mask, x.dtype.type(value), x)
 
 

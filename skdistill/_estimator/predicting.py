@@ -80,7 +80,7 @@ class DistributionEstimator(NetEstimator):
             tags.target_tags.multi_output = True
         return tags
 
-    def _read(self, X, read: Callable[[Any], Any], **kwargs):
+    def _read(self, X, read: Callable[[Any], object], **kwargs):
         """Check rows, predict them and return what `read` takes from their distribution."""
         self._plan_of_fit()
         module = self.module_

@@ -36,7 +36,7 @@ from .task import Buffers, Task
 _OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel, TabM)
 
 
-def _copied(settings: dict[str, Any]) -> dict[str, Any]:
+def _copied(settings: dict[str, object]) -> dict[str, object]:
     """Return copies of a module's settings; raise a TypeError for what cannot be copied."""
     found = {}
     for name, value in settings.items():
@@ -213,7 +213,7 @@ class Plan(Protocol):
 
 def build_module(
     plan: Plan,
-    recipe: Any,
+    recipe: NetworkRecipe,
     seeds: Sequence[int],
     dtype: torch.dtype,
     buffers: dict[str, Tensor] | None = None,

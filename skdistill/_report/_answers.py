@@ -109,12 +109,12 @@ class Quantity(NamedTuple):
     compute: Callable[[Answers], float]
 
 
-def _by(metric: Callable[..., float], *names: str, **kwargs: Any) -> Callable[[Answers], float]:
+def _by(metric: Callable[..., float], *names: str, **kwargs: object) -> Callable[[Answers], float]:
     """Metric of y and of the answers of these names."""
     return lambda a: metric(a.y, *(getattr(a, name) for name in names), **kwargs)
 
 
-def _by_class(metric: Callable[..., float], **kwargs: Any) -> Callable[[Answers], float]:
+def _by_class(metric: Callable[..., float], **kwargs: object) -> Callable[[Answers], float]:
     return lambda a: metric(a.y, a.probabilities, labels=a.classes, **kwargs)
 
 

@@ -85,7 +85,7 @@ class Progress:
         if self.checkpoint.is_due():
             self._write(self._with(number, state()))
 
-    def end_training(self, number: int, state: dict[str, Any]) -> None:
+    def end_training(self, number: int, state: dict[str, object]) -> None:
         """Keep the state of a training that has ended, for the next writing."""
         if not self.is_loading:  # else it is that which was restored
             self.trainings = self._with(number, copy.deepcopy(state))
@@ -100,7 +100,7 @@ class Progress:
     def _state_of(self, number: int) -> dict[str, Any] | None:
         return self.trainings[number] if number < len(self.trainings) else None
 
-    def _with(self, number: int, state: dict[str, Any]) -> list[dict[str, Any] | None]:
+    def _with(self, number: int, state: dict[str, object]) -> list[dict[str, Any] | None]:
         """The trainings with this state of one; None are those that have not been saved."""
         n_missing = max(0, number + 1 - len(self.trainings))
         trainings = [*self.trainings, *[None] * n_missing]
@@ -141,7 +141,7 @@ class TaskProgress:
     def end_epoch(self, number: int, state: object) -> None:
         """Keep nothing: the process that writes has the whole training at its end."""
 
-    def end_training(self, number: int, state: dict[str, Any]) -> None:
+    def end_training(self, number: int, state: dict[str, object]) -> None:
         self.state = copy.deepcopy(state)
 
 

@@ -339,7 +339,7 @@ def _try_out(
         raise ValueError(f"{optimizer.__name__} cannot take {named}: {error}") from error
 
 
-def check_modules(modules: Sequence[Any], settings: Mapping[str, object]) -> None:
+def check_modules(modules: Sequence[object], settings: Mapping[str, object]) -> None:
     """Raise unless model classes build networks and take the arguments ``module__<name>``."""
     for module in modules:
         if isinstance(module, nn.Module) or not callable(module):

@@ -69,7 +69,7 @@ class Ranks:
         self._call(dist.broadcast_object_list, box, group_src=0)
         return box[0]
 
-    def on_first(self, act: Callable[[], Any]) -> Any:
+    def on_first(self, act: Callable[[], object]) -> Any:
         """Return what `act` returns on rank 0, where alone it runs; all ranks raise its error."""
         value, failure = None, None
         if self.rank == 0:
@@ -102,7 +102,7 @@ class Ranks:
         self._call(dist.all_gather_object, of_ranks, condition)
         return all(of_ranks)
 
-    def _call(self, collective: Callable[..., Any], *arguments: object, **settings: Any) -> None:
+    def _call(self, collective: Callable[..., Any], *arguments: object, **settings: object) -> None:
         try:
             collective(*arguments, group=self.group, **settings)
         except RuntimeError as error:

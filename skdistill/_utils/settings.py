@@ -113,7 +113,7 @@ class Settings:
                     params.update({f"{name}__{k}": v for k, v in value.get_params().items()})
         return params
 
-    def set_params(self, **params: Any) -> Settings:
+    def set_params(self, **params: object) -> Settings:
         """Set parameters by name.
 
         Parameters

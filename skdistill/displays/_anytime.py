@@ -187,7 +187,7 @@ class EarlyPredictionDisplay(Display):
         *,
         threshold: float = 0.9,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw how early a fitted booster predicts series.
 

@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, dataclass_transform
+from typing import TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Display:
         ax: Axes | Sequence[Axes] | None,
         n_axes: int,
         size: tuple[float, float],
-        **shared: Any,
+        **shared: object,
     ) -> np.ndarray:
         """Return axes to draw on, those given or a new row, each of `size` inches; keep them."""
         plt = import_pyplot(f"{type(self).__name__}.plot")

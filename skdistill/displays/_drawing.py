@@ -50,7 +50,7 @@ def import_pyplot(caller: str) -> Any:
 
 
 def draw(
-    ax: Axes, method: str, *data: object, given: Mapping[str, object] | None = None, **style: Any
+    ax: Axes, method: str, *data: object, given: Mapping[str, object] | None = None, **style: object
 ) -> Any:
     """Call a method of the axes, with the style updated by the keywords that a user has given."""
     drawn = getattr(ax, method)(*data, **merged_style(method, style, given))

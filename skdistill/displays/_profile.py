@@ -112,7 +112,7 @@ class UncertaintyProfileDisplay(Display):
         n_bins: int = 10,
         target: int = 0,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Self:
         """Draw the uncertainty of a fitted model by the values of a column of X.
 

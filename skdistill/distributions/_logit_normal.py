@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -146,7 +145,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         own, shared = torch.tensor(draws).to(self.logit_mean).split((n_logits, rank), dim=1)
         return own.unsqueeze(1), shared
 
-    def _drawn(self, mean: Tensor, variance: Tensor, factor: Any = None) -> EmpiricalCategorical:
+    def _drawn(self, mean: Tensor, variance: Tensor, factor: object = None) -> EmpiricalCategorical:
         """Members for some of the rows, one for each draw."""
         own, shared = self._draws()
         logits = mean + variance.sqrt() * own

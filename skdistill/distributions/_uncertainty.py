@@ -44,7 +44,7 @@ class Uncertainty:
         """Return the three parts by name, as named tuples have it."""
         return {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
 
-    def to_frame(self, index: Any = None) -> DataFrame:
+    def to_frame(self, index: object = None) -> DataFrame:
         """Return the parts as a table, with a row for each prediction.
 
         Parameters

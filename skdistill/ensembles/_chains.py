@@ -110,13 +110,13 @@ class _StateKeeper:
         self.iteration = 0
         self.states: list[dict[str, np.ndarray]] = []
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         return {"iteration": self.iteration, "states": list(self.states)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.iteration, self.states = state["iteration"], list(state["states"])
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Settings of the optimizer for the next step."""
         return self.inference.settings_at(self.iteration, self.n_iterations)
 

@@ -90,7 +90,7 @@ class RunningRHat:
         warn_if_large(r_hat, n_chains, self.n_draws)
         return SamplerDiagnostics(r_hat, unknown)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return the moments so far, not copied."""
         return {"n_seen": self.n_seen, "moments": self.moments}
 

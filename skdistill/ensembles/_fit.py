@@ -121,7 +121,7 @@ def fit_ensemble(
     return ensemble
 
 
-def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, Any], y, sample_weight) -> None:
+def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], y, sample_weight) -> None:
     """Raise a ValueError for parameters and arguments that do not go with batches."""
     neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
     if spec.trains_each:

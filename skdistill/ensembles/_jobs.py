@@ -77,7 +77,7 @@ class Threads:
             self._changed.wait_for(lambda: not self._n_running)
 
 
-def as_they_end(tasks: Sequence[Any], n_jobs: int) -> Iterator[Any]:
+def as_they_end(tasks: Sequence[object], n_jobs: int) -> Iterator[Any]:
     """Run tasks of :func:`sklearn.utils.parallel.delayed`, and yield what they return.
 
     A result comes as soon as its task has ended, whatever the order. From backends that cannot do

@@ -17,7 +17,7 @@ from ..modules import (
 )
 
 
-def graph_forms(module: Any) -> nn.Module | None:
+def graph_forms(module: nn.Module) -> nn.Module | None:
     """Give a module such parts; return a form of its network, if there is one.
 
     That maps encoded rows (n, in) to outputs (S, n, out), of S networks or heads.
@@ -44,7 +44,7 @@ class _OneNetwork(nn.Module):
         return self.network(X).unsqueeze(0)
 
 
-def _has_linear_heads(network: Any) -> bool:
+def _has_linear_heads(network: nn.Module) -> bool:
     """Whether a network is one core of layers that are known, with heads of one linear layer."""
     if not isinstance(network, MultiHead) or not isinstance(network.core, StackedSequential):
         return False

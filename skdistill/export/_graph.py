@@ -83,7 +83,7 @@ def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
 
 
 def with_facts(
-    proto: Any, estimator: BaseEstimator, graph_outputs: GraphOutputs, first: Any = None
+    proto: Any, estimator: BaseEstimator, graph_outputs: GraphOutputs, first: object = None
 ) -> Any:
     """Note in a graph's metadata what it is; `first` is the step that takes X."""
     facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}

@@ -144,7 +144,7 @@ def _tensor_type(like: np.ndarray, shape: Sequence[int]) -> Any:
     return kinds[like.dtype.name]([None, *shape])
 
 
-def _infer_nothing(operator: Any) -> None:
+def _infer_nothing(operator: object) -> None:
     """Leave shapes and types as `_parse` has declared them."""
 
 

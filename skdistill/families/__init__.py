@@ -41,7 +41,7 @@ def known_families(*kinds: str) -> dict[str, type[Family]]:
     return {family.name: family for family in found if set(kinds) & set(family.kinds)}
 
 
-def make_family(family: Any, kind: str) -> Family:
+def make_family(family: object, kind: str) -> Family:
     """Return the family that a user gives as ``family=``: itself, by its name, or "auto"."""
     if isinstance(family, Family):
         return family

@@ -203,7 +203,7 @@ class Family(Settings, ABC):
         """
         return self
 
-    def informed_as(self, fitted: Any) -> Family:
+    def informed_as(self, fitted: object) -> Family:
         """Return the family with what that of a student knows which training goes on from.
 
         Parameters

@@ -126,6 +126,6 @@ def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
     return loss + n_classes * entropy, gradient
 
 
-def centred(logits: Any) -> Any:
+def centred(logits: Tensor) -> Any:
     """Logits less their mean over classes, the last axis."""
     return logits - logits.mean(-1, keepdim=True)

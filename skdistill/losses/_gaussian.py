@@ -62,7 +62,7 @@ def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
 
 @loss_with_gradient
 def of_gaussian_outputs(
-    outputs: Tensor, loss: Loss[..., Any], *arguments: Any
+    outputs: Tensor, loss: Loss[..., Any], *arguments: object
 ) -> tuple[Tensor, Tensor]:
     """A loss of Gaussians, for the outputs that ``Gaussian.from_outputs`` reads as them."""
     value, gradient = loss.and_gradient(Gaussian.from_outputs(outputs), *arguments)

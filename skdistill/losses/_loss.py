@@ -126,7 +126,7 @@ class Term(NamedTuple):
     weight: float | Tensor = 1.0
 
 
-def weighted_sum(terms: Iterable[Term], prediction: Any) -> tuple[Tensor, Any]:
+def weighted_sum(terms: Iterable[Term], prediction: object) -> tuple[Tensor, Any]:
     """Weighted sum (..., n) of at least one loss of a prediction (..., n, p), and its gradient."""
     sums: list[Tensor] = []
     for loss, arguments, weight in terms:
@@ -186,6 +186,6 @@ def _parts(prediction: Any) -> tuple[Tensor, ...]:
     return (prediction,) if isinstance(prediction, Tensor) else tuple(prediction)
 
 
-def _like(prediction: Any, parts: list[Tensor]) -> Any:
+def _like(prediction: object, parts: list[Tensor]) -> Any:
     """A prediction of the same kind, made of other tensors."""
     return parts[0] if isinstance(prediction, Tensor) else type(prediction)(*parts)

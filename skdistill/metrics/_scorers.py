@@ -106,7 +106,7 @@ def _neg_metric(
     sample_weight: ArrayLike,
     metric: Callable[..., float],
     reads: Callable[[BaseEstimator, ArrayLike], tuple[list[np.ndarray], dict[str, np.ndarray]]],
-    **kwargs: Any,
+    **kwargs: object,
 ) -> float:
     """Minus a metric of y and of what is read off the estimator."""
     arrays, more = reads(estimator, X)
@@ -187,7 +187,7 @@ _SCORES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
 }
 
 
-def get_scorer(name: str, **kwargs: Any) -> EstimatorScorer:
+def get_scorer(name: str, **kwargs: object) -> EstimatorScorer:
     """Get the scorer of a name, which is minus the metric of that name.
 
     Parameters

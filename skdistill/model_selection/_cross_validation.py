@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Cross-validation of the uncertainty."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -15,7 +13,7 @@ from ..distributions import Uncertainty
 
 
 def cross_val_predict_uncertainty(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None, **kwargs: Any
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None, **kwargs: object
 ) -> Uncertainty:
     """Predict the uncertainty of every row by a clone that has not seen the row in its fit.
 

@@ -4,7 +4,6 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -255,7 +254,7 @@ class _AddChannel(nn.Module):
         return x.unsqueeze(-3)
 
 
-def _image_shape(in_features: Any) -> tuple[int, ...]:
+def _image_shape(in_features: object) -> tuple[int, ...]:
     """Channels, height and width of the images."""
     form = "(height, width) or (channels, height, width)"
     return (1, *row_shape(in_features, (2, 3), form))[-3:]

@@ -35,7 +35,7 @@ def flop_per_row(module: nn.Module, row_shape: Sequence[int]) -> float:
     return count_flop(module, row_shape)
 
 
-def parts_of(module: Any) -> tuple[Any, Any, Any]:
+def parts_of(module: nn.Module) -> tuple[Any, Any, Any]:
     """Return networks, inputs and functions of a DistributionStack; a stack has networks alone."""
     if hasattr(module, "functions"):
         return module.network, module.inputs, module.functions

@@ -4,7 +4,7 @@
 import math
 from collections.abc import Collection
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -33,7 +33,7 @@ def activation_named(name: str) -> nn.Module:
     return ACTIVATIONS[name]()
 
 
-def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int, ...]:
+def row_shape(in_features: object, n_axes: Collection[int], form: str) -> tuple[int, ...]:
     """Shape of one row as a tuple; a ValueError describes the accepted `form`."""
     shape = as_tuple(in_features)
     if len(shape) not in n_axes or not _are_integers(shape):

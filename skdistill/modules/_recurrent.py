@@ -148,7 +148,7 @@ def _can_be_written_out(part: Any) -> bool:
     )
 
 
-def _lstm(self: Any, x: Tensor, hx: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+def _lstm(self: Any, x: Tensor, hx: object = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Equations of ``nn.LSTM`` for series (n, time, depth)."""
     _check_is_written_out(x, hx)
     h = c = x.new_zeros(len(x), self.hidden_size)
@@ -161,7 +161,7 @@ def _lstm(self: Any, x: Tensor, hx: Any = None) -> tuple[Tensor, tuple[Tensor, T
     return torch.stack(states, 1), (h.unsqueeze(0), c.unsqueeze(0))
 
 
-def _gru(self: Any, x: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+def _gru(self: Any, x: Tensor, hx: object = None) -> tuple[Tensor, Tensor]:
     """Equations of ``nn.GRU`` for series (n, time, depth)."""
     _check_is_written_out(x, hx)
     h = x.new_zeros(len(x), self.hidden_size)

@@ -132,7 +132,7 @@ def _stacked(layers: Sequence[Any], lead: tuple[int, ...]) -> nn.Module:
     return StackedLinear.of(layers, lead) if isinstance(layers[0], nn.Linear) else layers[0]
 
 
-def _is_supported(layer: Any) -> bool:
+def _is_supported(layer: nn.Module) -> bool:
     """Whether :func:`_stacked` takes the layer, which has no hooks."""
     if _is_hooked(layer):
         return False
@@ -353,7 +353,7 @@ def unstack(stacked: Any) -> list[nn.Module]:
     return [network.train(stacked.training) for network in networks]
 
 
-def _unstacked(layer: Any, m: int) -> nn.Module:
+def _unstacked(layer: nn.Module, m: int) -> nn.Module:
     if isinstance(layer, ResidualLayer):
         return ResidualLayer(_unstacked(layer.linear, m), layer.activation)
     if not isinstance(layer, StackedLinear):

@@ -46,7 +46,7 @@ def _encode_object(include_teacher: bool, encoder: Encoder, value: object, place
     raise TypeError(f"{place or 'model'} cannot be saved: {_advice(value)}")
 
 
-def _state_of(value: object, include_teacher: bool) -> dict[str, Any]:
+def _state_of(value: object, include_teacher: bool) -> dict[str, object]:
     """What an object of a registered class is made of."""
     if isinstance(value, Settings):
         return value.get_params(deep=False)

@@ -93,7 +93,7 @@ def _checked(stream: Stream) -> Stream:
     return stream
 
 
-def _changes_constants(pooling: Any) -> bool:
+def _changes_constants(pooling: nn.Module) -> bool:
     """Whether an average is over zeros too, or no average."""
     padding = vars(pooling).get("padding", 0)
     is_plain = padding in (0, (0,), (0, 0), (0, 0, 0))

@@ -176,7 +176,7 @@ class _Chain(_Inference):
                 f"in burn-in; got {self.burn_in!r}."
             )
 
-    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
+    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, object]:
         """Return the keywords of `optimizer_class` that are settings, at an iteration.
 
         Parameters
@@ -325,7 +325,7 @@ class SGHMC(_Chain):
     def relative_step(self) -> float:
         return self.friction * RELATIVE_STEP  # so that it goes as far, momentum included
 
-    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
+    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, object]:
         return {**super().settings_at(iteration, n_iterations), "friction": self.friction}
 
 

@@ -160,7 +160,7 @@ class SamplingOptimizer(torch.optim.Optimizer):
             settings["scale"] = _scale(grad, state, group["adapts"])
         return settings
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return the state, including that of the generator unless it is the global one."""
         state = super().state_dict()
         if self.generator is not None:
@@ -173,10 +173,10 @@ class SamplingOptimizer(torch.optim.Optimizer):
         if self.generator is not None and "generator" in state_dict:
             self.generator.set_state(state_dict["generator"])
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "generator": self.generator}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(state)
         self._noise = {}
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trained networks of sequences, as one ensemble."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -56,7 +54,7 @@ class SequenceEnsemble(SequencePredictor):
     _called = "members"  # in messages
 
     def __init__(
-        self, members: Any, *, has_source: bool = True, tokens: SpecialTokens | None = None
+        self, members: object, *, has_source: bool = True, tokens: SpecialTokens | None = None
     ):
         if not isinstance(members, (list, tuple)) or not members:
             raise TypeError(f"{self._called} must be a list of torch modules, got {members!r}.")

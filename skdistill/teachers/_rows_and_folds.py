@@ -60,7 +60,7 @@ def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndar
     return zip(found, (test for _, test in folds), strict=True)
 
 
-def fitted_on(model, X, y, sample_weight, rows: Any = slice(None)):
+def fitted_on(model, X, y, sample_weight, rows: object = slice(None)):
     """Return a clone of a model fitted on some rows, or on all."""
     weights = weights_for(model, None if sample_weight is None else sample_weight[rows])
     return clone(model).fit(rows_at(X, rows), y[rows], **weights)

@@ -43,7 +43,7 @@ class Splits(NamedTuple):
         return cls(found[:, 0].astype(int), found[:, 1], weight * gains)
 
 
-def splits_of(model: Any, weight: float = 1.0) -> Splits:
+def splits_of(model: object, weight: float = 1.0) -> Splits:
     """Find the splits of the trees in a fitted model, which reads the features as they are.
 
     Parameters

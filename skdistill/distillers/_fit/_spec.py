@@ -218,7 +218,7 @@ class FitSpec:
     more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Attributes of the estimator that are known before it is trained."""
         return {"_input_schema": self.schema, **self.plan.task.fitted_attributes}
 
@@ -240,7 +240,7 @@ class FitSpec:
         return self.arguments.X if self.stream is None else self.stream.first_X
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """What the fit was given, by name: it must be the same when it goes on."""
         data = self.arguments._asdict() | {"X_transfer": self.X_transfer}
         data["member_predictions"] = self.member_predictions

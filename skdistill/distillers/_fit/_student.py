@@ -254,7 +254,7 @@ def _rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any
 
 
 def train_student(
-    spec: FitSpec, plan: Plan, predictions: MemberPredictions, task: ObservedTask, **facts: Any
+    spec: FitSpec, plan: Plan, predictions: MemberPredictions, task: ObservedTask, **facts: object
 ) -> Iterator[Fitted]:
     """Train a student, and prune it with `pruning`; give it after each of these stages.
 
@@ -497,7 +497,7 @@ class Student:
         return Fitted(self.plan, recipe, module, history, self.training_budget, facts)
 
 
-def read_by(plan: Plan, fitted: Fitted, **facts: Any) -> Fitted:
+def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
     """Return a student whose outputs another plan reads as a distribution, with further facts."""
     trained = fitted.module
     module = plan.wrap(trained.network, dict(trained.named_buffers(recurse=False))).eval()

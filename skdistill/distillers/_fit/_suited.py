@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
@@ -33,7 +32,7 @@ _MORE_EPOCHS = 2.0
 _SHARE_OF_MUNGE = 0.5
 
 
-def suited_to(spec: FitSpec, teacher: Any) -> FitSpec:
+def suited_to(spec: FitSpec, teacher: object) -> FitSpec:
     """Return the spec for the student of this fitted teacher, which is no ensemble of ours.
 
     Trees change at thresholds, so a student of theirs has inputs that do, with

@@ -67,7 +67,7 @@ class MemberPredictions(NamedTuple):
     is_of_others: bool = False  # than ensembles of ours
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Attributes of the student's estimator."""
         return {} if self.teacher is None else {"teacher_": self.teacher}
 
@@ -193,7 +193,7 @@ def inside_wrappers(model: object, *wrappers: Any) -> BaseEstimator:
     return model
 
 
-def _at_once(act: Callable[[], Any]) -> Any:
+def _at_once(act: Callable[[], object]) -> Any:
     return act()
 
 
@@ -256,7 +256,7 @@ def _out_of_fold(teacher: BaseEstimator, spec: FitSpec, seed: int) -> np.ndarray
 
 
 def unfitted_teacher(
-    settings: StudentSettings, default: Callable[[], Any] | None = None
+    settings: StudentSettings, default: Callable[[], object] | None = None
 ) -> BaseEstimator:
     """Return a copy of `teacher` to fit; raise for one of the other kind."""
     if settings.teacher is None and default is not None:

@@ -328,7 +328,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
 
     @available_if(is_a("classifier"))
-    def predict_proba(self, X: ArrayLike, **limits: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike, **limits: object) -> np.ndarray:
         """Predict the probability of each class.
 
         Parameters
@@ -494,7 +494,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         variance = self._plan.task.per_target(distribution.variance.cpu().numpy())
         return self._points(distribution), np.sqrt(variance)
 
-    def _predict_within(self, X, read: Callable[[Any], Any], limits: dict[str, Any]):
+    def _predict_within(self, X, read: Callable[[Any], object], limits: dict[str, object]):
         """Predict a distribution within limits, and return what `read` makes of it."""
         return_exits = limits.pop("return_exits", False)
         OneOf((True, False)).check(return_exits, "return_exits")

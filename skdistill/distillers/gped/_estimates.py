@@ -6,7 +6,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from itertools import accumulate, compress, pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -127,7 +126,7 @@ class Targets:
             kept = list(compress(expectations, is_online)), list(compress(n_values, is_online))
             self.running = RunningMean.of(*kept, n_rows, device, limit)
 
-    def update(self, members: Any, index: Tensor) -> Tensor:
+    def update(self, members: object, index: Tensor) -> Tensor:
         """Targets, of shape (m, n_outputs), for the rows at `index`, of shape (m,).
 
         Members are the chains' samples' predictions of these rows, see ``skdistill.expectations``.

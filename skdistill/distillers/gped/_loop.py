@@ -70,7 +70,7 @@ class Stream:
             batches.append(next(self))
         return batches
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return where in which pass it is."""
         return {"at_begin": self.at_begin, "n_taken": self.n_taken}
 
@@ -147,7 +147,7 @@ class Monitor:
         return targets_of(self.expectations, self.n_values, self.running.means())
 
 
-def _numbers(members: Any) -> np.ndarray:
+def _numbers(members: Tensor) -> np.ndarray:
     """What members predict, their probabilities or means and variances, (S, n, n_values)."""
     values = members if isinstance(members, Tensor) else torch.cat(members, dim=-1)
     return values.cpu().numpy()

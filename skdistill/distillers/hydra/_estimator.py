@@ -88,7 +88,7 @@ def _fit(
     return hydra
 
 
-def _columns(hydra: DistributionEstimator) -> dict[str, Any]:
+def _columns(hydra: DistributionEstimator) -> dict[str, object]:
     """Return how a default teacher reads X: as the student does. It always standardises y."""
     normalize = True if standardises(hydra.normalize, "X") else "y"
     return {"normalize": normalize, "categorical_features": hydra.categorical_features}
