@@ -72,7 +72,7 @@ def blocks_of(module: nn.Module) -> list[Block]:
 
 def activate(
     layer: nn.Module, z: Tensor, a: Tensor, da: Tensor, dz: Tensor
-) -> tuple[Callable[[], Any], Callable[[], Any]]:
+) -> tuple[Callable[[], object], Callable[[], object]]:
     """Prepare two calls: one computes a = f(z), the other dz = da f'(z)."""
     match layer:
         case nn.ReLU():  # max(z, 0), slope [z > 0]
@@ -100,7 +100,7 @@ def activate(
     return partial(a.copy_, z), partial(dz.copy_, da)
 
 
-def product(a: Tensor, b: Tensor, out: Tensor) -> Callable[[], Any]:
+def product(a: Tensor, b: Tensor, out: Tensor) -> Callable[[], object]:
     """Prepare a call that computes out = a b, of shapes (B, m, k), (B, k, n) and (B, m, n)."""
     if out.stride(-1) != 1:  # stored transposed: out^T = b^T a^T
         a, b, out = b.mT, a.mT, out.mT
@@ -271,7 +271,7 @@ class ClosedFormGradient(PassGradient):
     def views(self, flat: Tensor) -> list[Tensor]:
         return [view for layer in self.layers for view in layer.views(flat)]
 
-    def new_pass(self, n_rows: int) -> Pass:
+    def new_pass(self, n_rows: int) -> Any:
         return Pass(self.layers, self.flat, self.d_flat, n_rows)
 
     @torch.no_grad()

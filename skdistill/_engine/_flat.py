@@ -107,7 +107,7 @@ class FlatGradient(ABC):
                     gradient.add_(more)
 
 
-def copy_each(targets: Sequence[Tensor], sources: Sequence[Any]) -> None:
+def copy_each(targets: Sequence[Tensor], sources: Sequence[Tensor | float]) -> None:
     """Copy each source, a tensor or a number, into its target."""
     for target, source in zip(targets, sources, strict=True):
         target.copy_(source) if isinstance(source, Tensor) else target.fill_(source)

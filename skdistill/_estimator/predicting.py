@@ -41,7 +41,7 @@ def as_frame(table: dict[str, np.ndarray], X: Any) -> object:
     return pandas.DataFrame(columns, index=X.index if hasattr(X, "iloc") else None)
 
 
-def is_a(kind: str) -> Callable[[Any], bool]:
+def is_a(kind: str) -> Callable[[DistributionEstimator], bool]:
     """Condition for ``available_if``: the estimator is a "classifier", or a "regressor"."""
     return lambda estimator: estimator._kind == kind
 

@@ -29,7 +29,7 @@ def is_search(model: BaseEstimator) -> bool:
     return hasattr(model, "estimator") and any(hasattr(model, name) for name in _SEARCHED)
 
 
-def inside(model: BaseEstimator, *, fitted: bool = False) -> Any:
+def inside(model: BaseEstimator, *, fitted: bool = False) -> BaseEstimator | None:
     """Return the model in a Pipeline, search or FrozenEstimator; None in anything else.
 
     In a search it is the best one; before fit, the one to fit, or None if `fitted`.
@@ -52,7 +52,7 @@ def rows_inside(model: BaseEstimator, X: ArrayLike) -> Any:
     return Pipeline(steps).transform(X) if steps else X
 
 
-def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:
+def final_step(model: BaseEstimator, X: Any = None) -> tuple[Any, Any]:
     """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X.
 
     Without X nothing is transformed, and the steps need not be fitted.
@@ -63,7 +63,7 @@ def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:
 
 
 def innermost(
-    model: Any, X: Any, method: str, caller: str = "", composites: tuple[type, ...] = ()
+    model: BaseEstimator, X: Any, method: str, caller: str = "", composites: tuple[type, ...] = ()
 ) -> tuple[Any, Any, list[Callable[[Any], Any]]]:
     """Return the fitted estimator inside `model` that has `method`, and its X.
 

@@ -59,7 +59,7 @@ def draw(
 
 def merged_style(
     method: str, style: Mapping[str, object], given: Mapping[str, object] | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Style updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 

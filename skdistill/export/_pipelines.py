@@ -77,7 +77,7 @@ def pipeline_graph(
         ) from error
 
 
-def _by_position(step: BaseEstimator) -> Any:
+def _by_position(step: BaseEstimator) -> BaseEstimator:
     """Let a ColumnTransformer that knows its columns by name take them by position: X has none."""
     if not (isinstance(step, ColumnTransformer) and hasattr(step, "feature_names_in_")):
         return step

@@ -7,8 +7,6 @@ a student predicts. For a family of your own, a subclass of :class:`Family`, see
 :doc:`/user_guide/own_family`.
 """
 
-from typing import Any
-
 from .._utils.validation import did_you_mean
 from ._dirichlet import DirichletFamily
 from ._family import Family

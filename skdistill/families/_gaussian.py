@@ -52,7 +52,7 @@ class GaussianFamily(NumericFamily):
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
-    ) -> Any:
+    ) -> tuple[Tensor, Tensor]:
         return losses.weighted_sum([self._term(members)], outputs)
 
     def _term(self, members: Gaussian) -> losses.Term:

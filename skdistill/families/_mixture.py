@@ -50,7 +50,7 @@ class MixtureFamily(Family):
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Tensor | None
-    ) -> Any:
+    ) -> tuple[Tensor, Tensor]:
         softened = (members / temperature).softmax(-1).mean(-3)  # Eq 5
         return losses.cross_entropy.and_gradient(outputs, softened)
 
@@ -84,6 +84,6 @@ class GaussianMixture(NumericFamily):
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
-    ) -> Any:
+    ) -> tuple[Tensor, Tensor]:
         mixture = losses.moments(members)[0]
         return losses.normal_nll.and_gradient(outputs, mixture)  # Eq 6

@@ -17,11 +17,11 @@ class _Conjugate(NumericFamily):
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
-    ) -> Any:
+    ) -> tuple[Tensor, Tensor]:
         target = losses.normal_inverse_gamma_target(members)
         return self._nll.and_gradient(outputs, target)
 
-    def initial_outputs(self, members: Gaussian, weight: Tensor) -> Any:
+    def initial_outputs(self, members: Gaussian, weight: Tensor) -> Tensor:
         target = losses.normal_inverse_gamma_target(members)
         n_targets = target.mean.shape[-1]
         n_groups = self.n_outputs(n_targets) // 2 - n_targets  # each with one nu

@@ -101,6 +101,6 @@ class NumericHeads(_RandomHeads, GaussianMixture):
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
-    ) -> Any:
+    ) -> tuple[Tensor, Tensor]:
         parts = losses.individuality, members
         return losses.of_gaussian_outputs.and_gradient(outputs, *parts)  # Hydra+, L3

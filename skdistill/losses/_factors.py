@@ -9,7 +9,6 @@ units of their standard deviation over members at that row.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -126,6 +125,6 @@ def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
     return loss + n_classes * entropy, gradient
 
 
-def centred(logits: Tensor) -> Any:
+def centred(logits: Tensor) -> Tensor:
     """Logits less their mean over classes, the last axis."""
     return logits - logits.mean(-1, keepdim=True)

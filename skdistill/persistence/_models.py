@@ -4,7 +4,6 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -85,7 +84,7 @@ def save(
     write_atomically(folder / "README.md", card_of(config).encode())
 
 
-def load(path: str | os.PathLike) -> Any:
+def load(path: str | os.PathLike) -> BaseEstimator:
     """Load a model that :func:`save` has written.
 
     Loading runs no code that the file brings. What the file says is trusted in no other way either:

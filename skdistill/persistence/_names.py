@@ -46,7 +46,7 @@ def _descendants(base: Any) -> Iterator[type]:
             yield from _descendants(cls)
 
 
-def _public(package: Any) -> list[Any]:
+def _public(package: Any) -> list[type]:
     """Classes that a package exports."""
     found = (getattr(package, name) for name in package.__all__)
     return [value for value in found if inspect.isclass(value)]

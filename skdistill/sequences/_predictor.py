@@ -93,7 +93,7 @@ class SequencePredictor(ABC):
             is_scored[..., : is_given.shape[-1]] &= ~is_given
         return self._scored(source, tokens, is_scored)
 
-    def score_sequences(self, X: ArrayLike, y: ArrayLike | None = None) -> Any:
+    def score_sequences(self, X: ArrayLike, y: ArrayLike | None = None) -> ScoredSequences:
         """Compute the probability of given sequences, and the uncertainty of their tokens.
 
         Parameters

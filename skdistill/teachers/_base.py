@@ -53,7 +53,7 @@ class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
 
     @property
     @abstractmethod
-    def _first_model(self) -> Any:
+    def _first_model(self) -> BaseEstimator:
         """The first of the fitted models."""
 
     @property

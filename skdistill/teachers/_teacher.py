@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -201,7 +201,7 @@ class Teacher(EstimatorOfModels):
         return tags
 
     @property
-    def _first_model(self) -> Any:
+    def _first_model(self) -> BaseEstimator:
         return self.estimator_
 
     def predict_members(self, X: ArrayLike) -> np.ndarray:

@@ -84,7 +84,7 @@ class MemberPredictions(NamedTuple):
 
 
 def fit_teacher_of(
-    spec: FitSpec, task: ObservedTask, default: Callable[[], Any] | None = None
+    spec: FitSpec, task: ObservedTask, default: Callable[[], BaseEstimator] | None = None
 ) -> MemberPredictions:
     """Fit the teacher, as a part of `task`, unless there are `member_predictions`.
 
@@ -137,7 +137,7 @@ def _fitted(
 
 def networks_and_functions(
     teacher: BaseEstimator, spec: FitSpec
-) -> tuple[Any, RandomFunctions | None, float]:
+) -> tuple[BaseEstimator, RandomFunctions | None, float]:
     """Divide a fitted ensemble, or a mixture with some, into its networks and random functions.
 
     The student imitates the networks, and has the same functions. It finds its own where an
@@ -170,7 +170,7 @@ def networks_and_functions(
     return with_inside(teacher, copied), None, share
 
 
-def _without_functions(model: BaseEstimator) -> tuple[Any, int]:
+def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:
     """Return a fitted model without the random functions of the ensemble in it, and their number.
 
     It is the model itself, and 0, if there are none.
@@ -256,7 +256,7 @@ def _out_of_fold(teacher: BaseEstimator, spec: FitSpec, seed: int) -> np.ndarray
 
 
 def unfitted_teacher(
-    settings: StudentSettings, default: Callable[[], object] | None = None
+    settings: StudentSettings, default: Callable[[], BaseEstimator] | None = None
 ) -> BaseEstimator:
     """Return a copy of `teacher` to fit; raise for one of the other kind."""
     if settings.teacher is None and default is not None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,12 +73,12 @@ def fit_spec(
     X: Any,
     y: object,
     sample_weight: object = None,
-    X_transfer: Any = None,
-    member_predictions: Any = None,
+    X_transfer: object = None,
+    member_predictions: object = None,
     *,
     mode_of: ModeOf = FitMode.of_fit,
     recipe_of: Callable[..., Any] | None = None,
-    modules: list[Any] | None = None,
+    modules: list[object] | None = None,
     embedded_from: int = EMBEDDED_FROM,
     auto_transfer: TransferMaker | None = None,
 ) -> FitSpec:
@@ -177,7 +177,11 @@ def stream_spec(
 
 
 def _with_transfer(
-    spec: FitSpec, auto: TransferMaker | None, X_transfer: Any, member_predictions: Any, kept: Any
+    spec: FitSpec,
+    auto: TransferMaker | None,
+    X_transfer: object,
+    member_predictions: Any,
+    kept: Any,
 ) -> FitSpec:
     """Return what to fit with further samples, and with predictions of members if they are given.
 
@@ -352,7 +356,7 @@ def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
         )
 
 
-def check_names(spec: FitSpec, names: Any, whose: str) -> None:
+def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:
     """Hold the names of columns, if there are any, against those of X."""
     own_names = spec.schema.names
     if names is not None and own_names is not None and list(names) != list(own_names):

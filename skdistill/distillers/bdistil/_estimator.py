@@ -494,7 +494,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         variance = self._plan.task.per_target(distribution.variance.cpu().numpy())
         return self._points(distribution), np.sqrt(variance)
 
-    def _predict_within(self, X, read: Callable[[Any], object], limits: dict[str, object]):
+    def _predict_within(self, X, read: Callable[[Distribution], object], limits: dict[str, object]):
         """Predict a distribution within limits, and return what `read` makes of it."""
         return_exits = limits.pop("return_exits", False)
         OneOf((True, False)).check(return_exits, "return_exits")

@@ -176,7 +176,7 @@ def expectations_plan(
     return plan(task, tuple(expectations), tuple(estimates), n_values, columns, replays)
 
 
-def _example(task: Task) -> Any:
+def _example(task: Task) -> Tensor | Gaussian:
     shape = 2, 3, task.size
     if isinstance(task, RegressionTask):
         return Gaussian(torch.zeros(shape), torch.ones(shape))

@@ -63,7 +63,7 @@ def _fit(
     *arguments,
     default: Any = None,
     mode_of: object = FitMode.of_fit,
-) -> Any:
+) -> DistributionEstimator:
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
 
     `default` is the class of the teacher that None stands for; for `mode_of` see :func:`fit_spec`.
