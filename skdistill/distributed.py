@@ -221,9 +221,7 @@ def _as_table(answers: np.ndarray, index: object, model: BaseEstimator, method: 
     return pd.DataFrame(answers, index, columns)
 
 
-def _of_batch(
-    model: BaseEstimator, method: str, batch: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+def _of_batch(model: Any, method: str, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Predictions for a batch of a ray dataset."""
     if list(batch) == ["data"]:
         return {method: _answers(model, method, batch["data"])}

@@ -233,11 +233,7 @@ def build_module(
 
 
 def _built(
-    plan: Plan,
-    recipe: Any,
-    seeds: Sequence[int],
-    dtype: torch.dtype,
-    buffers: dict[str, Tensor],
+    plan: Plan, recipe: Any, seeds: Sequence[int], dtype: torch.dtype, buffers: dict[str, Tensor]
 ) -> Any:
     module = plan.wrap(plan.build(recipe, seeds).to(dtype=dtype), buffers)
     module.inputs = None if recipe.inputs is None else recipe.inputs.module(dtype)

@@ -29,12 +29,7 @@ _LEAST_ROWS = 20
 
 
 def measured(
-    student: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
-    teacher: BaseEstimator,
-    reference: BaseEstimator,
-    feature_names: Sequence[str] | None,
+    student: Any, X: ArrayLike, y: ArrayLike, teacher: Any, reference: Any, feature_names: Any
 ) -> ModelReport:
     notes: list[str] = []
     models = _models(student, teacher, reference, notes)
@@ -70,9 +65,7 @@ def measured(
     return ModelReport(kinds["student"], f"{summary}.", facts, measurements, pictures, notes)
 
 
-def _models(
-    student: BaseEstimator, teacher: BaseEstimator, reference: BaseEstimator, notes: list[str]
-) -> dict[str, BaseEstimator]:
+def _models(student: Any, teacher: Any, reference: Any, notes: list[str]) -> dict[str, Any]:
     """Models by their roles, each of which predicts an uncertainty."""
     if not (is_classifier(student) or is_regressor(student)):
         raise TypeError(

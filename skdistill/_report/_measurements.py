@@ -87,9 +87,7 @@ def parts_of_uncertainty(answers: dict[str, Answers]) -> Iterator[Measurement]:
     yield Measurement("uncertainty", "epistemic share of the mean", shares)
 
 
-def agreement(
-    models: dict[str, BaseEstimator], X: ArrayLike, y: np.ndarray
-) -> Iterator[Measurement]:
+def agreement(models: dict[str, Any], X: ArrayLike, y: np.ndarray) -> Iterator[Measurement]:
     """Measure how the student follows the teacher, and both the reference."""
     student, teacher, reference = map(models.get, ("student", "teacher", "reference"))
     if teacher is None and reference is None:
@@ -118,9 +116,7 @@ def _of_pair(other: str, key: str, values: dict[str, float]) -> Iterator[Measure
         yield Measurement("fidelity", f"{name} less the {other}'s", values, unit, "lower")
 
 
-def costs(
-    models: dict[str, BaseEstimator], X: ArrayLike, notes: list[str]
-) -> Iterator[Measurement]:
+def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Measurement]:
     """Measure what each model costs, as far as it can be known."""
     of_networks = {role: model for role, model in models.items() if has_inside(model, "module_")}
     others = [f"the {role}" for role in models if role not in of_networks]

@@ -138,9 +138,7 @@ def _value_and_context(measurement: Measurement) -> tuple[str, str]:
     return text, "" if error is None else f"± {error:.2g}"
 
 
-def _chapter(
-    report: ModelReport, heading: str, about: str, sections: tuple[str, ...]
-) -> dict[str, object]:
+def _chapter(report: Any, heading: str, about: str, sections: tuple[str, ...]) -> dict[str, object]:
     """Texts and pictures of a chapter, whose table has a row for each measurement."""
     found = [m for m in report.measurements if m.section in sections]
     if "where it knows least" in sections:

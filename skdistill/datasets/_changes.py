@@ -14,12 +14,7 @@ from .._utils.validation import Number
 
 
 def mask_squares(
-    X: ArrayLike,
-    size: int,
-    *,
-    image_shape: tuple[int, ...] | None = None,
-    value: float = 0,
-    random_state: RandomStateLike = None,
+    X: ArrayLike, size: int, *, image_shape: Any = None, value: float = 0, random_state: Any = None
 ) -> np.ndarray:
     """Mask a random square of each image.
 
@@ -134,9 +129,7 @@ def split_labelled(
     return X_labelled, y_labelled, X_unlabelled
 
 
-def move(
-    X: ArrayLike, by: float, feature: int | None = None, scale: ArrayLike | None = None
-) -> np.ndarray:
+def move(X: ArrayLike, by: float, feature: int | None = None, scale: Any = None) -> np.ndarray:
     """Move samples by so many standard deviations, in one feature or in all.
 
     A model should be uncertain of samples that are far from those of training.

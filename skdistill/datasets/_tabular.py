@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Tables with classes."""
 
-import os
 from collections.abc import Sequence
 from string import ascii_uppercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.datasets import fetch_covtype
@@ -75,9 +74,7 @@ _SETS = {
 TABULAR_CLASSIFICATION_SETS = tuple(_SETS)
 
 
-def fetch_tabular_classification(
-    name: str, *, data_home: str | os.PathLike[str] | None = None
-) -> Bunch:
+def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
     """Load a table with classes.
 
     The file ``tabular/<name>.npz`` in ``SKDISTILL_DATA`` comes first; it holds `X` (for "adult"

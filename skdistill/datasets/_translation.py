@@ -2,12 +2,11 @@
 """A synthetic translation task."""
 
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf
 
 _N_ADJECTIVES, _N_NOUNS, _N_VERBS = 12, 24, 8
@@ -44,10 +43,7 @@ TRANSLATION_TOKENS = TranslationTokens(
 
 
 def make_translation(
-    n_samples: int = 2000,
-    domain: str = "known",
-    ambiguity: float = 0.4,
-    random_state: RandomStateLike = None,
+    n_samples: int = 2000, domain: str = "known", ambiguity: float = 0.4, random_state: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate sentences of a made-up language, each with a translation.
 

@@ -3,12 +3,11 @@
 
 import os
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from .._utils.typing import RandomStateLike
 from .._utils.validation import Number
 from ._fetching import from_csv, from_openml, load_or_download, source_of
 
@@ -125,9 +124,7 @@ def fetch_uci_regression(name: str, *, data_home: str | os.PathLike[str] | None 
     return bunch
 
 
-def draw_splits(
-    n_samples: int, n_splits: int = 20, random_state: RandomStateLike = _SPLIT_SEED
-) -> tuple[np.ndarray, np.ndarray]:
+def draw_splits(n_samples: int, n_splits: int = 20, random_state: Any = _SPLIT_SEED) -> Any:
     """Random 90/10 splits by the recipe of the standard ones: rows (n_splits, n) of both parts."""
     Number(Integral, 2).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_splits, "n_splits")

@@ -9,7 +9,7 @@ from .._estimator.functions import predict_quantiles
 from .._utils.typing import ArrayLike, BaseEstimator
 from ..metrics import regression_calibration_curve, regression_calibration_error
 from ._display import Display, documented_dataclass
-from ._drawing import Axes, draw, draw_reference, labelled
+from ._drawing import draw, draw_reference, labelled
 
 
 @documented_dataclass
@@ -53,12 +53,7 @@ class RegressionCalibrationDisplay(Display):
     name: str | None = None
 
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        name: str | None = None,
-        ref_line: bool = True,
-        **kwargs: object,
+        self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: object
     ) -> Self:
         """Draw the curve.
 

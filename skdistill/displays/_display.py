@@ -3,9 +3,8 @@
 
 import inspect
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -54,13 +53,7 @@ class Display:
         self.figure_ = self.ax_.figure
         return self.ax_
 
-    def _open_panels(
-        self,
-        ax: Axes | Sequence[Axes] | None,
-        n_axes: int,
-        size: tuple[float, float],
-        **shared: object,
-    ) -> np.ndarray:
+    def _open_panels(self, ax: Any, n_axes: int, size: tuple[float, float], **shared: Any) -> Any:
         """Return axes to draw on, those given or a new row, each of `size` inches; keep them."""
         plt = import_pyplot(f"{type(self).__name__}.plot")
         if ax is None:

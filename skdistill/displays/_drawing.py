@@ -49,17 +49,13 @@ def import_pyplot(caller: str) -> Any:
     return plt
 
 
-def draw(
-    ax: Axes, method: str, *data: object, given: Mapping[str, object] | None = None, **style: object
-) -> Any:
+def draw(ax: Axes, method: str, *data: object, given: Any = None, **style: object) -> Any:
     """Call a method of the axes, with the style updated by the keywords that a user has given."""
     drawn = getattr(ax, method)(*data, **merged_style(method, style, given))
     return drawn[0] if method == "plot" else drawn
 
 
-def merged_style(
-    method: str, style: Mapping[str, object], given: Mapping[str, object] | None
-) -> dict[str, object]:
+def merged_style(method: str, style: Mapping[str, object], given: Any) -> dict[str, object]:
     """Style updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 
@@ -75,9 +71,7 @@ def draw_reference(ax, x, y, label, **style):
     return ax.plot(x, y, label=label, color=REFERENCE_COLOR, linestyle=":", **style)[0]
 
 
-def png_of(
-    draw: Callable[[Axes], object], size: tuple[float, float], dpi: int, caller: str
-) -> bytes:
+def png_of(draw: Callable[[Any], Any], size: tuple[float, float], dpi: int, caller: str) -> bytes:
     """Return a PNG of what `draw(ax)` draws, of `size` in inches, not in pyplot's list of figures.
 
     An ImportError names the `caller` where matplotlib is missing.

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
-from .._utils.typing import ArrayLike, BaseEstimator
+from .._utils.typing import ArrayLike
 from ..metrics import epistemic_fidelity
 from ._display import Display, documented_dataclass
 from ._drawing import (
@@ -111,13 +111,7 @@ class FidelityDisplay(Display):
 
     @classmethod
     def from_estimators(
-        cls,
-        teacher: BaseEstimator,
-        student: BaseEstimator,
-        X: ArrayLike,
-        *,
-        reference: BaseEstimator | None = None,
-        **kwargs: Any,
+        cls, teacher: Any, student: Any, X: ArrayLike, *, reference: Any = None, **kwargs: Any
     ) -> Self:
         """Draw the uncertainties of fitted models.
 
@@ -136,13 +130,7 @@ class FidelityDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls,
-        teacher: BaseEstimator,
-        student: BaseEstimator,
-        *,
-        reference: BaseEstimator | None = None,
-        target: int = 0,
-        **kwargs: Any,
+        cls, teacher: Any, student: Any, *, reference: Any = None, target: int = 0, **kwargs: Any
     ) -> Self:
         """Draw given uncertainties.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How uncertain models are, in distribution and out of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import cycle
 from numbers import Integral
 from typing import Any, Self
@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
-from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import Number
 from ..distributions import Uncertainty
 from ..metrics import uncertainty_total_variation
@@ -19,7 +18,6 @@ from ._drawing import (
     LINE_COLOR,
     PARTS,
     UNITS,
-    Axes,
     common_measure,
     draw,
     known_parts,
@@ -85,9 +83,7 @@ class UncertaintyHistogramDisplay(Display):
     total_variation: dict[str, dict]
     measure: str
 
-    def plot(
-        self, ax: Axes | Sequence[Axes] | None = None, *, yscale: str = "sqrt", **kwargs: object
-    ) -> Self:
+    def plot(self, ax: Any = None, *, yscale: str = "sqrt", **kwargs: object) -> Self:
         """Draw the histograms.
 
         Parameters
@@ -138,13 +134,7 @@ class UncertaintyHistogramDisplay(Display):
         return "\n".join(lines)
 
     @classmethod
-    def from_estimators(
-        cls,
-        estimators: Mapping[str, BaseEstimator],
-        X: ArrayLike,
-        X_out: ArrayLike | None = None,
-        **kwargs: Any,
-    ) -> Self:
+    def from_estimators(cls, estimators: Any, X: Any, X_out: Any = None, **kwargs: Any) -> Self:
         """Draw the uncertainties of fitted models.
 
         Parameters

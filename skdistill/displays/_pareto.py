@@ -12,7 +12,6 @@ from ._drawing import (
     CONTRAST_COLOR,
     LINE_COLOR,
     REFERENCE_COLOR,
-    Axes,
     draw,
     label_log_axis,
 )
@@ -82,13 +81,7 @@ class ParetoDisplay(Display):
     teacher_scores: Any = None
     base_costs: Any = None
 
-    def plot(
-        self,
-        ax: Axes | Sequence[Axes] | None = None,
-        *,
-        point_kwargs: Mapping[str, object] | None = None,
-        **kwargs: object,
-    ) -> Self:
+    def plot(self, ax: Any = None, *, point_kwargs: Any = None, **kwargs: object) -> Self:
         """Draw the panels.
 
         Parameters

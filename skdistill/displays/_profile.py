@@ -9,7 +9,7 @@ from .._estimator.functions import predict_uncertainty
 from .._utils.typing import ArrayLike, BaseEstimator
 from ..metrics import uncertainty_profile
 from ._display import Display, documented_dataclass
-from ._drawing import UNITS, Axes, draw, draw_reference, labelled, part_of
+from ._drawing import UNITS, draw, draw_reference, labelled, part_of
 from ._grids import check_target, named_column
 
 
@@ -56,12 +56,7 @@ class UncertaintyProfileDisplay(Display):
     name: str | None = None
 
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        name: str | None = None,
-        plot_mean: bool = True,
-        **kwargs: object,
+        self, ax: Any = None, *, name: str | None = None, plot_mean: bool = True, **kwargs: object
     ) -> Self:
         """Draw the means of the groups.
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
-from .._utils.typing import ArrayLike, BaseEstimator
+from .._utils.typing import ArrayLike
 from ..metrics import expected_calibration_error, reliability_curve
 from ._display import Display, documented_dataclass
 from ._drawing import CLASS_COLORS, Axes, draw, labelled, merged_style
@@ -120,13 +120,7 @@ class ReliabilityDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: BaseEstimator,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        name: str | None = None,
-        **kwargs: Any,
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, name: str | None = None, **kwargs: Any
     ) -> Self:
         """Draw the reliability of a fitted classifier.
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
-from .._utils.typing import ArrayLike, BaseEstimator
+from .._utils.typing import ArrayLike
 from ..metrics import ause, sparsification_curve
 from ._display import Display, documented_dataclass
 from ._drawing import Axes, draw, labelled
@@ -99,13 +99,7 @@ class SparsificationDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: BaseEstimator,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        name: str | None = None,
-        **kwargs: Any,
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, name: str | None = None, **kwargs: Any
     ) -> Self:
         """Draw how well the total uncertainty of a fitted regressor ranks its errors."""
         cls._needs_matplotlib("from_estimator")

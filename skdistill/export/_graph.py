@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 
 from .._data.columns import feature_names_of
 from .._version import __version__
@@ -82,9 +81,7 @@ def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
         graph.initializer.append(onnx.numpy_helper.from_array(most, "most_steps"))
 
 
-def with_facts(
-    proto: Any, estimator: BaseEstimator, graph_outputs: GraphOutputs, first: object = None
-) -> Any:
+def with_facts(proto: Any, estimator: Any, graph_outputs: GraphOutputs, first: Any = None) -> Any:
     """Note in a graph's metadata what it is; `first` is the step that takes X."""
     facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}
     names = feature_names_of(estimator if first is None else first)

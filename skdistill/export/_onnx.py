@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitted models as files of ONNX, a booster as one for each round."""
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -19,12 +16,7 @@ from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods
 from ._pipelines import pipeline_graph, steps_before
 
 
-def export_onnx(
-    model: BaseEstimator,
-    path: str | os.PathLike[str],
-    quantiles: Sequence[float] | None = None,
-    outputs: Sequence[str] | None = "auto",
-) -> None:
+def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
     """Write a fitted model as one ONNX graph of everything that it predicts.
 
     The graph has one input `X` with any number of rows, in float32, or in float64 if the model was
@@ -81,9 +73,7 @@ def export_onnx(
     write_atomically(Path(path), proto.SerializeToString())
 
 
-def export_rounds(
-    booster: Any, folder: str | os.PathLike[str], quantiles: Sequence[float] | None = None
-) -> list[Path]:
+def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path]:
     """Write one ONNX graph for each round of a booster.
 
     The first takes rows `X`; each of the others takes `X` and the state that the one before it has

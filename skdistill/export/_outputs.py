@@ -2,13 +2,12 @@
 """What a fitted estimator predicts, as a module whose outputs have names."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -24,9 +23,7 @@ from ._quantiles import quantiles_of
 _COVERAGE = 0.9  # of the output `interval`
 
 
-def check_has_prediction_methods(
-    estimator: BaseEstimator, name: str, wanted: str, model: BaseEstimator
-) -> None:
+def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: Any) -> None:
     """Raise a TypeError for what the function of that name does not take."""
     if isinstance(estimator, SequencePredictor):
         raise TypeError(
@@ -49,10 +46,7 @@ class GraphOutputs(nn.Module):
     defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "outputs": "auto"}
 
     def __init__(
-        self,
-        estimator: DistributionEstimator,
-        quantiles: Sequence[float] | None = None,
-        outputs: Sequence[str] | None = "auto",
+        self, estimator: DistributionEstimator, quantiles: Any = None, outputs: Any = "auto"
     ):
         super().__init__()
         self.plan = estimator._plan

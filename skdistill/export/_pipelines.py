@@ -52,9 +52,7 @@ def steps_before(model: BaseEstimator) -> list[BaseEstimator]:
     return steps
 
 
-def pipeline_graph(
-    steps: list[BaseEstimator], graph_outputs: GraphOutputs, estimator: BaseEstimator
-) -> Any:
+def pipeline_graph(steps: list[BaseEstimator], graph_outputs: GraphOutputs, estimator: Any) -> Any:
     """Convert the fitted steps of a Pipeline, and the estimator after them."""
     from skl2onnx import convert_sklearn
 
@@ -98,9 +96,7 @@ def _graph_outputs_of(scope: Any, estimator: BaseEstimator) -> GraphOutputs:
     return GraphOutputs(estimator, **{name: given[name] for name in GraphOutputs.defaults})
 
 
-def _parse(
-    alias: str, scope: Any, model: BaseEstimator, inputs: Any, custom_parsers: Any = None
-) -> Any:
+def _parse(alias: str, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     operator = scope.declare_local_operator(alias, model)
     operator.inputs = inputs
     graph_outputs = _graph_outputs_of(scope, model)

@@ -3,25 +3,17 @@
 
 import io
 import json
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 
 from .._serialization.atomic import check_folder, write_atomically
 from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods
 
 
-def export_program(
-    model: BaseEstimator,
-    path: str | os.PathLike[str],
-    quantiles: Sequence[float] | None = None,
-    outputs: Sequence[str] | None = "auto",
-) -> None:
+def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
     """Write a fitted estimator as a program of ``torch.export``.
 
     ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch

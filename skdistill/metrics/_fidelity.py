@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
@@ -52,9 +53,7 @@ class _Predictions:
     scores: dict[str, float]
 
     @classmethod
-    def of(
-        cls, model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, weight: ArrayLike | None
-    ) -> _Predictions:
+    def of(cls, model: BaseEstimator, X: ArrayLike, y: Any, weight: Any) -> _Predictions:
         uncertainty = predict_uncertainty(model, X)
         scores: dict[str, float] = {}
         if y is not None and is_classifier(model):

@@ -50,13 +50,7 @@ class EstimatorScorer:
         self._kwargs = kwargs
         self._sample_weight_request: bool | str | None = None
 
-    def __call__(
-        self,
-        estimator: BaseEstimator,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Score a fitted estimator, or a meta-estimator around one; costs do without y."""
         return self._score(estimator, X, y, sample_weight=sample_weight, **self._kwargs)
 
@@ -99,41 +93,26 @@ class EstimatorScorer:
 
 
 def _neg_metric(
-    estimator: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    sample_weight: ArrayLike,
-    metric: Callable[..., float],
-    reads: Callable[[BaseEstimator, ArrayLike], tuple[list[np.ndarray], dict[str, np.ndarray]]],
-    **kwargs: object,
+    estimator: Any, X: Any, y: Any, *, sample_weight: Any, metric: Any, reads: Any, **kwargs: object
 ) -> float:
     """Minus a metric of y and of what is read off the estimator."""
     arrays, more = reads(estimator, X)
     return -float(metric(y, *arrays, sample_weight=sample_weight, **more, **kwargs))
 
 
-def _members(
-    estimator: BaseEstimator, X: ArrayLike
-) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+def _members(estimator: BaseEstimator, X: ArrayLike) -> Any:
     return [predict_members(estimator, X)], {}
 
 
-def _mean_and_variance(
-    estimator: BaseEstimator, X: ArrayLike
-) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+def _mean_and_variance(estimator: BaseEstimator, X: ArrayLike) -> Any:
     return [estimator.predict(X), _total(estimator, X, "variance")], {}
 
 
-def _mean_and_std(
-    estimator: BaseEstimator, X: ArrayLike
-) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+def _mean_and_std(estimator: BaseEstimator, X: ArrayLike) -> Any:
     return [estimator.predict(X), np.sqrt(_total(estimator, X, "variance"))], {}
 
 
-def _probabilities(
-    estimator: BaseEstimator, X: ArrayLike
-) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+def _probabilities(estimator: BaseEstimator, X: ArrayLike) -> Any:
     return [estimator.predict_proba(X)], {"labels": estimator.classes_}
 
 
@@ -150,20 +129,13 @@ def _total(estimator: BaseEstimator, X: ArrayLike, measure: str) -> np.ndarray:
 
 
 def _neg_interval_score(
-    estimator: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    sample_weight: ArrayLike,
-    coverage: float,
+    estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike, coverage: float
 ) -> float:
     interval = predict_interval(estimator, X, coverage)
     return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
 
 
-def _neg_aurc(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike
-) -> float:
+def _neg_aurc(estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike) -> float:
     total = _total(estimator, X, "entropy")
     y_true, y_pred = check_label_pair(y, estimator.predict(X))
     return -aurc(y_true != y_pred, total, sample_weight=sample_weight)

@@ -4,6 +4,7 @@
 import time
 from collections.abc import Callable, Mapping
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.utils import indexable
@@ -62,9 +63,7 @@ def flops(estimator: BaseEstimator, X: ArrayLike) -> int:
     return count_flop(model.module_, np.shape(rows)[1:])
 
 
-def latency(
-    estimator: BaseEstimator, X: ArrayLike, *, batch_size: int = 1, n_repeats: int = 30
-) -> float:
+def latency(estimator: Any, X: ArrayLike, *, batch_size: int = 1, n_repeats: int = 30) -> float:
     """Measure how long predicting a batch of rows takes, on one thread.
 
     Parameters

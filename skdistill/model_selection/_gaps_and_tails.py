@@ -46,9 +46,7 @@ class _SplitByFeature(BaseCrossValidator, ABC):
                 )
             yield test
 
-    def get_n_splits(
-        self, X: ArrayLike | None = None, y: object = None, groups: object = None
-    ) -> int:
+    def get_n_splits(self, X: Any = None, y: object = None, groups: object = None) -> int:
         """Return the number of folds: one for each feature of X that samples are sorted by.
 
         Parameters

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -121,11 +122,7 @@ def _rows_at(X, index: np.ndarray):
 
 @without_schema_warnings()
 def unseen_scores(
-    model: BaseEstimator,
-    X_held_out: ArrayLike,
-    y_held_out: ArrayLike,
-    X_unseen: ArrayLike,
-    y_unseen: ArrayLike | None = None,
+    model: Any, X_held_out: ArrayLike, y_held_out: ArrayLike, X_unseen: Any, y_unseen: Any = None
 ) -> dict[str, float]:
     r"""Score a fitted model on unseen samples, beside held-out ones.
 

@@ -177,11 +177,7 @@ def stream_spec(
 
 
 def _with_transfer(
-    spec: FitSpec,
-    auto: TransferMaker | None,
-    X_transfer: object,
-    member_predictions: Any,
-    kept: Any,
+    spec: FitSpec, auto: TransferMaker | None, X_transfer: Any, member_predictions: Any, kept: Any
 ) -> FitSpec:
     """Return what to fit with further samples, and with predictions of members if they are given.
 
