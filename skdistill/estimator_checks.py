@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What scikit-learn's ``check_estimator`` has to know of the estimators of this package."""
 
-from typing import Any
+from sklearn.base import BaseEstimator
 
 from .samplers import MCDropout
 
 __all__ = ["expected_failed_checks"]
 
 
-def expected_failed_checks(estimator: Any) -> dict[str, str]:
+def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
     """Return the checks of scikit-learn that an estimator need not pass, each with the reason.
 
     There is one at most: that a row of weight two is the same as the row twice. It is not where

@@ -234,18 +234,17 @@ def test_a_fit_can_be_read_file_by_file():
     assert all(map(operator.le, reached, (465, 60, 215))), reached
 
 
-# Writes on objects that a function was given, by file: these cannot change themselves.
+# Writes on objects that a function was given, by file: the contracts of others demand them.
 WRITES_WITH_REASON = {
     # scikit-learn's tags, which `__sklearn_tags__` changes and returns.
     **{"_estimator/predicting.py": 3, "teachers/_mixed.py": 4, "teachers/_teacher.py": 2},
-    # Gradients of torch's parameters, which have no other way in.
-    **{"_engine/_flat.py": 1, "_engine/_flat_update.py": 1, "_engine/_net.py": 1},
-    **{"_engine/_steps.py": 1, "_training/trainer.py": 1},
-    # Layers of the copy of a network, in which others take their place.
-    **{"modules/_dropout.py": 1, "modules/_recurrent.py": 1, "pruning/_removal.py": 3},
-    # Graphs of onnx, and the copy of the module that is exported.
-    **{"export/_graph.py": 3, "export/_forms.py": 2, "export/_pipelines.py": 1},
-    # What decorators make, and a property that is kept on its object.
+    # Gradients of torch's parameters, which its optimizers read there.
+    **{"_engine/_flat_update.py": 1, "_engine/_net.py": 1, "_engine/_steps.py": 1},
+    # Of the copy of a network, forward of a layer of torch's, and sizes that it has with its weights.
+    **{"modules/_recurrent.py": 1, "pruning/_removal.py": 1},
+    # Messages of protobuf, as which onnx has its graphs.
+    **{"export/_graph.py": 3, "export/_pipelines.py": 1},
+    # What decorators make: names, signatures and docstrings of functions, and a kept property.
     **{"losses/_loss.py": 4, "displays/_display.py": 2},
 }
 
@@ -331,7 +330,7 @@ def annotations(function):
 def test_few_annotations_are_any():
     found = [one for _, function in functions() for one in annotations(function)]
     with_any = [one for one in found if re.search(r"\bAny\b", one)]
-    assert len(with_any) <= 0.168 * len(found), len(with_any) / len(found)
+    assert len(with_any) <= 0.10 * len(found), len(with_any) / len(found)
 
 
 def functions():

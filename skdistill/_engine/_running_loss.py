@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -24,7 +22,7 @@ class RunningLoss:
         self.sums: dict[int, Tensor] = {}  # over batches of the same size, of shape (S, size)
         self.constant_sums: list[Tensor] = []  # of each batch, of shape (S,)
 
-    def add(self, step: dict[str, Any], batch: Batch) -> None:
+    def add(self, step: dict[str, Tensor], batch: Batch) -> None:
         """Add what a step has returned for a batch."""
         losses = step["losses"]
         size = losses.shape[-1]
@@ -48,7 +46,7 @@ class RunningLoss:
 
 
 @torch.no_grad()
-def _losses_of_zeros(objective: Objective, step: dict[str, Any], batch: Batch) -> Tensor:
+def _losses_of_zeros(objective: Objective, step: dict[str, Tensor], batch: Batch) -> Tensor:
     """Losses (S, n) of outputs of zero, a prediction that is the same for every row."""
     _, (targets, weight) = batch
     outputs = torch.zeros_like(

@@ -17,7 +17,6 @@ from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifi
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from .._utils.typing import DataFrame
 from ..distributions import EmpiricalGaussian, Uncertainty
 from .predicting import as_frame
 from .unwrapping import innermost, members_and_rows, weights_of_voters
@@ -172,7 +171,7 @@ def predict_interval(model: BaseEstimator, X: ArrayLike, coverage: ArrayLike = 0
     return np.sort(ends.reshape(*ends.shape[:-1], *last), axis=-1)
 
 
-def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> DataFrame:
+def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> Any:
     """Predict what a service answers with, as one table; see :func:`predict_uncertainty`.
 
     Parameters

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._data.columns import standardises
 from .._training.trainer import SEED_LIMIT
-from .._utils.typing import DataFrame, RandomStateLike
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import calls_of
 from ..distributions import Distribution, Uncertainty, split_columns
@@ -215,7 +214,7 @@ class DistributionEstimator(NetEstimator):
         found = self._read(X, lambda d: d.quantile(levels))
         return self._plan.task.per_target(found)
 
-    def predict_frame(self, X: ArrayLike, coverage: ArrayLike = 0.9) -> DataFrame:
+    def predict_frame(self, X: ArrayLike, coverage: ArrayLike = 0.9) -> Any:
         """Predict what a service answers with, as one table.
 
         Parameters
@@ -294,7 +293,7 @@ class DistributionEstimator(NetEstimator):
         self,
         X: ArrayLike,
         n_samples: int = 1,
-        random_state: RandomStateLike = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.
 

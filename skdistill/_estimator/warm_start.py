@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -66,7 +65,7 @@ def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
     return replace(recipe, settings=settings, **kept)
 
 
-def load_weights(module: nn.Module, trained: Any) -> None:
+def load_weights(module: nn.Module, trained: nn.Module) -> None:
     """Give a module the weights of the trained one; a ValueError if they have other shapes."""
     given, fitted = module.state_dict(), trained.state_dict()
     for name in {**fitted, **given}:

@@ -11,7 +11,6 @@ import numpy as np
 
 from .._estimator.predicting import as_frame
 from .._serialization.atomic import write_atomically
-from .._utils.typing import DataFrame
 from .._utils.validation import FilePath
 
 
@@ -60,7 +59,7 @@ class ModelReport:
     def __repr__(self) -> str:
         return f"<ModelReport of {self.title} on {self.facts['rows']} rows>"
 
-    def to_frame(self) -> DataFrame:
+    def to_frame(self) -> Any:
         """Return all numbers as a table, with a row for each quantity."""
         rows = self.measurements
         text = {

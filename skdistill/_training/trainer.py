@@ -331,7 +331,7 @@ def _try_out(
         ) from error
     if not given or not optimizer.__module__.startswith("torch."):
         return
-    weight.requires_grad_().grad = torch.ones_like(weight)
+    weight.requires_grad_().sum().backward()
     try:
         optimizer([weight], **settings).step()
     except Exception as error:  # whatever an optimizer does with what it does not expect

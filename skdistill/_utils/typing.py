@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Types of what users give and get, for annotations."""
+"""Types of what users give, for annotations in many places."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from joblib import Memory as Memory
 from numpy.typing import ArrayLike as ArrayLike
 from sklearn.base import BaseEstimator as BaseEstimator
 from sklearn.model_selection import BaseCrossValidator
 
-if TYPE_CHECKING:  # optional
-    import pandas
-
-DataFrame: TypeAlias = "pandas.DataFrame"
-
-# What scikit-learn takes as `random_state` and as `cv`.
 RandomStateLike: TypeAlias = int | np.random.RandomState | None
 Folds: TypeAlias = int | BaseCrossValidator | Iterable[tuple[np.ndarray, np.ndarray]] | None
+ModelClass: TypeAlias = Callable[..., torch.nn.Module]
+OptimizerClass: TypeAlias = type[torch.optim.Optimizer]
+Callbacks: TypeAlias = Sequence[object] | None  # of skorch, whose import takes long

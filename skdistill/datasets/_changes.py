@@ -55,24 +55,24 @@ def mask_squares(
            [1., 0., 0.],
            [1., 1., 1.]])
     """
-    pixels = check_array(X, dtype="numeric", allow_nd=True, copy=True)
-    *_, height, width = shape = _image_shape(pixels, image_shape)
+    out = check_array(X, dtype="numeric", allow_nd=True, copy=True)
+    *_, height, width = shape = _image_shape(out, image_shape)
     Number(Integral, 0, min(height, width)).check(size, "size")
-    if np.asarray(value).astype(pixels.dtype) != value:
+    if np.asarray(value).astype(out.dtype) != value:
         raise ValueError(
-            f"value must be one that X, of dtype {pixels.dtype}, can hold; got {value!r}."
+            f"value must be one that X, of dtype {out.dtype}, can hold; got {value!r}."
         )
     rng = check_random_state(random_state)
-    tops = rng.randint(height - size + 1, size=len(pixels))
-    lefts = rng.randint(width - size + 1, size=len(pixels))
+    tops = rng.randint(height - size + 1, size=len(out))
+    lefts = rng.randint(width - size + 1, size=len(out))
     is_row, is_column = (
         (np.arange(n) >= first[:, None]) & (np.arange(n) < first[:, None] + size)
         for n, first in ((height, tops), (width, lefts))
     )
     mask = is_row[:, :, None] & is_column[:, None, :]
-    images = pixels.reshape(len(pixels), *(1,) * (3 - len(shape)), *shape)
-    np.copyto(images, np.asarray(value).astype(pixels.dtype), where=mask[:, None])
-    return images.reshape(pixels.shape)
+    images = out.reshape(len(out), *(1,) * (3 - len(shape)), *shape)
+    np.copyto(images, np.asarray(value).astype(out.dtype), where=mask[:, None])
+    return images.reshape(out.shape)
 
 
 def _image_shape(X, image_shape):

@@ -104,10 +104,10 @@ class ReliabilityDisplay(Display):
             ylim=(-0.02, 1.02),
         )
         # Among the curves of many classes there is no room for their names.
-        place: dict[str, Any] = (
-            {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if of_classes else {}
+        place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        ax.legend(
+            title=name if of_classes else None, fontsize="small", **place if of_classes else {}
         )
-        ax.legend(title=name if of_classes else None, fontsize="small", **place)
         return self
 
     def _draw_curve(self, i, ax, label, ref_line, given):

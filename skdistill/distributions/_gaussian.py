@@ -6,11 +6,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from scipy import special
 from torch import Tensor
 from torch.nn import functional as F
@@ -137,7 +136,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         further = None if self.mean_variance is None else squared * self.mean_variance
         return EmpiricalGaussian(means, squared * self.variances, further)
 
-    def tempered(self, temperature: float | ArrayLike | Tensor) -> EmpiricalGaussian:
+    def tempered(self, temperature: Any) -> EmpiricalGaussian:
         temperature = as_tensor_like(temperature, self.variances)
         return replace(self, variances=temperature * self.variances)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -111,7 +110,7 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
             scale.abs() * self.scale,
         )
 
-    def tempered(self, temperature: float | ArrayLike | Tensor) -> GaussianNormal:
+    def tempered(self, temperature: Any) -> GaussianNormal:
         return replace(self, scale=as_tensor_like(temperature, self.scale).sqrt() * self.scale)
 
     def widened(self, factor: Tensor) -> GaussianNormal:

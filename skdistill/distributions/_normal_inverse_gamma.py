@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from scipy import special
 from torch import Tensor
 
@@ -78,7 +77,7 @@ class NormalInverseGamma(NumericDistribution, Calibratable, ReadFromOutputs):
         beta = scale.square() * self.beta
         return NormalInverseGamma(loc + scale * self.mean, self.nu, self.alpha, beta)
 
-    def tempered(self, temperature: float | ArrayLike | Tensor) -> NormalInverseGamma:
+    def tempered(self, temperature: Any) -> NormalInverseGamma:
         temperature = as_tensor_like(temperature, self.nu)
         return replace(self, nu=temperature * self.nu, beta=temperature * self.beta)
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .._utils.typing import DataFrame
-
 
 @dataclass(frozen=True, eq=False)  # the == of arrays has no single truth value
 class Uncertainty:
@@ -44,7 +42,7 @@ class Uncertainty:
         """Return the three parts by name, as named tuples have it."""
         return {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
 
-    def to_frame(self, index: object = None) -> DataFrame:
+    def to_frame(self, index: object = None) -> Any:
         """Return the parts as a table, with a row for each prediction.
 
         Parameters

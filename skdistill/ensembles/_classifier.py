@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
-import torch
 from sklearn.base import ClassifierMixin
-from torch import nn
 
 from .._estimator.predicting import DistributionEstimator
-from .._utils.typing import ArrayLike, RandomStateLike
+from .._utils.typing import ArrayLike, Callbacks, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import ClassWeight
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
@@ -113,11 +111,11 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self,
         n_members: int = 20,
         *,
-        module: Callable[..., nn.Module] = MLP,
+        module: ModelClass = MLP,
         inference: str | DeepEnsemble | SGLD | SGHMC | MCDropout = "deep_ensemble",
         prior_scale: float = 10.0,
         class_weight: str | Mapping[Any, float] | None = None,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float = 0.01,
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -127,7 +125,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         warm_start: bool = False,
         distance_aware: bool = True,
         n_jobs: int | None = None,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,

@@ -18,7 +18,7 @@ def shares_memory() -> bool:
     return getattr(backend, "supports_sharedmem", False)
 
 
-def on_workers(array: object) -> Any:
+def on_workers(array: object) -> object:
     """Return what stands for an array among the arguments of tasks.
 
     dask gets a copy to every worker, once: joblib would send it to one, and if that one died, the

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Self
 
-import torch
 from sklearn.base import RegressorMixin
-from torch import nn
 
 from .._estimator.predicting import DistributionEstimator
-from .._utils.typing import ArrayLike, RandomStateLike
+from .._utils.typing import ArrayLike, Callbacks, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import Number
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
@@ -209,11 +206,11 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self,
         n_members: int = 20,
         *,
-        module: Callable[..., nn.Module] = MLP,
+        module: ModelClass = MLP,
         inference: str | DeepEnsemble | SGLD | SGHMC | MCDropout = "deep_ensemble",
         prior_scale: float = 3.0,
         beta: float = 0.5,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float = 0.01,
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -223,7 +220,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         warm_start: bool = False,
         distance_aware: bool = True,
         n_jobs: int | None = None,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,

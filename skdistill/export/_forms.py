@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Parts of fitted modules in forms that are fast in a graph; they compute the same."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,20 @@ from ..modules import (
 )
 
 
-def graph_forms(module: nn.Module) -> nn.Module | None:
-    """Give a module such parts; return a form of its network, if there is one.
+def graph_forms(fitted: nn.Module) -> tuple[Any, nn.Module | None]:
+    """Return a copy of a module with such parts, on the CPU, and a form of its network, if any.
 
     That maps encoded rows (n, in) to outputs (S, n, out), of S networks or heads.
     """
+    module = copy.deepcopy(fitted).cpu().eval().requires_grad_(False)
     if type(module.inputs) is InputEncoder:
         module.inputs = _Inputs(module.inputs)
     if isinstance(module.functions, FunctionDraws):
         module.functions = _Functions(module.functions)
     network: Any = module.network
     if isinstance(network, StackedSequential) and network.lead == (1,):
-        return _OneNetwork(network)
-    return _WideHeads(network) if _has_linear_heads(network) else None
+        return module, _OneNetwork(network)
+    return module, _WideHeads(network) if _has_linear_heads(network) else None
 
 
 class _OneNetwork(nn.Module):

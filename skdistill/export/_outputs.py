@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fitted estimator predicts, as a module whose outputs have names."""
 
-import copy
 from collections.abc import Iterator
 from numbers import Real
 from typing import Any, ClassVar
@@ -15,7 +14,6 @@ from .._data.columns import Columns
 from .._data.conversions import in_words
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import errors_about
-from ..distributions import Distribution
 from ..sequences import SequencePredictor
 from ._forms import graph_forms
 from ._quantiles import quantiles_of
@@ -50,8 +48,7 @@ class GraphOutputs(nn.Module):
     ):
         super().__init__()
         self.plan = estimator._plan
-        self.module = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False)
-        self.network = graph_forms(self.module)
+        self.module, self.network = graph_forms(estimator.module_)
         with errors_about("quantiles"):
             levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
         is_numeric = self.plan.task.kind == "regressor"
@@ -122,7 +119,7 @@ class GraphOutputs(nn.Module):
         yield "total", task.per_target(parts.total)
         yield from self.plan.beside(outputs, self.module).items()
 
-    def _read_quantiles(self, distribution: Distribution) -> Iterator[tuple[str, Tensor]]:
+    def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
         tail = (1 - _COVERAGE) / 2
         ends = [tail, 1 - tail] if "interval" in self.names else []
         levels = [*ends, *self.levels]

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from .. import losses
-from .._method.task import Task
 from .._utils.validation import Number, OneOf, Schedule
 from ..distributions import Dirichlet
 from ._family import SMOOTHING, Family, without_zeros
@@ -80,7 +79,7 @@ class DirichletFamily(Family):
     smoothing: float | str = "auto"
     temperature: Any = 1.0
 
-    def for_task(self, task: Task) -> Family:
+    def for_task(self, task: Any) -> Family:
         super().for_task(task)
         if isinstance(self.temperature, Real) and self.temperature != 1:
             raise ValueError(

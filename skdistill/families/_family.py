@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from .._method.task import Task
 from .._utils.settings import Settings
 from .._utils.validation import check_parameters
 from ..losses import by_autograd
@@ -125,7 +124,7 @@ class Family(Settings, ABC):
         """Raise a TypeError or ValueError for settings that break the rules of the class."""
         check_parameters(self, f"{type(self).__name__}: ")
 
-    def for_task(self, task: Task) -> Family:
+    def for_task(self, task: Any) -> Family:
         """Return the family that learns a task; raise for settings that do not go with it.
 
         Parameters
@@ -270,7 +269,7 @@ class Family(Settings, ABC):
         """
         return None
 
-    def _as(self, kind: type[Family], task: Task) -> Family:
+    def _as(self, kind: type[Family], task: Any) -> Family:
         """Return a family that does a part of what this one does, with the settings that it has.
 
         The others must have their defaults.

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .. import losses
-from .._method.task import Task
 from .._utils.ranks import current_ranks
 from .._utils.validation import Number
 from ..distributions import (
@@ -189,7 +188,7 @@ class LatentFactorFamily(Factors):
     smoothing: float | str = "auto"
     n_samples: int = 100
 
-    def for_task(self, task: Task) -> Family:
+    def for_task(self, task: Any) -> Family:
         # Return the family for means, or for logits less their mean over classes.
         super().for_task(task)
         return self._as(GaussianFactors if task.kind == "regressor" else LogitFactors, task)

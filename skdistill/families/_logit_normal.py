@@ -4,14 +4,13 @@
 import copy
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 
 from .. import losses
-from .._method.task import Task
 from .._utils.validation import AnyOf, Number, OneOf
 from ..distributions import LogitNormal, latin_hypercube
 from ._family import Family, without_zeros
@@ -60,7 +59,7 @@ class LogitNormalFamily(Family):
     smoothing: float | str = "auto"
     n_samples: int = 100
 
-    def for_task(self, task: Task) -> Family:
+    def for_task(self, task: Any) -> Family:
         super().for_task(task)
         if self.rank and self.loss == "moments":
             raise ValueError(

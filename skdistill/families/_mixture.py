@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from .. import losses
-from .._method.task import Task
 from .._utils.validation import Schedule
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ._family import Family, NumericFamily
@@ -35,7 +34,7 @@ class MixtureFamily(Family):
 
     temperature: Any = 1.0
 
-    def for_task(self, task: Task) -> Family:
+    def for_task(self, task: Any) -> Family:
         super().for_task(task)
         return self._as(self._numeric(), task) if task.kind == "regressor" else self
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 
 from .._estimator.functions import predict_uncertainty
-from .._utils.typing import ArrayLike, DataFrame
+from .._utils.typing import ArrayLike
 from ..distributions import Uncertainty
 from ._regression import gaussian_nll
 from ._uncertainty import epistemic_fidelity, uncertainty_total_variation
@@ -26,7 +26,7 @@ class FidelityTable:
     def __getitem__(self, pair: str) -> dict[str, float]:
         return self.columns[pair]
 
-    def to_frame(self) -> DataFrame:
+    def to_frame(self) -> Any:
         """Return the table as a DataFrame of pandas, with a row for each quantity."""
         import pandas
 

@@ -10,7 +10,6 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
-from .._utils.typing import RandomStateLike
 from .._utils.validation import Number
 from ._checks import (
     check_columns,
@@ -223,7 +222,7 @@ def uncertainty_ndcg(
     k: int = 20,
     n_candidates: int = 100,
     n_trials: int = 500,
-    random_state: RandomStateLike = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> float:
     """Normalised discounted cumulative gain of the student's ranking of uncertain rows.
 

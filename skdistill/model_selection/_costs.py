@@ -136,11 +136,7 @@ def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
     return -float(cost(estimator, X, **kwargs))
 
 
-COSTS: dict[str, Callable[..., float]] = {
-    "n_parameters": n_parameters,
-    "flops": flops,
-    "latency": latency,
-}
+COSTS: dict[str, Callable] = {"n_parameters": n_parameters, "flops": flops, "latency": latency}
 
 
 def nondominated(costs: ArrayLike, scores: ArrayLike) -> np.ndarray:

@@ -47,7 +47,7 @@ def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed
         if type(child) is nn.Dropout
     ]
     for parent, name in places:
-        setattr(parent, name, MemberDropout(rate))
+        parent.register_module(name, MemberDropout(rate))
     if not places and is_plain_sequential(network):
         network = nn.Sequential(*_with_layers_between(network, rate))
     if not any(isinstance(layer, MemberDropout) for layer in network.modules()):

@@ -4,7 +4,6 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +19,7 @@ _MODEL = "model.safetensors"  # in a folder as the Hugging Face hub has them
 
 
 def save(
-    model: Any, path: str | os.PathLike, *, include_teacher: bool = False, layout: str = "file"
+    model: object, path: str | os.PathLike, *, include_teacher: bool = False, layout: str = "file"
 ) -> None:
     """Save a fitted model to a file that is safe to open.
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import reduce
 from numbers import Integral, Real
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -133,7 +132,7 @@ class ProximalStep:
         self._names = {parameter: name for name, parameter in module.named_parameters()}
 
     @torch.no_grad()
-    def bind(self, weights: Mapping[str, Tensor]) -> Callable[[Any], None]:
+    def bind(self, weights: Mapping[str, Tensor]) -> Callable[[float | Tensor], None]:
         """Return the proximal step for weights that lie in given tensors.
 
         Parameters
@@ -153,7 +152,7 @@ class ProximalStep:
         ]
 
         @torch.no_grad()
-        def step(lr: Any) -> None:
+        def step(lr: float | Tensor) -> None:
             for n_lead, units in bound:
                 n_weights = sum(math.prod(w.shape[n_lead + 1 :]) for w in units)  # of a unit
                 amount = self.strength * lr * n_weights**0.5

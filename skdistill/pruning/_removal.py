@@ -246,8 +246,8 @@ def _drop_units(layer: Any, is_kept: Tensor) -> None:
 def _set(layer: Any, weight: Tensor, bias: Tensor | None) -> None:
     """Replace a layer's weights and update its sizes."""
     trains = layer.weight.requires_grad
-    layer.weight = nn.Parameter(weight, trains)
-    layer.bias = None if bias is None else nn.Parameter(bias, trains)
+    layer.register_parameter("weight", nn.Parameter(weight, trains))
+    layer.register_parameter("bias", None if bias is None else nn.Parameter(bias, trains))
     sizes = ("out_features", "in_features")
     if type(layer) in CONVOLUTIONS:
         sizes = ("out_channels", "in_channels")

@@ -23,7 +23,6 @@ from .._estimator.functions import align_classes
 from .._estimator.unwrapping import final_step, is_prefitted, seeded_clone, tags_of
 from .._training.trainer import SEED_LIMIT
 from .._utils.moments import standardisation
-from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
@@ -107,7 +106,7 @@ class MixedModels(EstimatorOfModels):
         weights: Any = "oof",
         cv: object = 5,
         n_members: int = 20,
-        random_state: RandomStateLike = None,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.models = models
         self.weights = weights

@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, is_classifier
 from .._data.checks import check_weights
 from .._estimator.functions import align_classes, predict_members
 from .._estimator.unwrapping import final_step, is_prefitted
-from .._utils.typing import RandomStateLike
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
 
@@ -25,7 +24,7 @@ def out_of_fold_members(
     *,
     cv: object = 5,
     sample_weight: ArrayLike | None = None,
-    random_state: RandomStateLike = None,
+    random_state: int | np.random.RandomState | None = None,
     name: str = "cv",
     verbose: int | bool = 0,
 ) -> np.ndarray:

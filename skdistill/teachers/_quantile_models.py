@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimator.unwrapping import seeded_clone, weights_for
 from .._training.trainer import SEED_LIMIT
-from .._utils.typing import RandomStateLike
 from .._utils.validation import Seed, errors_about
 from ._base import EstimatorOfModels
 from ._predictive import moments_of_quantiles
@@ -48,7 +47,7 @@ class QuantileModels(RegressorMixin, EstimatorOfModels):
         models: Any,
         quantiles: Any,
         *,
-        random_state: RandomStateLike = None,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.models = models
         self.quantiles = quantiles

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +42,7 @@ class UniformBox(TransferMaker):
     _parameter_table = {"expand": Number(Real, 0)}
 
     expand: float = 0.0
-    categorical: Any = None
+    categorical: object = None
 
     def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
         self.check(X.shape)

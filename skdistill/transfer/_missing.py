@@ -16,7 +16,7 @@ def filled(X: Tensor) -> Tensor:
     return torch.where(X.isnan(), X.nanmean(0).nan_to_num(0.0), X)
 
 
-def prepare_lacking(maker: Any, X: Tensor, weight: Tensor | None, *teacher: Any) -> Draw:
+def prepare_lacking(maker: Any, X: Tensor, weight: Tensor | None, *teacher: object) -> Draw:
     """Prepare a maker for rows whose values may be missing: those of new rows are missing too."""
     if not bool(X.sum().isnan()):
         return maker.prepare(X, weight, *teacher)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import torch
 from scipy.special import betaincinv
@@ -50,7 +49,7 @@ class Mixup(TransferMaker):
     _parameter_table = {"alpha": Number(Real, 0, closed="neither")}
 
     alpha: float = 1.0
-    categorical: Any = None
+    categorical: object = None
 
     def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
         self.check(X.shape)

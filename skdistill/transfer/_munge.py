@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import torch
@@ -91,7 +90,7 @@ class Munge(TransferMaker):
 
     swap_probability: float = 0.5
     scale: float = 1.0
-    categorical: Any = None
+    categorical: object = None
     base: TransferMaker | None = None
     share: float = 1.0
 

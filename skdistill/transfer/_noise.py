@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import torch
@@ -72,7 +71,7 @@ class GaussianNoise(TransferMaker):
     scale: float = 0.7
     share_power: float = 2.0
     correlated: bool = False
-    categorical: Any = None
+    categorical: object = None
 
     def changes(self, X: Tensor) -> bool:
         if (is_categorical := self._is_categorical(X)) is not None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import length_hint
-from typing import Any
-
-from numpy.typing import ArrayLike
 
 from .._utils.settings import Settings
+from ._maker import TransferMaker
 
 __all__ = ["TransferOnly", "TransferSet"]
 
@@ -26,7 +24,7 @@ class TransferOnly(Settings):
         As the student's parameter of this name: how further rows are generated.
     """
 
-    transfer: Any = None
+    transfer: str | TransferMaker | None = None
 
 
 def maker_given(transfer: object) -> object:
@@ -53,7 +51,7 @@ class TransferSet:
     TransferSet(100 rows)
     """
 
-    def __init__(self, rows: ArrayLike):
+    def __init__(self, rows: object):
         self.rows = rows
 
     def __repr__(self) -> str:

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from ..._data.encoding import MANY_ROWS
 from ..._estimator.base import NetworkSettings, available_if, with_callbacks
@@ -23,7 +21,7 @@ from ..._estimator.predicting import DistributionEstimator, check_return_std, is
 from ..._method.task import Task
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
-from ..._utils.typing import Folds, Memory, RandomStateLike
+from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import Number, OneOf
 from ...distributions import Distribution
 from ...modules import MLP, DistributionStack
@@ -222,13 +220,13 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         teacher: BaseEstimator | str,
         *,
         n_rounds: int = 7,
-        module: Callable[..., nn.Module] | list[Callable[..., nn.Module]] = MLP,
+        module: ModelClass | list[ModelClass] = MLP,
         connection: str | Connection = "residual",
         search: WeakLearnerSearch | None = None,
         early: bool = False,
         transfer: str | TransferMaker | TransferOnly | None = None,
         teacher_cv: Folds = None,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float = 0.01,
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -236,7 +234,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         normalize: bool | str = True,
         categorical_features: str | ArrayLike | None = "from_dtype",
         memory: str | Memory | None = None,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,

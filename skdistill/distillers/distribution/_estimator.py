@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -15,7 +14,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from ..._estimator.base import Fitted, available_if, with_callbacks
 from ..._estimator.batched import read_rows
@@ -24,7 +22,7 @@ from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import current_ranks
-from ..._utils.typing import Folds, Memory, RandomStateLike
+from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import Number, OneOf, Seed
 from ..._utils.warnings import warn
 from ...families import Family, make_family
@@ -323,12 +321,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         *,
         family: str | Family = "auto",
         supervised_weight: float = 0.0,
-        module: Callable[..., nn.Module] = MLP,
+        module: ModelClass = MLP,
         transfer: str | TransferMaker | TransferOnly | None = "auto",
         teacher_cv: Folds = None,
         calibration_fraction: float | None = None,
         pruning: GroupLasso | None = None,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -337,7 +335,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         categorical_features: str | ArrayLike | None = "from_dtype",
         memory: str | Memory | None = None,
         warm_start: bool = False,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,

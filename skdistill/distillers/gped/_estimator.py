@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
 
@@ -12,7 +12,6 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from ..._estimator.base import Fitted, ObservedTask, with_callbacks
 from ..._estimator.batched import check_rows, read_in_chunks
@@ -21,7 +20,7 @@ from ..._method.task import Task
 from ..._training.resume import NO_MATTER
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
-from ..._utils.typing import Folds, Memory, RandomStateLike
+from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import OneOf
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...expectations import Expectation
@@ -180,11 +179,11 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         *,
         expectations: str | Sequence[str | Expectation] = "auto",
         estimate: str | dict[str, str] | Estimate = "online",
-        module: Callable[..., nn.Module] = MLP,
+        module: ModelClass = MLP,
         transfer: str | TransferMaker | TransferOnly | None = None,
         teacher_cv: Folds = None,
         pruning: GroupLasso | None = None,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -192,7 +191,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         normalize: bool | str = True,
         categorical_features: str | ArrayLike | None = "from_dtype",
         memory: str | Memory | None = None,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,

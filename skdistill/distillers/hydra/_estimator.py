@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from torch import nn
 
 from ..._data.columns import standardises
 from ..._estimator.base import available_if, with_callbacks
@@ -19,7 +16,7 @@ from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._utils.settings import SettingsRule
-from ..._utils.typing import Folds, Memory, RandomStateLike
+from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import OneOf
 from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -271,14 +268,14 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self,
         teacher: BaseEstimator | None = None,
         *,
-        module: Callable[..., nn.Module] = MLP,
+        module: ModelClass = MLP,
         heads: int | Heads | None = None,
         loss: HydraLoss | None = None,
         transfer: str | TransferMaker | TransferOnly | None = "auto",
         teacher_cv: Folds = None,
         calibration_fraction: float | None = None,
         pruning: GroupLasso | None = None,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -287,7 +284,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         categorical_features: str | ArrayLike | None = "from_dtype",
         memory: str | Memory | None = None,
         warm_start: bool = False,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,
@@ -432,14 +429,14 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self,
         teacher: BaseEstimator | None = None,
         *,
-        module: Callable[..., nn.Module] = MLP,
+        module: ModelClass = MLP,
         heads: int | Heads | None = None,
         loss: HydraLoss | None = None,
         transfer: str | TransferMaker | TransferOnly | None = "auto",
         teacher_cv: Folds = None,
         calibration_fraction: float | None = None,
         pruning: GroupLasso | None = None,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -448,7 +445,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         categorical_features: str | ArrayLike | None = "from_dtype",
         memory: str | Memory | None = None,
         warm_start: bool = False,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Self
 
@@ -28,7 +28,7 @@ from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import part_of
-from ..._utils.typing import RandomStateLike
+from ..._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.warnings import warn
 from ...families import Family, make_family
 from ...modules import RecurrentSequenceModel
@@ -144,13 +144,13 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         *,
         tokens: SpecialTokens | None = None,
         family: str | Family = "dirichlet",
-        module: Callable[..., nn.Module] = RecurrentSequenceModel,
-        optimizer: str | type[torch.optim.Optimizer] | Optimizer = "Adam",
+        module: ModelClass = RecurrentSequenceModel,
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
         lr: float = 0.005,
         max_epochs: int = 30,
         max_time: float | None = None,
         batch_size: int = 64,
-        callbacks: Sequence[object] | None = None,
+        callbacks: Callbacks = None,
         runtime: Runtime | None = None,
         verbose: int | bool = 0,
         random_state: RandomStateLike = None,
