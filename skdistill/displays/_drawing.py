@@ -4,12 +4,12 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # optional
-    import matplotlib.axes
-
-Axes: TypeAlias = "matplotlib.axes.Axes"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+else:  # matplotlib is optional
+    Axes = Any
 
 # From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
 # bands are lighter tints of its sky blue and orange, and differ in lightness too.
