@@ -11,14 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.columns import (
-    as_table,
-    column_of,
-    some_columns,
-    standardises,
-    values_of,
-    with_days,
-)
+from .._data.columns import as_table, column_of, some_columns, standardises, values_of, with_days
 from .._data.schema import (
     Column,
     columns_to_convert,

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted model on one page: how good it is, what it knows, what it costs."""
 
-from collections.abc import Sequence
-
 from .._utils.typing import ArrayLike, BaseEstimator
 from ._model_report import ModelReport
 
@@ -16,7 +14,7 @@ def report(
     teacher: BaseEstimator | None = None,
     reference: BaseEstimator | None = None,
     *,
-    feature_names: Sequence[str] | None = None,
+    feature_names: ArrayLike | None = None,
 ) -> ModelReport:
     """Measure a fitted model on held-out rows, and make one page of it.
 

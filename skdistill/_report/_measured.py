@@ -2,7 +2,6 @@
 """Everything that a report tells of a model, measured in turn."""
 
 import platform
-from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -131,7 +130,7 @@ def _check_rows(student: BaseEstimator, X: ArrayLike, y: Any) -> np.ndarray:
     return y
 
 
-def _feature_names(X: ArrayLike, given: Sequence[str] | None) -> list[str]:
+def _feature_names(X: ArrayLike, given: Any) -> list[str]:
     """Names of the columns of X; none for rows that are no table."""
     if len(np.shape(X)) != 2:
         return []

@@ -9,12 +9,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from .._utils.typing import ArrayLike, RandomStateLike
 from .._utils.validation import Number
 
 
 def mask_squares(
-    X: ArrayLike, size: int, *, image_shape: Any = None, value: float = 0, random_state: Any = None
+    X: Any, size: int, *, image_shape: Any = None, value: float = 0, random_state: Any = None
 ) -> np.ndarray:
     """Mask a random square of each image.
 
@@ -55,24 +54,22 @@ def mask_squares(
            [1., 0., 0.],
            [1., 1., 1.]])
     """
-    out = check_array(X, dtype="numeric", allow_nd=True, copy=True)
-    *_, height, width = shape = _image_shape(out, image_shape)
+    X = check_array(X, dtype="numeric", allow_nd=True, copy=True)
+    *_, height, width = shape = _image_shape(X, image_shape)
     Number(Integral, 0, min(height, width)).check(size, "size")
-    if np.asarray(value).astype(out.dtype) != value:
-        raise ValueError(
-            f"value must be one that X, of dtype {out.dtype}, can hold; got {value!r}."
-        )
-    rng = check_random_state(random_state)
-    tops = rng.randint(height - size + 1, size=len(out))
-    lefts = rng.randint(width - size + 1, size=len(out))
+    if np.asarray(value).astype(X.dtype) != value:
+        raise ValueError(f"value must be one that X, of dtype {X.dtype}, can hold; got {value!r}.")
+    random_state = check_random_state(random_state)
+    tops = random_state.randint(height - size + 1, size=len(X))
+    lefts = random_state.randint(width - size + 1, size=len(X))
     is_row, is_column = (
         (np.arange(n) >= first[:, None]) & (np.arange(n) < first[:, None] + size)
         for n, first in ((height, tops), (width, lefts))
     )
     mask = is_row[:, :, None] & is_column[:, None, :]
-    images = out.reshape(len(out), *(1,) * (3 - len(shape)), *shape)
-    np.copyto(images, np.asarray(value).astype(out.dtype), where=mask[:, None])
-    return images.reshape(out.shape)
+    images = X.reshape(len(X), *(1,) * (3 - len(shape)), *shape)
+    np.copyto(images, np.asarray(value).astype(X.dtype), where=mask[:, None])
+    return images.reshape(X.shape)
 
 
 def _image_shape(X, image_shape):
@@ -88,7 +85,7 @@ def _image_shape(X, image_shape):
 
 
 def split_labelled(
-    X: Any, y: Any, n_labelled: int, *, random_state: RandomStateLike = None
+    X: Any, y: Any, n_labelled: int, *, random_state: Any = None
 ) -> tuple[Any, Any, Any]:
     """Split rows into labelled ones and unlabelled ones.
 
@@ -129,7 +126,7 @@ def split_labelled(
     return X_labelled, y_labelled, X_unlabelled
 
 
-def move(X: ArrayLike, by: float, feature: int | None = None, scale: Any = None) -> np.ndarray:
+def move(X: Any, by: float, feature: int | None = None, scale: Any = None) -> np.ndarray:
     """Move samples by so many standard deviations, in one feature or in all.
 
     A model should be uncertain of samples that are far from those of training.
@@ -163,13 +160,13 @@ def move(X: ArrayLike, by: float, feature: int | None = None, scale: Any = None)
     array([[4., 1.],
            [6., 1.]])
     """
-    moved = check_array(X, dtype=(np.float64, np.float32), ensure_all_finite="allow-nan", copy=True)
+    X = check_array(X, dtype=(np.float64, np.float32), ensure_all_finite="allow-nan", copy=True)
     Number(Real, -np.inf).check(by, "by")
-    scale = np.nanstd(moved, axis=0) if scale is None else np.asarray(scale, dtype=float)
-    step = np.broadcast_to(by * scale, moved.shape[1:])
+    scale = np.nanstd(X, axis=0) if scale is None else np.asarray(scale, dtype=float)
+    step = np.broadcast_to(by * scale, X.shape[1:])
     if feature is None:
-        return (moved + step).astype(moved.dtype)
-    if not -moved.shape[1] <= feature < moved.shape[1]:
-        raise ValueError(f"feature must be one of the {moved.shape[1]} of X, got {feature!r}.")
-    moved[:, feature] += step[feature]
-    return moved
+        return (X + step).astype(X.dtype)
+    if not -X.shape[1] <= feature < X.shape[1]:
+        raise ValueError(f"feature must be one of the {X.shape[1]} of X, got {feature!r}.")
+    X[:, feature] += step[feature]
+    return X

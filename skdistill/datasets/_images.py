@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Small grey images with ten classes."""
 
-import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -37,7 +36,7 @@ _SETS = {
 IMAGE_SETS = tuple(_SETS)
 
 
-def fetch_images(name: str, *, data_home: str | os.PathLike[str] | None = None) -> Bunch:
+def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     """Load MNIST [1]_, or KMNIST [2]_, which is often its partner out of distribution.
 
     The file ``images/mnist.npz`` or ``images/kmnist_test.npz`` in ``SKDISTILL_DATA`` comes first;

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The UCI regression sets with their standard splits."""
 
-import os
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -64,7 +63,7 @@ _UCI = {
 UCI_REGRESSION_SETS = tuple(_UCI)
 
 
-def fetch_uci_regression(name: str, *, data_home: str | os.PathLike[str] | None = None) -> Bunch:
+def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     """Load one of the nine UCI regression sets of Hernandez-Lobato & Adams [1]_.
 
     The file ``uci/<set>.npz`` in ``SKDISTILL_DATA`` comes first; it holds `X`, `y`, and the rows of
@@ -128,8 +127,8 @@ def draw_splits(n_samples: int, n_splits: int = 20, random_state: Any = _SPLIT_S
     """Random 90/10 splits by the recipe of the standard ones: rows (n_splits, n) of both parts."""
     Number(Integral, 2).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_splits, "n_splits")
-    rng = check_random_state(random_state)
-    orders = np.stack([rng.permutation(n_samples) for _ in range(n_splits)])
+    random_state = check_random_state(random_state)
+    orders = np.stack([random_state.permutation(n_samples) for _ in range(n_splits)])
     n_train = round(_TRAIN_FRACTION * n_samples)
     return orders[:, :n_train], orders[:, n_train:]
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The prediction along one feature, between its uncertainties."""
 
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self
 
@@ -13,7 +12,7 @@ from .._utils.validation import Number
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
 from ._display import Display, documented_dataclass
-from ._drawing import ALEATORIC_COLOR, LINE_COLOR, TOTAL_COLOR, Axes, draw
+from ._drawing import ALEATORIC_COLOR, LINE_COLOR, TOTAL_COLOR, Axes, Keywords, draw
 from ._grids import check_line, check_target, grid_over
 
 
@@ -72,9 +71,9 @@ class UncertaintyBandDisplay(Display):
         *,
         n_std: float = 1.0,
         name: str | None = None,
-        scatter_kwargs: Mapping[str, object] | None = None,
-        aleatoric_kwargs: Mapping[str, object] | None = None,
-        total_kwargs: Mapping[str, object] | None = None,
+        scatter_kwargs: Keywords = None,
+        aleatoric_kwargs: Keywords = None,
+        total_kwargs: Keywords = None,
         **kwargs: object,
     ) -> Self:
         """Draw the line, the bands and the data.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Maps over two features: what a model predicts, and how uncertain it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from .._estimator.functions import predict_uncertainty
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
 from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, PARTS, UNITS, Axes, draw, known_parts
+from ._drawing import CLASS_COLORS, PARTS, UNITS, Axes, Keywords, draw, known_parts
 from ._grids import check_target, grid_over
 
 
@@ -78,8 +78,8 @@ class DecisionUncertaintyDisplay(Display):
         self,
         ax: Axes | Sequence[Axes] | None = None,
         *,
-        prediction_kwargs: Mapping[str, object] | None = None,
-        scatter_kwargs: Mapping[str, object] | None = None,
+        prediction_kwargs: Keywords = None,
+        scatter_kwargs: Keywords = None,
         **kwargs: object,
     ) -> Self:
         """Draw the maps and the data.

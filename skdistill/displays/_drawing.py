@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 else:  # matplotlib is optional
     Axes = Any
+Keywords = Mapping[str, object] | None  # of methods of axes
 
 # From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
 # bands are lighter tints of its sky blue and orange, and differ in lightness too.
@@ -49,13 +50,13 @@ def import_pyplot(caller: str) -> Any:
     return plt
 
 
-def draw(ax: Axes, method: str, *data: object, given: Any = None, **style: object) -> Any:
+def draw(ax: Axes, method: str, *data: object, given: Keywords = None, **style: object) -> Any:
     """Call a method of the axes, with the style updated by the keywords that a user has given."""
     drawn = getattr(ax, method)(*data, **merged_style(method, style, given))
     return drawn[0] if method == "plot" else drawn
 
 
-def merged_style(method: str, style: Mapping[str, object], given: Any) -> dict[str, object]:
+def merged_style(method: str, style: Mapping[str, object], given: Keywords) -> dict[str, object]:
     """Style updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 

@@ -13,15 +13,7 @@ from .._utils.validation import Number
 from ..distributions import Uncertainty
 from ..metrics import uncertainty_total_variation
 from ._display import Display, documented_dataclass
-from ._drawing import (
-    CONTRAST_COLOR,
-    LINE_COLOR,
-    PARTS,
-    UNITS,
-    common_measure,
-    draw,
-    known_parts,
-)
+from ._drawing import CONTRAST_COLOR, LINE_COLOR, PARTS, UNITS, common_measure, draw, known_parts
 from ._grids import check_target
 
 _COLORS = {"in": LINE_COLOR, "out": CONTRAST_COLOR}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calibration of predicted class probabilities."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.calibration import CalibrationDisplay, calibration_curve
 from .._utils.typing import ArrayLike
 from ..metrics import expected_calibration_error, reliability_curve
 from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, Axes, draw, labelled, merged_style
+from ._drawing import CLASS_COLORS, Axes, Keywords, draw, labelled, merged_style
 
 
 @documented_dataclass
@@ -64,7 +63,7 @@ class ReliabilityDisplay(Display):
         name: str | None = None,
         ref_line: bool = True,
         plot_bars: bool = True,
-        bars_kwargs: Mapping[str, object] | None = None,
+        bars_kwargs: Keywords = None,
         **kwargs: object,
     ) -> Self:
         """Draw the curves and the bars.
@@ -104,10 +103,8 @@ class ReliabilityDisplay(Display):
             ylim=(-0.02, 1.02),
         )
         # Among the curves of many classes there is no room for their names.
-        place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
-        ax.legend(
-            title=name if of_classes else None, fontsize="small", **place if of_classes else {}
-        )
+        place: Any = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if of_classes else {}
+        ax.legend(title=name if of_classes else None, fontsize="small", **place)
         return self
 
     def _draw_curve(self, i, ax, label, ref_line, given):

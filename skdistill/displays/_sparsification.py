@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The error that remains as uncertain rows are removed, relative to that of all."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ from .._estimator.functions import predict_uncertainty
 from .._utils.typing import ArrayLike
 from ..metrics import ause, sparsification_curve
 from ._display import Display, documented_dataclass
-from ._drawing import Axes, draw, labelled
+from ._drawing import Axes, Keywords, draw, labelled
 
 
 @documented_dataclass
@@ -59,7 +58,7 @@ class SparsificationDisplay(Display):
         *,
         name: str | None = None,
         plot_oracle: bool = True,
-        oracle_kwargs: Mapping[str, object] | None = None,
+        oracle_kwargs: Keywords = None,
         **kwargs: object,
     ) -> Self:
         """Draw the curves and the area between them.

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from .._estimator.unwrapping import innermost
@@ -65,7 +64,7 @@ data, is for its author to add.
 """
 
 
-def config_of(model: BaseEstimator, about: dict[str, Any]) -> dict[str, Any]:
+def config_of(model: object, about: dict[str, Any]) -> dict[str, Any]:
     """Return what a fitted model is, as plain values for ``config.json``, with more about it."""
     estimator, *_ = innermost(model, None, "module_")
     defaults = inspect.signature(type(estimator)).parameters

@@ -12,14 +12,7 @@ from torch import Tensor, nn
 
 from .._utils.validation import Number
 from .._utils.warnings import warn
-from ..modules import (
-    MultiHead,
-    ResidualLayer,
-    StackedModule,
-    StackedSequential,
-    stack,
-    unstack,
-)
+from ..modules import MultiHead, ResidualLayer, StackedModule, StackedSequential, stack, unstack
 from ._group_lasso import unit_norms
 from ._streams import CONVOLUTIONS, ELEMENTWISE_LAYERS, Stream, joined_layers, streams_of
 

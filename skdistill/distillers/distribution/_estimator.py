@@ -31,12 +31,7 @@ from ...pruning import GroupLasso
 from ...settings import Optimizer, Runtime
 from ...transfer import TransferMaker, TransferOnly
 from .._fit._calibration import calibrated
-from .._fit._parameters import (
-    PARAMETER_TABLE,
-    PRUNING,
-    STUDENT_PARAMETERS,
-    FamilyRule,
-)
+from .._fit._parameters import PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS, FamilyRule
 from .._fit._spec import FitMode, FitSpec, begun
 from .._fit._student import first_predictions, read_by, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
