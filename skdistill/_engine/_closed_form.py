@@ -271,7 +271,7 @@ class ClosedFormGradient(PassGradient):
     def views(self, flat: Tensor) -> list[Tensor]:
         return [view for layer in self.layers for view in layer.views(flat)]
 
-    def new_pass(self, n_rows: int) -> Any:
+    def new_pass(self, n_rows: int) -> Pass:
         return Pass(self.layers, self.flat, self.d_flat, n_rows)
 
     @torch.no_grad()

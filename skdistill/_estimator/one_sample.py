@@ -207,7 +207,7 @@ def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarra
 _DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 
-def _clamp(x: np.ndarray, low: Tensor | None = None, high: Tensor | None = None) -> np.ndarray:
+def _clamp(x: np.ndarray, low: float | None = None, high: float | None = None) -> np.ndarray:
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
@@ -226,7 +226,7 @@ def _norm(x: np.ndarray, order: int = 2, axis: Any = None, keepdim: bool = False
     return np.sqrt(_sum(x * x, axis, keepdim))  # of `vector_norm` no other order is recorded
 
 
-def _masked_fill(x: np.ndarray, mask: Tensor, value: object) -> np.ndarray:
+def _masked_fill(x: np.ndarray, mask: np.ndarray, value: float) -> np.ndarray:
     return np.where(mask, x.dtype.type(value), x)
 
 

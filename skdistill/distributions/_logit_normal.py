@@ -145,7 +145,9 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         own, shared = torch.tensor(draws).to(self.logit_mean).split((n_logits, rank), dim=1)
         return own.unsqueeze(1), shared
 
-    def _drawn(self, mean: Tensor, variance: Tensor, factor: object = None) -> EmpiricalCategorical:
+    def _drawn(
+        self, mean: Tensor, variance: Tensor, factor: Tensor | None = None
+    ) -> EmpiricalCategorical:
         """Members for some of the rows, one for each draw."""
         own, shared = self._draws()
         logits = mean + variance.sqrt() * own

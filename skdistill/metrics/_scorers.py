@@ -129,13 +129,13 @@ def _total(estimator: BaseEstimator, X: ArrayLike, measure: str) -> np.ndarray:
 
 
 def _neg_interval_score(
-    estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike, coverage: float
+    estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None, coverage: float
 ) -> float:
     interval = predict_interval(estimator, X, coverage)
     return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
 
 
-def _neg_aurc(estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike) -> float:
+def _neg_aurc(estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: Any) -> float:
     total = _total(estimator, X, "entropy")
     y_true, y_pred = check_label_pair(y, estimator.predict(X))
     return -aurc(y_true != y_pred, total, sample_weight=sample_weight)

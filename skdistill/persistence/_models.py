@@ -19,7 +19,11 @@ _MODEL = "model.safetensors"  # in a folder as the Hugging Face hub has them
 
 
 def save(
-    model: object, path: str | os.PathLike, *, include_teacher: bool = False, layout: str = "file"
+    model: BaseEstimator,
+    path: str | os.PathLike,
+    *,
+    include_teacher: bool = False,
+    layout: str = "file",
 ) -> None:
     """Save a fitted model to a file that is safe to open.
 

@@ -147,7 +147,7 @@ class Monitor:
         return targets_of(self.expectations, self.n_values, self.running.means())
 
 
-def _numbers(members: Tensor) -> np.ndarray:
+def _numbers(members: Tensor | tuple[Tensor, ...]) -> np.ndarray:
     """What members predict, their probabilities or means and variances, (S, n, n_values)."""
     values = members if isinstance(members, Tensor) else torch.cat(members, dim=-1)
     return values.cpu().numpy()
