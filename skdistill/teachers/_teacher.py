@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
@@ -34,7 +35,7 @@ from ._mixed import MixedModels, check_models
 from ._predictions import check_member_predictions
 from ._quantile_models import QuantileModels
 from ._residuals import residual_variance, with_variance
-from ._rows_and_folds import as_rows, in_chunks, rows_at
+from ._rows_and_folds import as_rows, in_batches, in_chunks, rows_at
 
 
 def as_teacher(
@@ -45,6 +46,7 @@ def as_teacher(
     max_members: int | None = None,
     weights: object = None,
     quantiles: ArrayLike | None = None,
+    batch_size: int | None = None,
 ) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
@@ -54,7 +56,8 @@ def as_teacher(
         One of
 
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
-          TransformedTargetRegressor around one: returned as it is, unless `max_members` is given;
+          TransformedTargetRegressor around one: returned as it is, unless `max_members` or
+          `batch_size` is given;
         - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`;
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
           module: becomes a :class:`Teacher` with a member for each, or with all members of
@@ -73,6 +76,8 @@ def as_teacher(
         See :class:`MixedModels`.
     quantiles : array-like of shape (n_models,), default=None
         See :class:`QuantileModels`.
+    batch_size : int, default=None
+        See :class:`Teacher`.
 
     Returns
     -------
@@ -98,7 +103,8 @@ def as_teacher(
     given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
     given = {name: value for name, value in given.items() if value is not None}
     if isinstance(model, (list, tuple, nn.Module)):
-        return Teacher(_of_several(model, **given), max_members=max_members)
+        models = _of_several(model, **given)
+        return Teacher(models, max_members=max_members, batch_size=batch_size)
     if given:
         found = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise ValueError(
@@ -106,11 +112,9 @@ def as_teacher(
             f"quantiles for lists of models to fit; got {found} with {type(model).__name__}."
         )
     _check_model(model)
-    return (
-        model
-        if has_members(model) and max_members is None
-        else Teacher(model, max_members=max_members)
-    )
+    if has_members(model) and max_members is None and batch_size is None:
+        return model
+    return Teacher(model, max_members=max_members, batch_size=batch_size)
 
 
 def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
@@ -151,6 +155,10 @@ class Teacher(EstimatorOfModels):
         of g members differ less than members do: the epistemic variance, or mutual information,
         becomes about 1/g of what it was, and the rest goes to the aleatoric part. None keeps
         every member.
+    batch_size : int, default=None
+        Samples that the model is asked about at a time, for models whose memory grows with them,
+        such as those that learn in context (:doc:`/user_guide/foundation_models`). None leaves it
+        to scikit-learn's ``working_memory``.
 
     Attributes
     ----------
@@ -167,9 +175,16 @@ class Teacher(EstimatorOfModels):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    def __init__(self, estimator: BaseEstimator, *, max_members: int | None = None):
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        *,
+        max_members: int | None = None,
+        batch_size: int | None = None,
+    ):
         self.estimator = estimator
         self.max_members = max_members
+        self.batch_size = batch_size
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Fit the model, and find the residual variance of a regressor that needs one.
@@ -177,7 +192,8 @@ class Teacher(EstimatorOfModels):
         The model must be a classifier with ``predict_proba``, and y have two classes or more in one
         column, all of which a model that is fitted already knows; or a regressor.
         """
-        Number(Integral, 1, others=(None,)).check(self.max_members, "max_members")
+        for name in ("max_members", "batch_size"):
+            Number(Integral, 1, others=(None,)).check(getattr(self, name), name)
         _check_model(self.estimator)
         self.__dict__.pop("n_members_", None)  # a fit that fails leaves no fitted teacher behind
         X = as_table(X)
@@ -299,8 +315,10 @@ class Teacher(EstimatorOfModels):
     def _read(self, X) -> np.ndarray:
         """Predictions of all members: probabilities (n, S, K), or moments (n, S, t, 3)."""
         if is_classifier(self):
-            return read_probabilities(self.estimator_, X)
-        return read_moments(self.estimator_, X, self.n_outputs_)
+            read = partial(read_probabilities, self.estimator_)
+        else:
+            read = partial(read_moments, self.estimator_, n_targets=self.n_outputs_)
+        return in_batches(read, X, self.batch_size)
 
     def _members(self, X, most: int | None) -> np.ndarray:
         """Predictions of the members, grouped if there are more than `most`."""
@@ -362,7 +380,7 @@ class Teacher(EstimatorOfModels):
         self.residual_variance_ = None
         if self._read(rows_at(X, slice(0, 1)))[..., 2].any():
             self.residual_variance_ = residual_variance(
-                self.estimator, self.estimator_, self._read, X, y, sample_weight
+                self.estimator, self.estimator_, self._read, X, y, sample_weight, self.batch_size
             )
         self._set_n_members(X, n_targets=self.n_outputs_)
 
