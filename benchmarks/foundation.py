@@ -69,7 +69,7 @@ KNOWN = {
 }
 OF_CLASSES = ("spambase", "satimage", "pendigits", "magic", "adult")  # at most ten classes
 OF_NUMBERS = ("boston", "concrete", "energy", "wine", "power-plant", "california")
-QUICK = ["spambase", "boston"]
+QUICK = ("spambase", "boston")
 
 MODELS = ("model", "student", "in-sample student", "ensemble")
 OURS = MODELS[1:]
@@ -224,7 +224,8 @@ def main() -> None:
     options.regressor = options.regressor or regressor
     options.param, options.regressor_param = dict(options.param), dict(options.regressor_param)
     if options.quick:
-        options.sets, options.splits, options.folds = QUICK, 1, 2
+        options.sets = [name for name in options.sets if name in QUICK]
+        options.splits, options.folds = 1, 2
     if not options.regressor:
         options.sets = [name for name in options.sets if name in OF_CLASSES]
     warnings.simplefilter("ignore")
