@@ -375,7 +375,7 @@ class InputSettings:
     def bins(self, shape: tuple[int, ...], y: np.ndarray, embedded_from: int) -> Bins | None:
         """Return how to find bins for a table of this shape, if there are to be some.
 
-        "auto" embeds tables of at least `embedded_from` samples; of large ones some columns.
+        "auto" embeds tables of at least `embedded_from` samples; columns of large ones by BIC.
         """
         embeddings, suits = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
