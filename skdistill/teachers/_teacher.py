@@ -19,7 +19,7 @@ from .._data.checks import check_trainable, check_weights
 from .._data.columns import as_table
 from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
 from .._utils.moments import resolves, standardisation
-from .._utils.validation import Number
+from .._utils.validation import Number, OneOf
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._base import EstimatorOfModels
 from ._fitted import FittedModels
@@ -47,12 +47,13 @@ def as_teacher(
     weights: object = None,
     quantiles: ArrayLike | None = None,
     batch_size: int | None = None,
+    max_time: float | None = None,
 ) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
     ----------
-    model : estimator, torch module, or list of models
+    model : estimator, torch module, list of models or "auto"
         One of
 
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
@@ -64,10 +65,12 @@ def as_teacher(
           ensembles that were fitted apart;
         - with `weights`, a list of estimators of different kinds that are not fitted: becomes a
           :class:`Teacher` of :class:`MixedModels`;
+        - "auto", with `task`: a :class:`Teacher` of :class:`MixedModels` that are networks, boosting
+          and, of small tables, a Gaussian process, weighted by out-of-fold predictions;
         - with `quantiles`, a list of regressors that predict a quantile each: becomes a
           :class:`Teacher` of :class:`QuantileModels`, with one member.
     task : {"classification", "regression"}, default=None
-        Required for torch modules.
+        Required for torch modules and "auto".
     classes : array-like of shape (n_classes,), default=None
         See :class:`FittedModels`.
     max_members : int, default=None
@@ -78,6 +81,8 @@ def as_teacher(
         See :class:`QuantileModels`.
     batch_size : int, default=None
         See :class:`Teacher`.
+    max_time : float, default=None
+        Seconds that a mixture may take to fit, see :class:`MixedModels`.
 
     Returns
     -------
@@ -100,11 +105,21 @@ def as_teacher(
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
-    given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
+    given: dict[str, Any] = {
+        "task": task,
+        "classes": classes,
+        "weights": weights,
+        "quantiles": quantiles,
+    }
     given = {name: value for name, value in given.items() if value is not None}
-    if isinstance(model, (list, tuple, nn.Module)):
-        models = _of_several(model, **given)
-        return Teacher(models, max_members=max_members, batch_size=batch_size)
+    of_teacher = {"max_members": max_members, "batch_size": batch_size}
+    if max_time is not None and weights is None and not isinstance(model, str):
+        raise ValueError(
+            f"max_time is for mixtures, model='auto' or a list with weights; got {max_time!r} with "
+            f"{type(model).__name__}."
+        )
+    if isinstance(model, (str, list, tuple, nn.Module)):
+        return Teacher(_of_several(model, max_time, **given), **of_teacher)
     if given:
         found = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise ValueError(
@@ -114,11 +129,18 @@ def as_teacher(
     _check_model(model)
     if has_members(model) and max_members is None and batch_size is None:
         return model
-    return Teacher(model, max_members=max_members, batch_size=batch_size)
+    return Teacher(model, **of_teacher)
 
 
-def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
-    """Return the estimator that a list of models, or a module, stands for."""
+def _of_several(
+    models, max_time: float | None, **given: Any
+) -> FittedModels | MixedModels | QuantileModels:
+    """Return the estimator that "auto", a list of models, or a module, stands for."""
+    if isinstance(models, str):
+        OneOf(("auto",)).check(models, "model")
+        if "classes" in given or "quantiles" in given:
+            raise ValueError(f"classes and quantiles are not for model='auto'; got {given}.")
+        return MixedModels(models, max_time=max_time, **given)
     if len({"weights", "quantiles"} & given.keys()) == 0:
         models = [models] if isinstance(models, nn.Module) else list(models)
         return FittedModels(models, **given).fit(None)
@@ -128,7 +150,9 @@ def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
             f"{given}."
         )
     check_models(models, or_fitted="quantiles" in given)
-    return MixedModels(models, **given) if "weights" in given else QuantileModels(models, **given)
+    if "weights" in given:
+        return MixedModels(models, max_time=max_time, **given)
+    return QuantileModels(models, **given)
 
 
 class Teacher(EstimatorOfModels):
