@@ -65,8 +65,8 @@ def as_teacher(
           ensembles that were fitted apart;
         - with `weights`, a list of estimators of different kinds that are not fitted: becomes a
           :class:`Teacher` of :class:`MixedModels`;
-        - "auto", with `task`: a :class:`Teacher` of :class:`MixedModels` that are networks, boosting
-          and, of small tables, a Gaussian process, weighted by out-of-fold predictions;
+        - "auto", with `task`: a :class:`Teacher` of :class:`MixedModels` that are networks,
+          boosting and, of small tables, a Gaussian process, weighted by out-of-fold predictions;
         - with `quantiles`, a list of regressors that predict a quantile each: becomes a
           :class:`Teacher` of :class:`QuantileModels`, with one member.
     task : {"classification", "regression"}, default=None
