@@ -35,7 +35,7 @@ _START = time.perf_counter()
 
 _PACKAGES = (
     *("torch", "numpy", "scipy", "scikit-learn", "skorch", "onnxruntime"),
-    *("ngboost", "catboost", "lightgbm", "pytabkit"),
+    *("ngboost", "catboost", "lightgbm", "pytabkit", "tabpfn", "tabicl"),
 )
 
 
@@ -64,8 +64,8 @@ def parameter(text: str) -> tuple[str, Any]:
     name, value = text.split("=", 1)
     try:
         return name, ast.literal_eval(value)
-    except ValueError:
-        return name, value  # a string without quotes
+    except (SyntaxError, ValueError):
+        return name, value  # a string without quotes, such as a path
 
 
 def arrays(file: str, names: str) -> list[np.ndarray]:

@@ -157,9 +157,11 @@ def mixed(rows: Rows, seed: int):
     return teacher.fit(rows.X_train, rows.y_train)
 
 
-def student(rows: Rows, seed: int, teacher):
+def student(rows: Rows, seed: int, teacher, **settings):
+    """Hydra+ of a fitted teacher, or with `teacher_cv` of one that is not fitted."""
     kind = HydraPlusClassifier if rows.are_classes else HydraPlusRegressor
-    model = kind(FrozenEstimator(teacher), random_state=seed, runtime=Runtime(device="cpu"))
+    teacher = teacher if "teacher_cv" in settings else FrozenEstimator(teacher)
+    model = kind(teacher, random_state=seed, runtime=Runtime(device="cpu"), **settings)
     return model.fit(rows.X_train, rows.y_train)
 
 
@@ -476,17 +478,25 @@ def report(results: list[dict[str, Any]]) -> None:
 # The run ------------------------------------------------------------------------------------------
 
 
-def kept(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of a file, if they can stand beside those of this run."""
+def kept(
+    path: Path,
+    settings: dict[str, Any],
+    same: Sequence[str] = (),
+    ours: Sequence[str] = OURS,
+) -> list[dict[str, Any]]:
+    """Rows of a file, if they can stand beside those of this run.
+
+    Besides the machine and what is always asked, settings that `same` names have to be the same.
+    """
     if not path.exists():
         return []
     found = json.loads(path.read_text(encoding="utf-8"))
-    now = {"machine": machine(), **{k: settings[k] for k in ("validation", "quick")}}
+    now = {"machine": machine(), **{k: settings[k] for k in ("validation", "quick", *same)}}
     then = {"machine": found["machine"], **found["settings"]}
     for what, value in now.items():
         if then[what] != value:
             raise SystemExit(f"{path} cannot be used: its {what} is {then[what]}, not {value}.")
-    return _defaults.kept(found, OURS)
+    return _defaults.kept(found, ours)
 
 
 def joined(paths: list[Path], settings: dict[str, Any]) -> list[dict[str, Any]]:

@@ -19,13 +19,17 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.utils import Bunch
 
 import skdistill
 from skdistill import datasets
 from skdistill.datasets import fetch_images
 from skdistill.distillers._fit import _student
+from skdistill.metrics import crps
 from skdistill.modules import n_parameters
 
 ROOT = Path(__file__).parents[1]
@@ -1260,3 +1264,95 @@ def test_slow_models_have_few_folds_and_every_protocol_has_some(unseen, data_dir
     n_folds = {"teacher": 11, "hydra": 3, "mixed": 3, "gp": 11}
     assert n_folds == Counter(model for unit in of_boston for model in unit.models)
     assert not any("gp" in unit.models for unit in units if unit.set not in unseen.OF_UCI)
+
+
+# Models that learn in context ---------------------------------------------------------------------
+
+# In place of such a model: with this weighting it knows the samples that it was fitted on by heart.
+NEIGHBORS = ["--model", "sklearn.neighbors:KNeighborsClassifier", "--param", "weights=distance"]
+
+
+@pytest.fixture
+def foundation(common):
+    """The script that measures models that learn in context."""
+    return importlib.import_module("foundation")
+
+
+@pytest.mark.slow
+def test_models_in_context_are_scored_beside_their_students(
+    run, foundation, few_epochs, data_dir, tmp_path
+):
+    output = tmp_path / "foundation.json"
+    arguments = ["--quick", *NEIGHBORS, "--context", 60, "--batch", 7, "--output", output]
+    arguments += ["--regressor", "sklearn.neighbors:KNeighborsRegressor"]
+    run("foundation.py", *arguments, "--sets", "spambase")
+    first = json.loads(output.read_text(encoding="utf-8"))["results"]
+    text = run("foundation.py", *arguments, "--sets", "spambase", "boston", "--resume")
+    assert "spambase, split 0: nothing to do" in text
+    rows = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert rows[:4] == first
+    assert [row["model"] for row in rows] == 2 * [*foundation.MODELS]
+    options = SimpleNamespace(context=60, test=5000, quick=True, validation=False)
+    for found in (rows[:4], rows[4:]):
+        data = foundation.load(found[0]["set"], 0, options)
+        scores = foundation.SCORES[data.are_classes]
+        sizes = 60, len(data.X_test)
+        assert {(row["n_context"], row["n_test"]) for row in found} == {sizes}
+        for row in found:
+            assert min(row[f"{kind}_seconds"] for kind in ("fit", "row", "thousand")) > 0
+            assert row["thousand_seconds"] > row["row_seconds"]
+            assert row["peak_mib"] > 0
+            if "student" in row["model"]:
+                gaps = {score: row[score] - found[0][score] for score in scores}
+                assert {score: row["gap"][score] for score in scores} == gaps
+        kind = KNeighborsClassifier if data.are_classes else KNeighborsRegressor
+        model = kind(weights="distance").fit(data.X_train, data.y_train)
+        if data.are_classes:
+            proba = model.predict_proba(data.X_test).astype(np.float32)  # zeros are clipped by it
+            expected = [roc_auc_score(data.y_test, proba[:, 1]), log_loss(data.y_test, proba)]
+            assert [found[0][score] for score in scores[:2]] == pytest.approx(expected, rel=1e-4)
+        else:
+            errors = data.y_test - model.predict(data.X_test)
+            assert found[0]["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
+    with pytest.raises(SystemExit, match="its context is 60, not 50"):
+        run("foundation.py", *arguments, "--context", "50", "--resume")
+
+
+class Normal(RegressorMixin, BaseEstimator):
+    """Predicts quantiles of the standard normal, as TabPFN tells them."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X, *, output_type="mean", quantiles=None):
+        if output_type == "mean":
+            return np.zeros(len(X))
+        return [np.full(len(X), norm.ppf(level)) for level in quantiles]
+
+
+def test_crps_of_quantiles_is_that_of_the_distribution(foundation):
+    X = y = np.linspace(-3, 3, 200)
+    teacher = foundation.as_teacher(Normal(), batch_size=7).fit(X[:, None], y)
+    found = foundation.crps_of_quantiles(teacher, X[:, None], y)
+    members = np.broadcast_to([0.0, 1.0], (len(y), 1, 1, 2))
+    assert found == pytest.approx(crps(y, members), rel=0.01)
+    lines = foundation.as_teacher(LinearRegression(), batch_size=7).fit(X[:, None], y)
+    assert foundation.crps_of_quantiles(lines, X[:, None], y) is None
+
+
+def test_models_that_are_not_there_say_how_to_get_them(foundation, monkeypatch):
+    with pytest.raises(SystemExit, match=r"cannot be imported .*: pip install tabulous"):
+        foundation.class_at("tabulous.models:Classifier")
+    with pytest.raises(SystemExit, match=r"cannot be imported .*: pip install sklearn"):
+        foundation.class_at("sklearn.neighbors:Nobody")
+    X = np.zeros((3, 1))
+    monkeypatch.setattr(Normal, "fit", lambda *_: Path("weights.ckpt").read_bytes())
+    model = foundation.as_teacher(Normal(), batch_size=7)
+    with pytest.raises(SystemExit, match=r"FileNotFoundError: .*\n.*--param model_path="):
+        foundation.try_out(model, foundation.Rows(X, X, X[:, 0], X[:, 0]))
+
+
+def test_parameters_are_values_or_text(common):
+    given = ["a=1", "b=(2, 3)", "c=distance", "d=/some/file.ckpt", "e=None"]
+    found = dict(map(common.parameter, given))
+    assert found == {"a": 1, "b": (2, 3), "c": "distance", "d": "/some/file.ckpt", "e": None}

@@ -139,7 +139,7 @@ def tables_scores() -> Table:
     for name, found in stored("tables")["results"]["scores"].items():
         for model, row in found.items():
             score = row.get("rmse", row.get("log_loss"))
-            rows.append([name, model, f"{score:,.4g}", row["cpu_seconds"], row["parameters"]])
+            rows.append([name, model, f"{score:,.4g}", row["cpu_seconds"], row.get("parameters")])
         rows += [
             [name, f"published: {model}", f"{score:,.4g}", None, None]
             for model, score in zip(names, tables.PUBLISHED[name], strict=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.special import fdtrc
+from scipy.interpolate import BSpline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from .._utils.moments import Moments, standardisation
@@ -32,13 +32,9 @@ _LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
 # numbers to predict.
 EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
 
-# On large tables "auto" embeds columns for which the hypothesis that y depends on them by a line is
-# rejected at this level, shared by the columns, given so many groups of samples. (20 columns, of
-# which two matter by a curve, 100,000 samples: NLL .294 with all bins, .277 with these or none.)
-_LEVEL, _N_GROUPS = 1e-3, 16
-
-# Shares of the variance of y that are rounding errors.
-_ROUNDING = 1e-12
+# On large tables "auto" is of each column no bins, or so many times as many as on small ones: those
+# of the least BIC, of so many samples at most, where such a share of y's variance is rounding.
+_FACTORS, _SAMPLES_OF_SPLINE, _ROUNDING = (8, 4, 2, 1), 100_000, 1e-12
 
 # A gap is wide if it takes so many equal shares of the range of a column, and such a share of the
 # samples at least is on either side of it.
@@ -238,35 +234,44 @@ class Bins(NamedTuple):
     y : ndarray of shape (n, ...)
         What a tree predicts.
     are_classes : bool, default=False
-    level : float, default=1.0
-        Columns have bins where a line for how y depends on them is rejected at this level.
+    suits : bool, default=False
+        Whether a column has no quantile bins, or `n_bins` or more, as suits how y depends on it.
     """
 
     settings: PiecewiseLinear
     y: np.ndarray
     are_classes: bool = False
-    level: float = 1.0
+    suits: bool = False
 
     def edges(self, column: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Find the edges of a column's bins, in ascending order; none where there is one bin."""
-        held = ~np.isnan(column)
-        if not held.all():
-            column, weight = column[held], None if weight is None else weight[held]
-        column = column.astype(np.float64)
+        held = ~np.isnan(column) if weight is None else ~np.isnan(column) & (weight > 0)
+        column, weight = column[held].astype(np.float64), weight if weight is None else weight[held]
         if not len(column) or column.min() == column.max():
             return np.zeros(0)
-        if self.level < 1 and _p_of_line(column, self.y[held], weight) >= self.level:
-            return np.zeros(0)
         if self.settings.bins == "quantile":
-            levels = np.linspace(0, 1, self.settings.n_bins + 1)
-            # Of the inverse distribution function, weights have the effect of repetitions.
-            found = np.quantile(column, levels, method="inverted_cdf", weights=weight)
-            found = np.concatenate([found, _ends_of_gaps(column, self.settings.n_bins)])
+            found = self._quantiles(column, self.y[held], weight)
         else:
             thresholds = self._leaves(column, self.y[held], weight)
             found = np.concatenate([[column.min()], thresholds, [column.max()]])
         edges = np.unique(found)
         return edges if len(edges) > 2 else np.zeros(0)
+
+    def _quantiles(
+        self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+    ) -> np.ndarray:
+        """Quantiles of the column, and the ends of its gaps; none where a line suits it best."""
+        n_bins = self.settings.n_bins
+        factors = _FACTORS if self.suits else _FACTORS[-1:]
+        levels = np.linspace(0, 1, n_bins * factors[0] + 1)
+        # Of the inverse distribution function, weights have the effect of repetitions.
+        found = np.quantile(column, levels, method="inverted_cdf", weights=weight)
+        if self.suits:
+            steps = [n_bins * factors[0], *factors]
+            found = _of_least_bic(column, y, weight, [np.unique(found[::step]) for step in steps])
+            if len(found) == 2:
+                return found
+        return np.concatenate([found, _ends_of_gaps(column, n_bins)])
 
     def _leaves(self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Where a decision tree cuts the column to predict y (Gorishniy et al., Section 3.2.2)."""
@@ -277,33 +282,29 @@ class Bins(NamedTuple):
         return found.threshold[found.feature >= 0]
 
 
-def _p_of_line(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
-    """P value of the lack-of-fit test of a line for y (n, ...), the least one of several targets.
+def _of_least_bic(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, candidates: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Return the knots whose linear spline of y (n, ...) on x has the least BIC.
 
-    The line is compared with the means of groups of samples of about the same size; a column that
-    has too few values for groups has a p value of 1.
+    That is the sum over targets, with normal residuals. The first candidate is a line.
     """
-    y = y.reshape(len(y), -1).astype(np.float64)
-    w = np.ones(len(x)) if weight is None else weight
-    if not w.any():
-        return 1.0
-    inner = np.quantile(x, np.linspace(0, 1, _N_GROUPS + 1)[1:-1])
-    group = np.unique(np.searchsorted(inner, x, side="right"), return_inverse=True)[1]
-    n_groups = group.max() + 1
-    x, y = x - np.average(x, weights=w), y - np.average(y, axis=0, weights=w)
-    slope = (w * x) @ y / max(w @ x**2, np.finfo(float).tiny)
-    residual = y - x[:, None] * slope
-    sums = np.stack([np.bincount(group, w * each) for each in residual.T])
-    sizes = np.bincount(group, w)
-    between = (sums[:, sizes > 0] ** 2 / sizes[sizes > 0]).sum(axis=1)
-    within = (w @ residual**2 - between).clip(min=0)
-    between[between <= _ROUNDING * (w @ y**2)] = 0.0
-    freedom = n_groups - 2, np.count_nonzero(w) - n_groups
-    if min(freedom) < 1:
-        return 1.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.nan_to_num((between / freedom[0]) / (within / freedom[1]))
-    return float(fdtrc(*freedom, ratio).min())
+    y, w = y.reshape(len(x), -1).astype(np.float64), np.ones(len(x)) if weight is None else weight
+    if len(x) > _SAMPLES_OF_SPLINE:
+        drawn = np.random.default_rng(0).choice(len(x), _SAMPLES_OF_SPLINE, replace=False)
+        x, y, w = x[drawn], y[drawn], w[drawn]
+    y -= np.average(y, axis=0, weights=w)
+    total, criteria = w @ y**2, []
+    for knots in candidates:
+        hats = BSpline.design_matrix(x, np.pad(knots, 1, mode="edge"), 1)
+        weighted = hats.multiply(w[:, None]).T
+        moments = weighted @ y
+        coefficients = np.linalg.lstsq((weighted @ hats).toarray(), moments)[0]
+        residual = np.maximum(total - (coefficients * moments).sum(axis=0), _ROUNDING * total)
+        criteria.append(
+            len(x) * np.log(residual + np.finfo(float).tiny).sum() + np.log(len(x)) * moments.size
+        )
+    return candidates[int(np.argmin(criteria))]
 
 
 def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
@@ -374,19 +375,19 @@ class InputSettings:
     def bins(self, shape: tuple[int, ...], y: np.ndarray, embedded_from: int) -> Bins | None:
         """Return how to find bins for a table of this shape, if there are to be some.
 
-        "auto" embeds tables of at least `embedded_from` samples; of large ones some columns.
+        "auto" embeds tables of at least `embedded_from` samples; columns of large ones by BIC.
         """
-        embeddings, level = self.embeddings, 1.0
+        embeddings, suits = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
             is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
             is_asked = is_suited and not self.are_classes
             can_be = all("embeddings" in parameters for parameters in takers)
             embeddings = PiecewiseLinear() if can_be and is_asked else None
-            level = _LEVEL / shape[1] if shape[0] >= MANY_ROWS else 1.0
+            suits = shape[0] >= MANY_ROWS
         if not isinstance(embeddings, PiecewiseLinear):
             return None
-        return Bins(embeddings, y, self.are_classes, level)
+        return Bins(embeddings, y, self.are_classes, suits)
 
 
 def _unless_flags(

@@ -116,7 +116,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         prior_scale: float = 10.0,
         class_weight: str | Mapping[Any, float] | None = None,
         optimizer: str | OptimizerClass | Optimizer = "Adam",
-        lr: float = 0.01,
+        lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",

@@ -41,7 +41,7 @@ from ..settings import Runtime
 from ._blocks import EnsembleTrainer
 from ._chains import ChainTrainer, DropoutTrainer
 from ._diagnostics import diagnose
-from ._job import Data, Job, amount_of_training, has_bins
+from ._job import Data, Job, amount_of_training, has_bins, learning_rate
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._plan import EnsemblePlan
 from ._spec import EnsembleSpec
@@ -372,6 +372,8 @@ def _job(
     if before is not None:
         recipe = same_recipe(before.recipe, recipe)
     n_epochs, batch_size = amount_of_training(spec, train.n_rows, has_bins(recipe))
+    lr = learning_rate(spec, train.n_rows, has_bins(recipe))
+    spec = replace(spec, training=replace(spec.training, lr=lr))
     return Job(spec, n_epochs, batch_size, plan, recipe, *samples)
 
 

@@ -54,13 +54,14 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Name of an optimizer in ``torch.optim``, or its class, whose parameters are given as
         ``optimizer__<name>``; or also how the learning rate falls and gradients are clipped, see
         :class:`skdistill.settings.Optimizer`.
-    lr : float, default=0.01
-        Learning rate, at the beginning of its schedule.
+    lr : float or "auto", default="auto"
+        Learning rate, at the beginning of its schedule; "auto" is .01, and .003 for regression on
+        tables of at least 10,000 samples with piecewise-linear embeddings.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 100, but with piecewise-linear embeddings as many as show each
-        member 80,000 rows in all, and at least 50, or one for 200 rows if that is more; on tables
-        of more than 30,000 rows as many as show 3,000,000, and at least 10. Chains run for 100 in
-        any case.
+        member 80,000 samples in all, and at least 50, which from 10,000 samples on grow by their
+        square to 100; on tables of more than 30,000 samples as many as show 3,000,000, and at least
+        10. Chains run for 100 in any case.
         Twice as many with ``module=TabM``.
     max_time : float, default=None
         Seconds that `fit` may take in all; None is as long as `max_epochs` takes. Training is as
@@ -211,7 +212,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         prior_scale: float = 3.0,
         beta: float = 0.5,
         optimizer: str | OptimizerClass | Optimizer = "Adam",
-        lr: float = 0.01,
+        lr: float | str = "auto",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",

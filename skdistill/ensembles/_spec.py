@@ -48,6 +48,7 @@ class InferenceRule:
 
 PARAMETER_TABLE = {
     **DistributionEstimator._parameter_table,
+    "lr": Number(Real, 0, closed="neither", others=("auto",)),
     "n_members": Number(Integral, 1),
     "max_epochs": Number(Integral, 1, others=("auto",)),
     "batch_size": Number(Integral, 1, others=("auto",)),

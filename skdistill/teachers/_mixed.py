@@ -6,14 +6,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -21,11 +21,13 @@ from .._data.checks import check_weights
 from .._estimator.calibration import Temperature, fit_temperature, negative_log_likelihood
 from .._estimator.functions import align_classes
 from .._estimator.unwrapping import final_step, is_prefitted, seeded_clone, tags_of
+from .._training.budget import TimeBudget
 from .._training.trainer import SEED_LIMIT
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
+from ._auto import models_for
 from ._base import EstimatorOfModels
 from ._members import (
     group_moments,
@@ -59,9 +61,11 @@ class MixedModels(EstimatorOfModels):
 
     Parameters
     ----------
-    models : list of estimators
+    models : list of estimators or "auto"
         Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. Exact
-        Gaussian processes cost the cube of the number of rows.
+        Gaussian processes cost the cube of the number of rows. "auto" is the default ensemble of
+        networks, histogram gradient boosting that stops early, and for regression on at most 1,000
+        samples of numbers a Gaussian process.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
         How much each model counts. "oof" finds the weights that are best on the folds of `cv`,
         and the temperature; models that get less than 0.01 are left out. Numbers need not sum to
@@ -73,6 +77,11 @@ class MixedModels(EstimatorOfModels):
         Number of members, of equal weights. All models' members, side by side and each as wide as
         its weight, are cut into this many groups, whose mixtures they are: the mean and the total
         uncertainty are those of the weighted mixture.
+    task : {"classification", "regression"}, default=None
+        Required for models="auto".
+    max_time : float, default=None
+        Seconds that `fit` may take in all. Models that have such a parameter themselves, and leave
+        it at None, share them: with weights="oof" what the others, fitted first, leave of them.
     random_state : int, RandomState instance or None, default=None
         For the folds, and for models whose own ``random_state`` is None.
 
@@ -106,12 +115,16 @@ class MixedModels(EstimatorOfModels):
         weights: Any = "oof",
         cv: object = 5,
         n_members: int = 20,
+        task: str | None = None,
+        max_time: float | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
         self.models = models
         self.weights = weights
         self.cv = cv
         self.n_members = n_members
+        self.task = task
+        self.max_time = max_time
         self.random_state = random_state
 
     @without_schema_warnings()
@@ -122,18 +135,22 @@ class MixedModels(EstimatorOfModels):
         """
         if y is None:
             raise ValueError("MixedModels requires y to be passed, but the target y is None.")
+        budget = None if self.max_time is None else TimeBudget(self.max_time)
         X, y = as_rows(X), np.asarray(y)
         weight = check_weights(sample_weight, len(y))
-        self._check(weight is not None)
+        models = self._models(X, y)
+        self._check(models, weight is not None)
         random = check_random_state(self.random_state)
-        models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in self.models]
+        models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in models]
         folds = folds_of(self.cv, y, is_classifier(self), random.randint(SEED_LIMIT), "cv")
         self._set_y(y, weight)
         if isinstance(self.weights, str) and self.weights == "oof":
-            self._stack(models, X, y, weight, folds)
+            self._stack(models, X, y, weight, folds, budget)
         else:
             given = np.ones(len(models)) if isinstance(self.weights, str) else self.weights
             self.log_scores_, self.temperature_ = None, 1.0
+            if budget is not None:
+                _share_time(models, budget.left, 1)
             self.weights_ = np.asarray(given, dtype=float) / np.sum(given)
         kept = [model for model, share in zip(models, self.weights_, strict=True) if share > 0]
         fitted = iter(Parallel()(delayed(fitted_on)(model, X, y, weight) for model in kept))
@@ -146,8 +163,7 @@ class MixedModels(EstimatorOfModels):
         return hasattr(self, "models_")
 
     def __sklearn_tags__(self):
-        check_models(self.models)
-        tags, *others = map(tags_of, self.models)
+        tags, *others = map(tags_of, self._models())
         tags.array_api_support = False
         tags.input_tags.allow_nan &= all(one.input_tags.allow_nan for one in others)
         tags.input_tags.sparse &= all(one.input_tags.sparse for one in others)
@@ -167,9 +183,18 @@ class MixedModels(EstimatorOfModels):
 
     # --- parameters
 
-    def _check(self, is_weighted: bool) -> None:
-        check_models(self.models)
-        for model in self.models:
+    def _models(self, X=None, y: np.ndarray | None = None) -> list:
+        """Return `models`, or those that "auto" stands for."""
+        if not isinstance(self.models, str):
+            check_models(self.models)
+            return list(self.models)
+        OneOf(("auto",)).check(self.models, "models")
+        task = self.task or ""
+        OneOf(("classification", "regression")).check(task, "task")
+        return models_for(task, X, y)
+
+    def _check(self, models: list, is_weighted: bool) -> None:
+        for model in models:
             inner, _ = final_step(model)
             if is_weighted and not has_fit_parameter(inner, "sample_weight"):
                 raise ValueError(
@@ -177,14 +202,15 @@ class MixedModels(EstimatorOfModels):
                     "takes no weights."
                 )
         Number(Integral, 1).check(self.n_members, "n_members")
+        Number(Real, 0, closed="neither", others=(None,)).check(self.max_time, "max_time")
         Seed().check(self.random_state, "random_state")
         if isinstance(self.weights, str):
             return OneOf(("oof", "equal")).check(self.weights, "weights")
         with errors_about("weights"):
             weights = check_array(self.weights, dtype=float, ensure_2d=False, input_name="weights")
-        if weights.shape != (len(self.models),) or (weights < 0).any() or not weights.any():
+        if weights.shape != (len(models),) or (weights < 0).any() or not weights.any():
             raise ValueError(
-                f"weights must be 'oof', 'equal' or {len(self.models)} numbers, one a model, none "
+                f"weights must be 'oof', 'equal' or {len(models)} numbers, one a model, none "
                 f"negative and one positive; got {self.weights!r}."
             )
         return None
@@ -205,9 +231,11 @@ class MixedModels(EstimatorOfModels):
             return torch.from_numpy(np.searchsorted(self.classes_, y))
         return torch.from_numpy(y.reshape(len(y), -1).astype(float))
 
-    def _stack(self, models: list, X, y: np.ndarray, weight, folds) -> None:
+    def _stack(
+        self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
+    ) -> None:
         """Find weights, temperature and residual variances by predictions of rows not seen."""
-        found = [self._out_of_fold(model, X, y, weight, folds) for model in models]
+        found = self._all_out_of_fold(models, X, y, weight, folds, budget)
         each = [members for members, _ in found]
         if not is_classifier(self):
             self.residual_variances_ = [residual for _, residual in found]
@@ -224,6 +252,21 @@ class MixedModels(EstimatorOfModels):
         self.temperature_ = fit_temperature(
             mixture, labels, rows.double(), negative_log_likelihood
         ).temperature
+
+    def _all_out_of_fold(
+        self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
+    ) -> list[tuple[np.ndarray, Any]]:
+        """Return what `_out_of_fold` does of each model, last of those that a budget is for."""
+        timed = set() if budget is None else {n for n, one in enumerate(models) if _is_timed(one)}
+        found: dict[int, tuple[np.ndarray, Any]] = {}
+        for number in sorted(range(len(models)), key=timed.__contains__):
+            if budget is not None and number in timed and timed.isdisjoint(found):
+                # All models are fitted on each fold, and once more on all samples.
+                n_folds, spent = folds.get_n_splits(X, y), budget.seconds - budget.left
+                left = budget.keeping(spent / max(1, n_folds - 1)).part(1.0).seconds
+                _share_time(models, left, n_folds + 1)
+            found[number] = self._out_of_fold(models[number], X, y, weight, folds)
+        return [found[number] for number in range(len(models))]
 
     def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
         """Members (n, S, ...) for rows that the model has not seen, and the residual variance."""
@@ -320,6 +363,18 @@ def _(model, X, n_targets):
         if fitted is not None
     ]
     return moments_of_members(model._tempered(each))
+
+
+def _is_timed(model: BaseEstimator) -> bool:
+    """Tell whether a model takes a time to fit in, and has not been given one."""
+    return model.get_params(deep=False).get("max_time", ...) is None
+
+
+def _share_time(models: list, seconds: float, n_fits: int) -> None:
+    """Give models that have none a time, so that `n_fits` of each take so many seconds."""
+    timed = [model for model in models if _is_timed(model)]
+    for model in timed:
+        model.set_params(max_time=seconds / (n_fits * len(timed)))
 
 
 def mixtures(members: np.ndarray, shares: np.ndarray) -> np.ndarray:

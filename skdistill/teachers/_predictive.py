@@ -38,12 +38,13 @@ def predictive_moments(model, X) -> tuple[np.ndarray, np.ndarray] | None:
     if "return_std" in accepted and not isinstance(model, DummyRegressor):
         mean, std = model.predict(X, return_std=True)
         return np.asarray(mean), np.square(std)
-    found = _quantiles(model, X, accepted)
+    found = predicted_quantiles(model, X)
     return None if found is None else moments_of_quantiles(*found)
 
 
-def _quantiles(model, X, accepted) -> tuple[np.ndarray, np.ndarray] | None:
+def predicted_quantiles(model, X) -> tuple[np.ndarray, np.ndarray] | None:
     """Quantiles (n, q) and their levels (q,), of a model that predicts at least two."""
+    accepted = inspect.signature(model.predict).parameters
     if named := [name for name in _ARGUMENTS if name in accepted]:
         levels = LEVELS.tolist()
         more = {"output_type": "quantiles"} if "output_type" in accepted else {}

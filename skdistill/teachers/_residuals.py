@@ -12,7 +12,7 @@ from .._data.checks import check_weights
 from .._estimator.unwrapping import final_step, is_prefitted, is_search
 from .._utils.moments import standardisation
 from ._members import group_moments
-from ._rows_and_folds import fits_on_folds, in_chunks, rows_at
+from ._rows_and_folds import fits_on_folds, in_batches, in_chunks, rows_at
 
 _N_FOLDS = 5
 
@@ -20,11 +20,14 @@ _N_FOLDS = 5
 LEAST_STD = 1e-3
 
 
-def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) -> np.ndarray:
+def residual_variance(
+    estimator, fitted, read: Callable, X, y, sample_weight, batch_size: int | None = None
+) -> np.ndarray:
     """Mean squared difference between y and predictions of models that have not seen the row.
 
     `estimator` is the regressor unfitted, `fitted` the same as fitted on X and y, and `read` gives
     the moments (n, S, t, 3) of its members. The result, (t,), is in squared units of y, positive.
+    Models predict at most `batch_size` rows at a time.
     """
     weight = check_weights(sample_weight, len(y))
     if is_prefitted(estimator):
@@ -33,7 +36,7 @@ def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) ->
         means = in_chunks(read, X, lambda moments, rows: _mean_of(moments, unseen[rows]))
     else:
         tuned = fitted.best_estimator_ if is_search(fitted) else estimator
-        means = _out_of_fold(tuned, X, y, weight)
+        means = _out_of_fold(tuned, X, y, weight, batch_size)
     return mean_squared_residual(means, y.reshape(means.shape), weight)
 
 
@@ -87,10 +90,11 @@ def _mean_of(moments: np.ndarray, unseen: np.ndarray) -> np.ndarray:
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _out_of_fold(estimator, X, y: np.ndarray, weight) -> np.ndarray:
+def _out_of_fold(estimator, X, y: np.ndarray, weight, batch_size: int | None) -> np.ndarray:
     """Predictions (n, t) by models fitted without the row's fold."""
     means = np.empty((len(y), y.size // len(y)))
     folds = KFold(min(_N_FOLDS, max(2, len(y))), shuffle=True, random_state=0)
     for model, rows in fits_on_folds(estimator, X, y, weight, folds):
-        means[rows] = np.reshape(model.predict(rows_at(X, rows)), (len(rows), -1))
+        found = in_batches(model.predict, rows_at(X, rows), batch_size)
+        means[rows] = np.reshape(found, (len(rows), -1))
     return means

@@ -36,6 +36,14 @@ def as_rows(X):
     return X if hasattr(X, "shape") else np.asarray(X)
 
 
+def in_batches(predict: Callable, X, batch_size: int | None) -> np.ndarray:
+    """Return ``predict(X)``, computed for at most `batch_size` rows at a time."""
+    if batch_size is None or X.shape[0] <= batch_size:
+        return predict(X)
+    batches = gen_batches(X.shape[0], batch_size)
+    return np.concatenate([predict(rows_at(X, rows)) for rows in batches])
+
+
 def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
     """Return ``summarise(predict(X), rows)`` of chunks of rows, joined.
 

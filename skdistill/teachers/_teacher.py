@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral
 from typing import Self
 
@@ -18,7 +19,7 @@ from .._data.checks import check_trainable, check_weights
 from .._data.columns import as_table
 from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
 from .._utils.moments import resolves, standardisation
-from .._utils.validation import Number
+from .._utils.validation import Number, OneOf
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._base import EstimatorOfModels
 from ._fitted import FittedModels
@@ -34,7 +35,7 @@ from ._mixed import MixedModels, check_models
 from ._predictions import check_member_predictions
 from ._quantile_models import QuantileModels
 from ._residuals import residual_variance, with_variance
-from ._rows_and_folds import as_rows, in_chunks, rows_at
+from ._rows_and_folds import as_rows, in_batches, in_chunks, rows_at
 
 
 def as_teacher(
@@ -45,26 +46,31 @@ def as_teacher(
     max_members: int | None = None,
     weights: object = None,
     quantiles: ArrayLike | None = None,
+    batch_size: int | None = None,
+    max_time: float | None = None,
 ) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
     ----------
-    model : estimator, torch module, or list of models
+    model : estimator, torch module, list of models or "auto"
         One of
 
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
-          TransformedTargetRegressor around one: returned as it is, unless `max_members` is given;
+          TransformedTargetRegressor around one: returned as it is, unless `max_members` or
+          `batch_size` is given;
         - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`;
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
           module: becomes a :class:`Teacher` with a member for each, or with all members of
           ensembles that were fitted apart;
         - with `weights`, a list of estimators of different kinds that are not fitted: becomes a
           :class:`Teacher` of :class:`MixedModels`;
+        - "auto", with `task`: a :class:`Teacher` of :class:`MixedModels` that are networks,
+          boosting and, of small tables, a Gaussian process, weighted by out-of-fold predictions;
         - with `quantiles`, a list of regressors that predict a quantile each: becomes a
           :class:`Teacher` of :class:`QuantileModels`, with one member.
     task : {"classification", "regression"}, default=None
-        Required for torch modules.
+        Required for torch modules and "auto".
     classes : array-like of shape (n_classes,), default=None
         See :class:`FittedModels`.
     max_members : int, default=None
@@ -73,6 +79,10 @@ def as_teacher(
         See :class:`MixedModels`.
     quantiles : array-like of shape (n_models,), default=None
         See :class:`QuantileModels`.
+    batch_size : int, default=None
+        See :class:`Teacher`.
+    max_time : float, default=None
+        Seconds that a mixture may take to fit, see :class:`MixedModels`.
 
     Returns
     -------
@@ -95,10 +105,21 @@ def as_teacher(
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
-    given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
+    given: dict[str, Any] = {
+        "task": task,
+        "classes": classes,
+        "weights": weights,
+        "quantiles": quantiles,
+    }
     given = {name: value for name, value in given.items() if value is not None}
-    if isinstance(model, (list, tuple, nn.Module)):
-        return Teacher(_of_several(model, **given), max_members=max_members)
+    of_teacher = {"max_members": max_members, "batch_size": batch_size}
+    if max_time is not None and weights is None and not isinstance(model, str):
+        raise ValueError(
+            f"max_time is for mixtures, model='auto' or a list with weights; got {max_time!r} with "
+            f"{type(model).__name__}."
+        )
+    if isinstance(model, (str, list, tuple, nn.Module)):
+        return Teacher(_of_several(model, max_time, **given), **of_teacher)
     if given:
         found = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise ValueError(
@@ -106,15 +127,20 @@ def as_teacher(
             f"quantiles for lists of models to fit; got {found} with {type(model).__name__}."
         )
     _check_model(model)
-    return (
-        model
-        if has_members(model) and max_members is None
-        else Teacher(model, max_members=max_members)
-    )
+    if has_members(model) and max_members is None and batch_size is None:
+        return model
+    return Teacher(model, **of_teacher)
 
 
-def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
-    """Return the estimator that a list of models, or a module, stands for."""
+def _of_several(
+    models, max_time: float | None, **given: Any
+) -> FittedModels | MixedModels | QuantileModels:
+    """Return the estimator that "auto", a list of models, or a module, stands for."""
+    if isinstance(models, str):
+        OneOf(("auto",)).check(models, "model")
+        if "classes" in given or "quantiles" in given:
+            raise ValueError(f"classes and quantiles are not for model='auto'; got {given}.")
+        return MixedModels(models, max_time=max_time, **given)
     if len({"weights", "quantiles"} & given.keys()) == 0:
         models = [models] if isinstance(models, nn.Module) else list(models)
         return FittedModels(models, **given).fit(None)
@@ -124,7 +150,9 @@ def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
             f"{given}."
         )
     check_models(models, or_fitted="quantiles" in given)
-    return MixedModels(models, **given) if "weights" in given else QuantileModels(models, **given)
+    if "weights" in given:
+        return MixedModels(models, max_time=max_time, **given)
+    return QuantileModels(models, **given)
 
 
 class Teacher(EstimatorOfModels):
@@ -151,6 +179,10 @@ class Teacher(EstimatorOfModels):
         of g members differ less than members do: the epistemic variance, or mutual information,
         becomes about 1/g of what it was, and the rest goes to the aleatoric part. None keeps
         every member.
+    batch_size : int, default=None
+        Samples that the model is asked about at a time, for models whose memory grows with them,
+        such as those that learn in context (:doc:`/user_guide/foundation_models`). None leaves it
+        to scikit-learn's ``working_memory``.
 
     Attributes
     ----------
@@ -167,9 +199,16 @@ class Teacher(EstimatorOfModels):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    def __init__(self, estimator: BaseEstimator, *, max_members: int | None = None):
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        *,
+        max_members: int | None = None,
+        batch_size: int | None = None,
+    ):
         self.estimator = estimator
         self.max_members = max_members
+        self.batch_size = batch_size
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Fit the model, and find the residual variance of a regressor that needs one.
@@ -177,7 +216,8 @@ class Teacher(EstimatorOfModels):
         The model must be a classifier with ``predict_proba``, and y have two classes or more in one
         column, all of which a model that is fitted already knows; or a regressor.
         """
-        Number(Integral, 1, others=(None,)).check(self.max_members, "max_members")
+        for name in ("max_members", "batch_size"):
+            Number(Integral, 1, others=(None,)).check(getattr(self, name), name)
         _check_model(self.estimator)
         self.__dict__.pop("n_members_", None)  # a fit that fails leaves no fitted teacher behind
         X = as_table(X)
@@ -299,8 +339,10 @@ class Teacher(EstimatorOfModels):
     def _read(self, X) -> np.ndarray:
         """Predictions of all members: probabilities (n, S, K), or moments (n, S, t, 3)."""
         if is_classifier(self):
-            return read_probabilities(self.estimator_, X)
-        return read_moments(self.estimator_, X, self.n_outputs_)
+            read = partial(read_probabilities, self.estimator_)
+        else:
+            read = partial(read_moments, self.estimator_, n_targets=self.n_outputs_)
+        return in_batches(read, X, self.batch_size)
 
     def _members(self, X, most: int | None) -> np.ndarray:
         """Predictions of the members, grouped if there are more than `most`."""
@@ -362,7 +404,7 @@ class Teacher(EstimatorOfModels):
         self.residual_variance_ = None
         if self._read(rows_at(X, slice(0, 1)))[..., 2].any():
             self.residual_variance_ = residual_variance(
-                self.estimator, self.estimator_, self._read, X, y, sample_weight
+                self.estimator, self.estimator_, self._read, X, y, sample_weight, self.batch_size
             )
         self._set_n_members(X, n_targets=self.n_outputs_)
 

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import scipy
 import torch
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -31,7 +30,6 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusRegressor,
 )
-from skdistill._data import encoding
 from skdistill._data.columns import Columns
 from skdistill._data.encoding import Bins, InputEncoding
 from skdistill._utils.moments import Moments
@@ -266,23 +264,28 @@ def test_large_tables_embed_columns_on_which_y_depends_by_a_curve(are_weighted):
     assert n_inputs == 40 + 1 + 2 * 8  # bins of columns 1 and 2, and an indicator
 
 
-def test_a_line_is_rejected_by_chance_as_often_as_told():
-    # The F test of a line against the means of groups, as a comparison of two linear models.
+@pytest.mark.parametrize("are_weighted", [False, True])
+def test_large_tables_have_as_many_bins_as_suit_a_column(are_weighted):
+    # The spline of least BIC, whose likelihood is that of a linear model.
     rng = np.random.default_rng(0)
-    x, y = rng.integers(0, 4, 500).astype(float), rng.normal(size=(500, 100))
-    design = np.eye(4)[x.astype(int)]
-    line = np.stack([np.ones(500), x], axis=1)
-    left = [np.square(y - A @ np.linalg.lstsq(A, y)[0]).sum(axis=0) for A in (line, design)]
-    expected = scipy.stats.f.sf((left[0] - left[1]) / 2 / (left[1] / 496), 2, 496)
-    found = [encoding._p_of_line(x, each, None) for each in y.T]
-    np.testing.assert_allclose(found, expected, rtol=1e-8)
-    assert scipy.stats.kstest(found, "uniform").pvalue > 0.01
-    assert encoding._p_of_line(x, y, None) == pytest.approx(min(expected))
-    weighted = encoding._p_of_line(x, y[:, 0], np.full(500, 0.3))
-    assert weighted == pytest.approx(expected[0])
-    assert encoding._p_of_line(x, x, None) > 0.99
-    assert encoding._p_of_line(x, x**2, None) == 0
-    assert encoding._p_of_line(np.minimum(x, 1), y, None) == 1  # a line goes through two means
+    n, spec = 10_000, PiecewiseLinear()
+    x = rng.uniform(size=n)
+    weight = rng.integers(1, 3, n).astype(float) if are_weighted else np.ones(n)
+    for y, expected in ((x, 0), (np.sin(4 * x), 8), (np.sin(60 * x), 64)):
+        y = (y + 0.3 * rng.standard_normal(n))[:, None]
+        edges = Bins(spec, y, suits=True).edges(x, weight)
+        bic = {}
+        for number in (0, 8, 16, 32, 64):
+            own = np.quantile(
+                x, np.linspace(0, 1, number + 1), method="inverted_cdf", weights=weight
+            )
+            design = (
+                x[:, None] if number == 0 else ((x[:, None] - own[:-1]) / np.diff(own)).clip(0, 1)
+            )
+            fit = LinearRegression().fit(design, y, sample_weight=weight)
+            mse = np.average((y - fit.predict(design))[:, 0] ** 2, weights=weight)
+            bic[number] = n * np.log(mse) + np.log(n) * design.shape[1]
+        assert min(bic, key=bic.get) == expected == max(len(edges) - 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,7 @@ def test_nonsense_for_a_transfer_set_or_a_teacher_is_refused(data, fuzz, tally):
         repr(TransferSet(value))
     with fuzz.refused_by_name("model", "models"):
         as_teacher(value)
-    for name in ("task", "classes", "max_members"):
+    for name in ("task", "classes", "max_members", "batch_size"):
         with fuzz.refused_by_name(name):
             as_teacher([torch.nn.Linear(3, 2)], **{"task": "classification", name: value})
     with fuzz.refused_by_name("member_predictions"):

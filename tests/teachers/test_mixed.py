@@ -7,6 +7,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from joblib import parallel_config
@@ -42,7 +43,9 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
+from skdistill._estimator.unwrapping import final_step
 from skdistill.teachers import MixedModels, Teacher, as_teacher, out_of_fold_members
+from skdistill.teachers._auto import models_for
 from skdistill.teachers._mixed import (
     mixtures,
     shares_of_groups,
@@ -385,11 +388,83 @@ def test_wrong_models_are_refused(models, message):
         ({"cv": 1}, "cv must be"),
         ({"random_state": -1}, "random_state must be"),
         ({"cv": KFold(2).split(np.zeros(50))}, "cv must put every row into one test fold"),
+        ({"max_time": 0}, "max_time must be"),
+        ({"models": "best"}, "models must be 'auto'"),
+        ({"models": "auto"}, "task must be one of"),
+        ({"models": "auto", "task": "ranking"}, "task must be one of"),
     ],
 )
 def test_wrong_parameters_are_refused(params, message, numbers):
     with pytest.raises((TypeError, ValueError), match=message):
-        MixedModels(REGRESSORS, **params).fit(*numbers)
+        MixedModels(**{"models": REGRESSORS} | params).fit(*numbers)
+
+
+@pytest.mark.parametrize("given", [{"classes": [0, 1]}, {"quantiles": [0.5]}])
+def test_auto_refuses_what_is_for_other_models(given):
+    with pytest.raises(ValueError, match="are not for model='auto'"):
+        as_teacher("auto", task="regression", **given)
+
+
+def test_time_is_for_mixtures():
+    with pytest.raises(ValueError, match="max_time is for mixtures"):
+        as_teacher(Ridge(), max_time=1.0)
+
+
+def test_auto_names_models_that_suit_the_table(numbers):
+    X, y = numbers
+    networks, boosting, process = (
+        "BayesianEnsembleRegressor",
+        "HistGradientBoostingRegressor",
+        "GaussianProcessRegressor",
+    )
+    missing, both = X.copy(), np.stack([y, -y], axis=1)
+    missing[0, 0] = np.nan
+    for table, targets, expected in (
+        (X, y, [networks, boosting, process]),
+        (np.tile(X, (9, 1)), np.tile(y, 9), [networks, boosting]),
+        (missing, y, [networks, boosting]),
+        (X, both, [networks, "MultiOutputRegressor", process]),
+    ):
+        found = [final_step(model)[0] for model in models_for("regression", table, targets)]
+        assert [type(model).__name__ for model in found] == expected
+
+
+def test_auto_is_a_mixture_within_its_time(numbers):
+    teacher = as_teacher("auto", task="regression", max_time=60.0)
+    assert is_regressor(teacher)
+    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(*numbers)
+    mixture = student.teacher_.estimator_
+    assert mixture.log_scores_.shape == mixture.weights_.shape == (3,)
+    assert mixture.weights_.sum() == pytest.approx(1)
+    assert all(model is None or is_regressor(model) for model in mixture.models_)
+
+
+@pytest.mark.parametrize(("weights", "most"), [("oof", 30 / 2 / 6), ("equal", 30 / 2)])
+def test_models_with_a_time_of_their_own_share_that_of_the_mixture(weights, most, numbers):
+    networks = BayesianEnsembleRegressor(2, module__hidden_units=(4,), max_epochs=2)
+    given = [networks, Ridge(), clone(networks), clone(networks).set_params(max_time=7.0)]
+    fitted = MixedModels(given, weights=weights, max_time=30.0, random_state=0).fit(*numbers)
+    times = [None if m is None or isinstance(m, Ridge) else m.max_time for m in fitted.models_]
+    found = [one for one in (times[0], times[2]) if one is not None]
+    assert all(0.5 * most < one <= most for one in found)  # Ridge takes next to nothing
+    assert times[3] in (None, 7.0)
+    assert weights == "oof" or len(found) == 2
+    assert networks.max_time is None
+
+
+def test_auto_takes_text_and_missing_values():
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["a", "b", "c"], 90)
+    frame = pd.DataFrame({"kind": kind, "size": rng.normal(size=90)})
+    frame.loc[::7, "size"] = np.nan
+    frame.loc[::9, "kind"] = None
+    y = (kind == "a").astype(int)
+    teacher = as_teacher("auto", task="classification").set_params(estimator__cv=2)
+    assert is_classifier(teacher)
+    new = pd.DataFrame({"kind": ["a", "z", None], "size": [0.0, np.nan, 1.0]})
+    fitted = teacher.fit(frame, y)
+    assert fitted.score(frame, y) > 0.8
+    assert_allclose(fitted.predict_proba(new).sum(axis=1), 1, atol=1e-6)
 
 
 def test_names_of_modules_are_for_fitted_models():

@@ -46,8 +46,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdistill
-from skdistill import BayesianEnsembleRegressor
-from skdistill.teachers import Teacher, as_teacher
+from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor
+from skdistill.teachers import Teacher, as_teacher, out_of_fold_members
 
 LABELS = np.array(["ash", "elm", "oak"])
 N_TREES = 12
@@ -447,9 +447,60 @@ def test_members_of_this_package_can_be_put_together_too(numbers):
 
 
 @pytest.mark.parametrize(("value", "error"), [(0, ValueError), (2.0, TypeError), (True, TypeError)])
-def test_max_members_must_be_a_number(value, error, classes):
-    with pytest.raises(error, match="max_members"):
-        as_teacher(trees(RandomForestClassifier), max_members=value).fit(*classes)
+@pytest.mark.parametrize("name", ["max_members", "batch_size"])
+def test_numbers_of_members_and_samples_are_checked(name, value, error, classes):
+    with pytest.raises(error, match=name):
+        as_teacher(trees(RandomForestClassifier), **{name: value}).fit(*classes)
+
+
+# ------------------------------------------------------------------------------------------
+# batch_size
+# ------------------------------------------------------------------------------------------
+
+ASKED: list[int] = []
+
+
+class Counted:
+    """Notes about how many samples each call asks."""
+
+    def predict(self, X):
+        ASKED.append(len(X))
+        return super().predict(X)
+
+
+class CountedLine(Counted, LinearRegression):
+    pass
+
+
+class CountedNeighbors(Counted, KNeighborsClassifier):
+    def predict_proba(self, X):
+        ASKED.append(len(X))
+        return super().predict_proba(X)
+
+
+@pytest.mark.parametrize("model", [CountedLine(), CountedNeighbors()])
+def test_models_are_asked_about_so_many_samples_at_a_time(model, classes, numbers):
+    """Memory of a model that learns in context grows with the samples it is asked about."""
+    X, y = classes if is_classifier(model) else numbers
+    whole, teacher = as_teacher(model).fit(X, y), as_teacher(model, batch_size=7)
+    expected, unseen = whole.predict_members(X), out_of_fold_members(whole, X, y, random_state=0)
+    kind = HydraPlusClassifier if is_classifier(model) else HydraPlusRegressor
+    ASKED.clear()
+    assert_allclose(teacher.fit(X, y).predict_members(X), expected)
+    assert_allclose(out_of_fold_members(teacher, X, y, random_state=0), unseen)
+    student = kind(teacher, max_epochs=2, teacher_cv=3, transfer="mixup", random_state=0)
+    student.fit(X, y)
+    assert max(ASKED) == 7
+    assert sum(ASKED) > 4 * len(X)
+    assert student.teacher_.get_params()["batch_size"] == 7
+
+
+def test_members_of_this_package_can_be_asked_in_batches_too(numbers):
+    X, y = numbers
+    ensemble = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0).fit(X, y)
+    teacher = as_teacher(FrozenEstimator(ensemble), batch_size=9).fit(X, y)
+    assert isinstance(teacher, Teacher)
+    assert_allclose(teacher.predict_members(X), ensemble.predict_members(X))
 
 
 # ------------------------------------------------------------------------------------------

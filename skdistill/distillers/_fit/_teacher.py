@@ -345,7 +345,9 @@ def _share_time(teacher: BaseEstimator, spec: FitSpec) -> None:
     they do, and the student has what is left.
     """
     budget, model = spec.training.budget, _last_step(teacher)
-    if budget is None or is_prefitted(model) or not has_members(model):
+    if budget is None or is_prefitted(model):
+        return
+    if not (has_members(model) or isinstance(model, MixedModels)):
         return
     params = model.get_params(deep=False)
     runs_chains = isinstance(params.get("inference"), (SGLD, SGHMC))
