@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
