@@ -31,9 +31,14 @@ from ._traced import TracedGradient
 if TYPE_CHECKING:
     from ._net import StackNet
 
-# A step of fewer operations is small. A second thread would cost more than it saves; and most of
-# the time goes into Python rather than arithmetic, so that recording the step pays.
+# In a step of fewer operations most of the time goes into Python rather than arithmetic, so that
+# recording the step pays.
 _FLOP_OF_SMALL_STEP = 15e6
+
+# A step of fewer operations is computed by one thread. On two idle cores a second one saved a fifth
+# to a quarter of the time from 3e7 to 1e8 operations; beside two other processes, where threads of
+# OpenMP wait for one another, it took three to eight times as long.
+_FLOP_OF_THREADED_STEP = 2e8
 
 Step = Callable[..., dict[str, Any]]
 
@@ -297,7 +302,7 @@ def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Itera
     The caller's setting is restored. A forked child always uses one, see
     :mod:`skdistill._utils.process`.
     """
-    is_small = flop_per_step < _FLOP_OF_SMALL_STEP
+    is_small = flop_per_step < _FLOP_OF_THREADED_STEP
     automatic = 1 if is_small else torch.get_num_threads()
     number = automatic if n_threads == "auto" else int(n_threads)
     if number > 1 and is_forked():

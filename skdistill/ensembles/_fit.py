@@ -372,7 +372,7 @@ def _job(
     if before is not None:
         recipe = same_recipe(before.recipe, recipe)
     n_epochs, batch_size = amount_of_training(spec, train.n_rows, has_bins(recipe))
-    lr = learning_rate(spec, train.n_rows, has_bins(recipe))
+    lr = learning_rate(spec, n_epochs, train.n_rows, has_bins(recipe))
     spec = replace(spec, training=replace(spec.training, lr=lr))
     return Job(spec, n_epochs, batch_size, plan, recipe, *samples)
 

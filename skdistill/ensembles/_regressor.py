@@ -55,8 +55,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         ``optimizer__<name>``; or also how the learning rate falls and gradients are clipped, see
         :class:`skdistill.settings.Optimizer`.
     lr : float or "auto", default="auto"
-        Learning rate, at the beginning of its schedule; "auto" is .01, and .003 for regression on
-        tables of at least 10,000 samples with piecewise-linear embeddings.
+        Learning rate, at the beginning of its schedule; "auto" is .01; for regression on
+        tables of at least 10,000 samples with piecewise-linear embeddings it falls to .003 between
+        50 and 85 epochs.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 100, but with piecewise-linear embeddings as many as show each
         member 80,000 samples in all, and at least 50, which from 10,000 samples on grow by their

@@ -264,6 +264,22 @@ def test_large_tables_embed_columns_on_which_y_depends_by_a_curve(are_weighted):
     assert n_inputs == 40 + 1 + 2 * 8  # bins of columns 1 and 2, and an indicator
 
 
+@pytest.mark.parametrize(
+    ("n", "epochs", "lr"), [(9_999, 85, 0.01), (10_000, 50, 0.01), (10_000, 85, 0.003)]
+)
+def test_learning_rate_of_large_tables_in_bins(n, epochs, lr):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(n, 1))
+    y = np.sin(9 * X[:, 0]) + rng.normal(size=n)
+    shared = {"n_members": 1, "module__hidden_units": (2,), "batch_size": n, "random_state": 0}
+    settings = {**shared, "max_epochs": epochs}
+    found, expected = (
+        BayesianEnsembleRegressor(lr=rate, **settings).fit(X, y).predict(X[:9])
+        for rate in ("auto", lr)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("are_weighted", [False, True])
 def test_large_tables_have_as_many_bins_as_suit_a_column(are_weighted):
     # The spline of least BIC, whose likelihood is that of a linear model.
