@@ -48,7 +48,7 @@ _ROWS_SEEN_IN_BINS, _ROWS_OF_HALF = 80_000, 10_000
 _RATE, _RATE_OF_LARGE, _EPOCHS_OF_RATES = 0.01, 0.003, (50, 85)
 
 # Where members share weights an epoch trains each member on a share of the rows only. So there are
-# more of them, for about twice the time of one network, and more rows in a minibatch.
+# more of them, and more rows in a minibatch.
 _MORE_EPOCHS_OF_SHARED = 2
 _SHARED_BATCH_SIZE = 128
 

@@ -29,8 +29,8 @@ class TabM(nn.Module):
 
     Each member scales the inputs by a vector of its own, and has its own output layer; in the full
     form it also scales the inputs and outputs of every hidden layer, and has its own biases. Given
-    to an ensemble as ``module=TabM``, it is all of its `n_members` in one network, which is trained
-    in about twice the time of one member.
+    to an ensemble as ``module=TabM``, it is all of its `n_members` in one network, for a few times
+    the time of one member.
 
     Parameters
     ----------
