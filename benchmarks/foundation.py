@@ -102,7 +102,7 @@ def try_out(model: Teacher, rows: Rows) -> None:
     """Fit a few samples; the script ends if the model cannot, which lacks its weights, say."""
     try:
         model.fit(rows.X_train[:N_TRIED], rows.y_train[:N_TRIED]).predict(rows.X_test[:1])
-    except Exception as error:
+    except Exception as error:  # of any kind, as packages of others raise it
         kind = type(model.estimator)
         raise SystemExit(
             f"{kind.__name__} cannot be fitted: {type(error).__name__}: {error}\n"

@@ -234,14 +234,15 @@ class Bins(NamedTuple):
     y : ndarray of shape (n, ...)
         What a tree predicts.
     are_classes : bool, default=False
-    suits : bool, default=False
-        Whether a column has no quantile bins, or `n_bins` or more, as suits how y depends on it.
+    by_bic : bool, default=False
+        Whether a column has no quantile bins, or 1, 2, 4 or 8 times `n_bins`: those of the linear
+        spline for y that has the least Bayesian information criterion.
     """
 
     settings: PiecewiseLinear
     y: np.ndarray
     are_classes: bool = False
-    suits: bool = False
+    by_bic: bool = False
 
     def edges(self, column: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Find the edges of a column's bins, in ascending order; none where there is one bin."""
@@ -260,13 +261,13 @@ class Bins(NamedTuple):
     def _quantiles(
         self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None
     ) -> np.ndarray:
-        """Quantiles of the column, and the ends of its gaps; none where a line suits it best."""
+        """Quantiles of the column, and the ends of its gaps; none where a line is the best."""
         n_bins = self.settings.n_bins
-        factors = _FACTORS if self.suits else _FACTORS[-1:]
+        factors = _FACTORS if self.by_bic else _FACTORS[-1:]
         levels = np.linspace(0, 1, n_bins * factors[0] + 1)
         # Of the inverse distribution function, weights have the effect of repetitions.
         found = np.quantile(column, levels, method="inverted_cdf", weights=weight)
-        if self.suits:
+        if self.by_bic:
             steps = [n_bins * factors[0], *factors]
             found = _of_least_bic(column, y, weight, [np.unique(found[::step]) for step in steps])
             if len(found) == 2:
@@ -285,9 +286,10 @@ class Bins(NamedTuple):
 def _of_least_bic(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, candidates: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Return the knots whose linear spline of y (n, ...) on x has the least BIC.
+    """Return the knots whose linear spline of y (n, ...) on x (n,) has the least BIC.
 
-    That is the sum over targets, with normal residuals. The first candidate is a line.
+    That of a model of k coefficients with normal residuals is n log(RSS) + k log(n), but for a
+    constant (Schwarz, 1978, "Estimating the Dimension of a Model"), here summed over targets.
     """
     y, w = y.reshape(len(x), -1).astype(np.float64), np.ones(len(x)) if weight is None else weight
     if len(x) > _SAMPLES_OF_SPLINE:
@@ -301,9 +303,8 @@ def _of_least_bic(
         moments = weighted @ y
         coefficients = np.linalg.lstsq((weighted @ hats).toarray(), moments)[0]
         residual = np.maximum(total - (coefficients * moments).sum(axis=0), _ROUNDING * total)
-        criteria.append(
-            len(x) * np.log(residual + np.finfo(float).tiny).sum() + np.log(len(x)) * moments.size
-        )
+        fit = np.log(residual + np.finfo(float).tiny).sum()  # of exact fits too
+        criteria.append(len(x) * fit + moments.size * np.log(len(x)))  # BIC
     return candidates[int(np.argmin(criteria))]
 
 
@@ -377,17 +378,17 @@ class InputSettings:
 
         "auto" embeds tables of at least `embedded_from` samples; columns of large ones by BIC.
         """
-        embeddings, suits = self.embeddings, False
+        embeddings, by_bic = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
             is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
             is_asked = is_suited and not self.are_classes
             can_be = all("embeddings" in parameters for parameters in takers)
             embeddings = PiecewiseLinear() if can_be and is_asked else None
-            suits = shape[0] >= MANY_ROWS
+            by_bic = shape[0] >= MANY_ROWS
         if not isinstance(embeddings, PiecewiseLinear):
             return None
-        return Bins(embeddings, y, self.are_classes, suits)
+        return Bins(embeddings, y, self.are_classes, by_bic)
 
 
 def _unless_flags(

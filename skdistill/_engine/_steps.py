@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _FLOP_OF_SMALL_STEP = 15e6
 
 # A step of fewer operations is computed by one thread. On two idle cores a second one saved a fifth
-# to a quarter of the time from 3e7 to 1e8 operations; beside two other processes, where threads of
-# OpenMP wait for one another, it took three to eight times as long.
+# to a quarter of the time from 3e7 to 1e8 operations; beside two or three other processes, where
+# threads of OpenMP wait for one another, the fit took up to eight times as long.
 _FLOP_OF_THREADED_STEP = 2e8
 
 Step = Callable[..., dict[str, Any]]

@@ -27,11 +27,16 @@ _BOOSTING = {
 }
 
 
-def models_for(task: str, X: np.ndarray | None = None, y: np.ndarray | None = None) -> list:
+def models_for(
+    task: str,
+    X: np.ndarray | None = None,
+    y: np.ndarray | None = None,
+    max_time: float | None = None,
+) -> list[BaseEstimator]:
     """Return an ensemble of networks, boosting, and a Gaussian process where it can be had.
 
-    That is for regression on at most 1,000 samples of numbers without missing values. Without
-    samples it is the models that any X and y have.
+    That is for regression on at most 1,000 samples of numbers without missing values, and fewer
+    with a short `max_time`. Without samples it is the models that any X and y have.
     """
     if task == "classification":
         boosting: BaseEstimator = HistGradientBoostingClassifier(**_BOOSTING)
@@ -40,7 +45,7 @@ def models_for(task: str, X: np.ndarray | None = None, y: np.ndarray | None = No
     if y is not None and y.ndim > 1:
         boosting = MultiOutputRegressor(boosting)
     models = [BayesianEnsembleRegressor(), boosting]
-    if X is not None and len(X) <= _MOST_OF_PROCESS and _are_numbers(X):
+    if X is not None and _has_process(X, max_time):
         kernel = ConstantKernel() * RBF(X.shape[1] ** 0.5) + WhiteKernel(0.1)
         process = GaussianProcessRegressor(kernel, normalize_y=True)
         models.append(make_pipeline(StandardScaler(), process))
@@ -60,8 +65,12 @@ def _with_codes(boosting: BaseEstimator, X) -> BaseEstimator:
     return make_pipeline(columns.set_output(transform="pandas"), boosting)
 
 
-def _are_numbers(X) -> bool:
-    """Tell whether X is a table of finite numbers."""
+def _has_process(X, max_time: float | None) -> bool:
+    """Tell whether X is a table of finite numbers, so small that a process can be had in time."""
+    share = len(X) / _MOST_OF_PROCESS
+    seconds = 6 * 5.0 * share**3  # of five folds and all samples
+    if share > 1 or (max_time is not None and seconds > max_time / 2):
+        return False
     try:
         return X.ndim == 2 and bool(np.isfinite(np.asarray(X, dtype=float)).all())
     except (TypeError, ValueError):

@@ -65,7 +65,7 @@ class MixedModels(EstimatorOfModels):
         Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. Exact
         Gaussian processes cost the cube of the number of rows. "auto" is the default ensemble of
         networks, histogram gradient boosting that stops early, and for regression on at most 1,000
-        samples of numbers a Gaussian process.
+        samples of numbers, fewer with a short `max_time`, a Gaussian process.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
         How much each model counts. "oof" finds the weights that are best on the folds of `cv`,
         and the temperature; models that get less than 0.01 are left out. Numbers need not sum to
@@ -80,8 +80,9 @@ class MixedModels(EstimatorOfModels):
     task : {"classification", "regression"}, default=None
         Required for models="auto".
     max_time : float, default=None
-        Seconds that `fit` may take in all. Models that have such a parameter themselves, and leave
-        it at None, share them: with weights="oof" what the others, fitted first, leave of them.
+        Seconds that `fit` is to take. Models that have such a parameter themselves, and leave it at
+        None, share them: with weights="oof" what the others, fitted first, leave of them. The
+        others take as long as they do, which may be longer.
     random_state : int, RandomState instance or None, default=None
         For the folds, and for models whose own ``random_state`` is None.
 
@@ -191,7 +192,7 @@ class MixedModels(EstimatorOfModels):
         OneOf(("auto",)).check(self.models, "models")
         task = self.task or ""
         OneOf(("classification", "regression")).check(task, "task")
-        return models_for(task, X, y)
+        return models_for(task, X, y, self.max_time)
 
     def _check(self, models: list, is_weighted: bool) -> None:
         for model in models:

@@ -82,7 +82,7 @@ def as_teacher(
     batch_size : int, default=None
         See :class:`Teacher`.
     max_time : float, default=None
-        Seconds that a mixture may take to fit, see :class:`MixedModels`.
+        Seconds that the fit of a mixture is to take, see :class:`MixedModels`.
 
     Returns
     -------

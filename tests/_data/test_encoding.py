@@ -289,7 +289,7 @@ def test_large_tables_have_as_many_bins_as_suit_a_column(are_weighted):
     weight = rng.integers(1, 3, n).astype(float) if are_weighted else np.ones(n)
     for y, expected in ((x, 0), (np.sin(4 * x), 8), (np.sin(60 * x), 64)):
         y = (y + 0.3 * rng.standard_normal(n))[:, None]
-        edges = Bins(spec, y, suits=True).edges(x, weight)
+        edges = Bins(spec, y, by_bic=True).edges(x, weight)
         bic = {}
         for number in (0, 8, 16, 32, 64):
             own = np.quantile(

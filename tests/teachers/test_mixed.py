@@ -419,6 +419,8 @@ def test_auto_names_models_that_suit_the_table(numbers):
     )
     missing, both = X.copy(), np.stack([y, -y], axis=1)
     missing[0, 0] = np.nan
+    short = models_for("regression", X, y, max_time=60 * 0.12**3 / 2)
+    assert [type(final_step(model)[0]).__name__ for model in short] == [networks, boosting]
     for table, targets, expected in (
         (X, y, [networks, boosting, process]),
         (np.tile(X, (9, 1)), np.tile(y, 9), [networks, boosting]),
