@@ -18,6 +18,9 @@ from ._answers import AnswersOnFile
 # copy still fits the cache.
 _GATHER_BYTES = 2**22
 
+# Rows that stay as they are are encoded once if that takes at most so many bytes.
+_ENCODED_BYTES = 2**28
+
 # So many bytes of new rows are drawn at a time: a teacher predicts many rows faster than few, and
 # what is drawn must not depend on the memory that its predictions take.
 _DRAW_BYTES = 2**23
@@ -28,7 +31,7 @@ Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 class Rows(torch.utils.data.Dataset):
     """Rows in memory, dealt to the members of a stack in minibatches.
 
-    Iterating is one epoch. Every member sees the rows in an order of its own, drawn by its seed;
+    Iterating is one epoch. A batch holds until the next one is asked for, which overwrites it. Every member sees the rows in an order of its own, drawn by its seed;
     when they all fit one batch, the members share them in the order given, unless the place of a
     row in its minibatch matters to the stack (`by_place`). Without seeds rows are not shuffled.
 
@@ -64,6 +67,7 @@ class Rows(torch.utils.data.Dataset):
         self.by_place = by_place
         self.draw = draw
         self._dealt = X
+        self._gathered: dict[str, Tensor] = {}
         self._encode: Callable[[Tensor], Tensor] | None = None
         self.n_kept = len(X) if draw is None else n_kept
         if draw is not None:
@@ -101,7 +105,7 @@ class Rows(torch.utils.data.Dataset):
     @property
     def _most_encoded(self) -> int:
         """Bytes, at most, of encoded rows that are kept."""
-        return working_memory()
+        return min(working_memory(), _ENCODED_BYTES)
 
     @property
     def _stays(self) -> bool:
@@ -150,8 +154,7 @@ class Rows(torch.utils.data.Dataset):
     def take(self, index: Tensor) -> Batch:
         """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
         index, X = self._drawn(index)
-        targets = tuple(_rows_at(target, index) for target in self.targets)
-        return X, (targets, self._weight_at(index))
+        return X, (self._targets_at(index), self._weight_at(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
@@ -164,8 +167,8 @@ class Rows(torch.utils.data.Dataset):
         """
         own = self._share(index, -1)
         if self.draw is None:
-            return own, _rows_at(self._dealt, own)
-        X = _rows_at(self.X, index)
+            return own, self._gather("rows", self._dealt, own)
+        X = self._gather("rows", self.X, index)
         drawn = self.draw(X, index, self.draw_generator)
         if self.n_kept:
             is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
@@ -180,7 +183,24 @@ class Rows(torch.utils.data.Dataset):
             return None
         n_members, n = self.weight.shape
         first = torch.arange(0, n_members * n, n, device=index.device)
-        return _rows_at(self.weight.reshape(-1), index + first.unsqueeze(1))
+        return self._gather("weight", self.weight.reshape(-1), index + first.unsqueeze(1))
+
+    def _targets_at(self, index: Tensor) -> tuple[Tensor, ...]:
+        targets = enumerate(self.targets)
+        return tuple(self._gather(f"target {i}", target, index) for i, target in targets)
+
+    def _gather(self, name: str, values: Tensor, index: Tensor) -> Tensor:
+        """Return ``values[index]``, in memory that the next call with this name overwrites.
+
+        Blocks of megabytes that were allocated anew for every call left glibc's heap in pieces: a
+        fit of 1,000,000 rows took up to twice the memory.
+        """
+        n = index.numel()
+        memory = self._gathered.get(name)
+        if memory is None or len(memory) < n:
+            memory = self._gathered[name] = values.new_empty(n, *values.shape[1:])
+        torch.index_select(values, 0, index.reshape(-1), out=memory[:n])
+        return memory[:n].view(*index.shape, *values.shape[1:])
 
 
 class OwnRows(Rows):
@@ -297,9 +317,8 @@ class DistillationRows(Rows):
 
     def _with_predictions(self, index: Tensor, X: Tensor) -> Batch:
         """Batch of the rows X in the places of those at `index`."""
-        targets = (_rows_at(target, index) for target in self.targets)
         predictions = self._predictions_for(X, index)
-        return X, ((predictions, *targets), self._weight_at(index))
+        return X, ((predictions, *self._targets_at(index)), self._weight_at(index))
 
     def _predictions_for(self, X: Tensor, index: Tensor) -> Tensor:
         """Predictions for rows (..., *row); those for rows that are kept may be known already."""
@@ -308,10 +327,10 @@ class DistillationRows(Rows):
                 return self.no_predictions.view(*index.shape, *self.no_predictions.shape[1:])
             return self._predict(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
         if self._are_known:
-            return _rows_at(self.predictions, index)
+            return self._gather("predictions", self.predictions, index)
         is_kept = index < len(self.predictions)
         if is_kept.all():
-            return _rows_at(self.predictions, index)
+            return self._gather("predictions", self.predictions, index)
         predictions = self.predictions.new_empty(*index.shape, *self.predictions.shape[1:])
         predictions[is_kept] = self.predictions[index[is_kept]]
         predictions[~is_kept] = self._predict(X[~is_kept])
@@ -445,8 +464,3 @@ def _encoded(X: Tensor, inputs: InputEncoder) -> Tensor:
     for rows, into in zip(X.split(size), encoded.split(size), strict=True):
         into.copy_(inputs(rows))
     return encoded
-
-
-def _rows_at(values: Tensor, index: Tensor) -> Tensor:
-    """``values[index]``, written so that torch gathers it fastest."""
-    return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])

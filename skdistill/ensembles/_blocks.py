@@ -306,13 +306,13 @@ class EnsembleTrainer(Trainer):
         parts, bootstrap = self.job.parts, self.job.spec.bootstrap
         if parts is None and not bootstrap:
             return weight  # None of a stream, which has its own
-        shares = np.ones((1, len(X))) if weight is None else weight.cpu().double().numpy()
-        are_seen = np.ones((len(seeds), 1)) if parts is None else parts.are_seen(list(seeds))
-        shares = shares * are_seen
-        if bootstrap:
-            drawn = zip(seeds.values(), shares, strict=True)
-            shares = np.stack([_counts_of_rows(seed, share) for seed, share in drawn])
-        return torch.tensor(shares).to(X)
+        own = X.new_empty(len(seeds), len(X))
+        for weights, member, seed in zip(own, seeds, seeds.values(), strict=True):
+            shares = np.ones(len(X)) if weight is None else weight[0].cpu().double().numpy()
+            if parts is not None:
+                shares = shares * parts.are_seen([member])[0]
+            weights.copy_(torch.from_numpy(_counts_of_rows(seed, shares) if bootstrap else shares))
+        return own
 
 
 def _counts_of_rows(seed: int, shares: np.ndarray) -> np.ndarray:

@@ -55,7 +55,7 @@ class Parts(NamedTuple):
         order = random_state.permutation(len(y))
         if task.kind == "classifier":
             order = order[np.argsort(y[order], kind="stable")]
-        of_row = np.empty(len(y), dtype=np.int64)
+        of_row = np.empty(len(y), dtype=np.int8)
         of_row[order] = np.arange(len(y)) % N_PARTS
         return cls(of_row, _N_TOGETHER if len(y) >= MANY_ROWS else 1)
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -23,9 +25,14 @@ def numbered_rows(n=23, weight=None, batch_size=5, seeds=(1, 2, 3)):
     return Rows(X, (10 * number,), weight, batch_size, seeds)
 
 
+def epoch(rows):
+    """Copies of the batches of one epoch, each of which the next one overwrites."""
+    return [copy.deepcopy(batch) for batch in rows]
+
+
 def dealt(rows):
     """One epoch: batches of X (S, size, 2), of the target, and of the weight."""
-    batches = list(rows)
+    batches = epoch(rows)
     X = [X for X, _ in batches]
     targets = [target for _, ((target,), _) in batches]
     return X, targets, [weight for _, (_, weight) in batches]
@@ -111,7 +118,7 @@ def test_one_row():
 def test_weighted_minibatches_are_unbiased(n_weights):
     generator = torch.Generator().manual_seed(0)
     weight = torch.rand(n_weights, 23, dtype=torch.float64, generator=generator)
-    batches = list(numbered_rows(weight=weight))
+    batches = epoch(numbered_rows(weight=weight))
     total = sum(target.shape[1] * (w * target).mean(1) for _, ((target,), w) in batches)
     y = 10 * torch.arange(23, dtype=torch.float64)
     expected = (weight * y).sum(1) / weight.sum(1)
@@ -121,9 +128,9 @@ def test_weighted_minibatches_are_unbiased(n_weights):
 def test_the_order_of_rows_goes_on_from_its_state():
     numbers = torch.arange(20.0)[:, None]
     rows = Rows(numbers, (numbers,), batch_size=6, seeds=(1, 2))
-    first = [batch.clone() for batch, _ in rows]
+    first = [batch for batch, _ in epoch(rows)]
     state = rows.state()
-    second = [batch.clone() for batch, _ in rows]
+    second = [batch for batch, _ in epoch(rows)]
     assert not torch.equal(first[0], second[0])
     rows.load_state(state)
     for one, (other, _) in zip(second, rows, strict=True):
@@ -176,14 +183,14 @@ def test_a_teacher_without_noise_is_asked_once():
     assert sum(teacher.asked) == 23 + 1  # all rows, and one to learn how large its answers are
     teacher.asked.clear()
     for _ in range(2):
-        assert_answers_match(list(rows))
+        assert_answers_match(epoch(rows))
     assert teacher.asked == []
 
 
 @pytest.mark.parametrize("batch_size", [5, 100])
 def test_a_teacher_with_noise_is_asked_anew_in_each_epoch(batch_size):
     rows, teacher = taught_rows(noise=0.1, batch_size=batch_size)
-    first, second = list(rows), list(rows)
+    first, second = epoch(rows), epoch(rows)
     assert sum(teacher.asked) == 2 * 23
     for batches in (first, second):
         assert_answers_match(batches)
@@ -217,7 +224,7 @@ def pooled_rows(n_copies=3, n_known=0):
 
 def first_column(rows):
     """That of an epoch, in the order of the rows' numbers, and as it is dealt."""
-    X = torch.cat([X for X, _ in rows], dim=1)[0]
+    X = torch.cat([X for X, _ in epoch(rows)], dim=1)[0]
     return X[X[:, 1].argsort(descending=True), 0], X[:, 0]
 
 
@@ -232,19 +239,19 @@ def test_copies_are_dealt_in_turn_and_each_is_made_once():
         assert not torch.equal(epochs[number][1], epochs[0][1])  # in another order
     assert_array_equal(epochs[4][0], epochs[1][0])
     assert sum(teacher.asked) == 3 * (23 + 1)  # one of each to learn how large answers are
-    assert_answers_match(list(rows))
+    assert_answers_match(epoch(rows))
 
 
 def test_rows_whose_answers_are_known_are_not_asked_for():
     rows, teacher = pooled_rows(n_known=20)
     for _ in range(3):
-        assert_answers_match(list(rows))
+        assert_answers_match(epoch(rows))
     assert sum(teacher.asked) == 3 * (3 + 1)
 
 
 def test_copies_go_on_from_their_state():
     rows, _ = pooled_rows()
-    list(rows)
+    epoch(rows)
     state = rows.state()
     again, _ = pooled_rows()
     again.load_state(state)
@@ -290,7 +297,7 @@ def test_the_noise_has_a_fifth_of_the_variance_asked_for():
     # E[(d s)^8] = 105/17.
     n = 5000
     rows, _ = taught_rows(noise=0.1, batch_size=50, n=n)
-    X = torch.cat([X for X, _ in rows], dim=1)[0]
+    X = torch.cat([X for X, _ in epoch(rows)], dim=1)[0]
     noise = (X[:, 0] + X[:, 1]).numpy() / 0.1
     assert np.mean(noise**2) == pytest.approx(1 / 5, abs=4 * np.sqrt((1 / 3 - 1 / 25) / n))
     assert noise.mean() == pytest.approx(0, abs=4 * np.sqrt(1 / 5 / n))
@@ -340,7 +347,7 @@ def test_a_teacher_is_asked_in_portions_where_memory_is_short(noise, monkeypatch
     with config_context(working_memory=10 * bytes_per_row / 2**20):  # MiB: answers of ten rows
         rows, teacher = taught_rows(noise=noise)
     for _ in range(2):
-        batches = list(rows)
+        batches = epoch(rows)
         assert sum(teacher.asked) == 23
         assert max(teacher.asked) <= 10
         assert_answers_match(batches)
@@ -368,7 +375,7 @@ def test_answers_that_are_kept_are_asked_for_in_portions(monkeypatch):
     rows = DistillationRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
     assert teacher.asked == [1, 9, 9, 5]
     assert_array_equal(rows.predictions, Teacher()(plain.X.numpy()))
-    list(rows)
+    epoch(rows)
     assert len(teacher.asked) == 4  # not again
 
 
