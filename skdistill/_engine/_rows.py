@@ -31,9 +31,10 @@ Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 class Rows(torch.utils.data.Dataset):
     """Rows in memory, dealt to the members of a stack in minibatches.
 
-    Iterating is one epoch. A batch holds until the next one is asked for, which overwrites it. Every member sees the rows in an order of its own, drawn by its seed;
-    when they all fit one batch, the members share them in the order given, unless the place of a
-    row in its minibatch matters to the stack (`by_place`). Without seeds rows are not shuffled.
+    Iterating is one epoch. A batch holds until the next one is asked for, which overwrites it.
+    Every member sees the rows in an order of its own, drawn by its seed; when they all fit one
+    batch, the members share them in the order given, unless the place of a row in its minibatch
+    matters to the stack (`by_place`). Without seeds rows are not shuffled.
 
     Weights, (S, n) or (1, n) for all members, are divided by `mean_weight`, None for their mean
     over rows. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new rows
