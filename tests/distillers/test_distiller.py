@@ -1081,7 +1081,10 @@ def test_students_of_teachers_without_noise_are_trained_finer(family, regression
         assert Rates.seen[0] == student.net_.lr == 0.01 / 4
         # With little time left, training is as fine, and has as many epochs as that allows.
         student.set_params(max_time=0.05).fit(X, y, member_predictions=members)
-    assert 1 <= student.n_epochs_ < 57
+        assert 1 <= student.n_epochs_ < 57
+        # Steps are smaller by no more than there are more epochs for them.
+        student.set_params(max_time=None, max_epochs=28).fit(X, y, member_predictions=members)
+        assert student.net_.lr == pytest.approx(0.01 / 2)
 
 
 def test_a_pass_is_as_coarse_as_ever(regression, monkeypatch):

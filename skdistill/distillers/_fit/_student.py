@@ -212,15 +212,19 @@ def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
     return round(within * more)
 
 
-def _refinement(spec: FitSpec, predictions: MemberPredictions) -> float:
-    """Return by how much finer a student is trained where its teacher predicts little variance."""
-    is_numeric = spec.plan.task.kind == "regressor"
-    if spec.mode.is_pass or not is_numeric or spec.settings.max_epochs != "auto":
-        return 1.0  # without more epochs smaller steps would not arrive
+def _refinement(spec: FitSpec, predictions: MemberPredictions, n_rows: int) -> float:
+    """Return by how much finer a student is trained where its teacher predicts little variance.
+
+    Smaller steps need more epochs: they are smaller by no more than `max_epochs` exceeds "auto".
+    """
+    max_epochs = spec.settings.max_epochs
+    most = math.inf if max_epochs == "auto" else int(max_epochs) / _n_epochs("auto", n_rows)
+    if spec.mode.is_pass or spec.plan.task.kind != "regressor" or most <= 1:
+        return 1.0
     members, weight = first_predictions(spec, predictions)
     if np.ndim(members) < 4:  # expectations, of GPED
         return 1.0
-    return _refinement_for(members, weight)
+    return min(_refinement_for(members, weight), most)
 
 
 def _refinement_for(predictions: np.ndarray, weight: np.ndarray) -> float:
@@ -276,7 +280,7 @@ def train_student(
     rows, total_weight = _rows(spec, predictions, seeds.pop())
     recipe = _with_functions(spec.recipe, predictions, plan)
     module = build_module(plan, recipe, seeds, rows.X.dtype, as_tensors(spec.scaling))
-    refinement = _refinement(spec, predictions)
+    refinement = _refinement(spec, predictions, len(rows))
     if before is not None:
         load_weights(module, before.module)
     elif plan.has_start:
