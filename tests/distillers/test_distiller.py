@@ -1077,11 +1077,11 @@ def test_students_of_teachers_without_noise_are_trained_finer(family, regression
         patch.setattr(_student, "_SEEN_PER_ROOT", 110)  # 14 epochs of 60 rows
         patch.setattr(_student, "_EPOCHS_WITHIN", (1, 24))
         student.fit(X, y, member_predictions=members)
-        assert student.n_epochs_ == len(Rates.seen) == 57
+        assert student.n_epochs_ == len(Rates.seen) == 114
         assert Rates.seen[0] == student.net_.lr == 0.01 / 4
         # With little time left, training is as fine, and has as many epochs as that allows.
         student.set_params(max_time=0.05).fit(X, y, member_predictions=members)
-        assert 1 <= student.n_epochs_ < 57
+        assert 1 <= student.n_epochs_ < 114
         # Steps are smaller by no more than there are more epochs for them.
         student.set_params(max_time=None, max_epochs=28).fit(X, y, member_predictions=members)
         assert student.net_.lr == pytest.approx(0.01 / 2)

@@ -165,9 +165,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         student before pruning. None removes none.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
-        Where the teacher's variance is below .003 of that of y it is more, by the fourth root of
-        this ratio and at most four times as much, and ``lr="auto"`` is less by the same factor, or
-        by that by which a given number exceeds what is usual.
+        Where the teacher's variance is below .003 of that of y, ``lr="auto"`` is less by the fourth
+        root of this ratio r, but at most four times; "auto" has r times as many epochs then, and
+        r^2 / 2 times where r is above 2. With a given number lr is less by no more than that
+        exceeds what is usual.
         Students of trees have twice as many.
     max_time : float, default=None
         Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
