@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Rule, Seed
+from .._utils.warnings import without_schema_warnings
 from ._held_out import PARTS, HeldOutEstimator, checked_numbers
 
 
@@ -48,7 +49,8 @@ class IntervalRegressor(RegressorMixin, HeldOutEstimator):
         """Return what scores are divided by, of shape (n,)."""
         if self.uncertainty is None:
             return 1.0
-        scale = np.sqrt(self._uncertainty(X))
+        with without_schema_warnings():  # given when the mean was predicted
+            scale = np.sqrt(self._uncertainty(X))
         if not (scale > 0).all():
             raise ValueError(
                 f"uncertainty must be positive for every sample, or None; {self.uncertainty!r} is "

@@ -15,7 +15,7 @@ from sklearn.utils import Tags, check_array, column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator.functions import predict_uncertainty
-from .._estimator.unwrapping import has_inside, is_prefitted, tags_of
+from .._estimator.unwrapping import is_prefitted, tags_of
 from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, check_parameters
 from .._version import API_PAGE_OF_MODULE
@@ -47,11 +47,6 @@ class HeldOutEstimator(MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[Any, np.ndarray]:
         """Fit the estimator unless it is frozen; return the held-out samples."""
         check_parameters(self)
-        if not has_inside(self.estimator, "predict_uncertainty"):
-            raise TypeError(
-                "estimator must have predict_uncertainty, as those of skdistill and as_teacher of "
-                f"others have; got {self.estimator!r}."
-            )
         X, y = indexable(X if hasattr(X, "shape") else np.asarray(X), y)
         if y is None:
             raise ValueError("y must be given: requires y to be passed, but the target y is None.")
@@ -69,6 +64,12 @@ class HeldOutEstimator(MetaEstimatorMixin, BaseEstimator):
         """Number of features that `estimator_` was fitted on."""
         check_is_fitted(self)
         return self.estimator_.n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features that `estimator_` was fitted on, if all are text."""
+        check_is_fitted(self)
+        return self.estimator_.feature_names_in_
 
     def _uncertainty(self, X: ArrayLike) -> np.ndarray:
         """Return the part of the uncertainty that `uncertainty` names, of shape (n,)."""

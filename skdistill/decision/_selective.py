@@ -10,17 +10,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import rel_entr
-from scipy.stats import binom
+from scipy.special import bdtr
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._utils.typing import RandomStateLike
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf, Seed
-from .._utils.warnings import warn
+from .._utils.warnings import warn, without_schema_warnings
 from ._held_out import HeldOutEstimator, checked_numbers
 
 _LOSSES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -75,7 +74,7 @@ class SelectivePredictor(HeldOutEstimator):
     held_out : float, default=0.3
         Share of the samples of `fit` to hold out from the fit of the estimator, in (0, 1).
     random_state : int, RandomState instance or None, default=None
-        Draws the held-out samples.
+        Draws the held-out samples, and their order.
 
     Attributes
     ----------
@@ -108,14 +107,15 @@ class SelectivePredictor(HeldOutEstimator):
 
     Notes
     -----
-    Held-out samples are sorted by uncertainty, :math:`u_{(1)} \le \dots \le u_{(n)}`. For
-    :math:`k = k_0, \dots, n + 1`, with :math:`u_{(n+1)} = \infty`, the hypothesis that samples
-    below :math:`u_{(k)}` have a risk larger than `max_risk` is tested with the :math:`k - 1` losses
-    below. The first that is not rejected at level :math:`\delta` ends the sequence, so that no
-    correction for their number is needed. P-values are those of the binomial distribution for
-    losses of 0 and 1, and of Hoeffding and Bentkus [1]_ for others.
+    Held-out samples are sorted by uncertainty, :math:`u_{(1)} \le \dots \le u_{(n)}`. For up to 200
+    :math:`k`, from that of `min_coverage` to :math:`n + 1` with :math:`u_{(n+1)} = \infty`, the
+    hypothesis that samples below :math:`u_{(k)}` have a risk larger than `max_risk` is tested with
+    the :math:`k - 1` losses below. The first that is not rejected at level :math:`\delta` ends the
+    sequence, so that no correction for their number is needed. P-values are those of the binomial
+    distribution for losses of 0 and 1, and of a betting martingale for others [3]_, which need far
+    fewer samples than those of Hoeffding and Bentkus where losses vary little.
 
-    That the thresholds are held-out samples themselves does no harm. Given how many samples lie
+    That the thresholds are held-out samples themselves does no harm. Given which samples lie
     between the thresholds at which the risk is just `max_risk`, the losses below such a threshold
     are independent with this mean; so the first hypothesis that is true is rejected with
     probability :math:`\delta` at most.
@@ -126,6 +126,8 @@ class SelectivePredictor(HeldOutEstimator):
        Predictive Algorithms to Achieve Risk Control". Annals of Applied Statistics 2025,
        arXiv 2110.01052.
     .. [2] Y. Geifman, R. El-Yaniv. "Selective Classification for Deep Neural Networks". NIPS 2017.
+    .. [3] S. Bates, A. Angelopoulos, L. Lei, J. Malik, M. Jordan. "Distribution-Free,
+       Risk-Controlling Prediction Sets". Journal of the ACM 2021; after I. Waudby-Smith, A. Ramdas.
 
     Examples
     --------
@@ -206,8 +208,10 @@ class SelectivePredictor(HeldOutEstimator):
         if is_classifier(self.estimator_):
             self.classes_ = self.estimator_.classes_
         self.abstain_value_ = self._value_of_abstention()
-        losses, max_loss = self._losses(y, column_or_1d(self.estimator_.predict(X)))
         uncertainty = self._uncertainty(X)
+        losses, max_loss = self._losses(y, self._predicted(X))
+        order = check_random_state(self.random_state).permutation(len(losses))
+        uncertainty, losses = uncertainty[order], losses[order]
         self.threshold_, self.p_value_ = accepted_threshold(
             uncertainty, losses, self.max_risk / max_loss, self.delta, self.min_coverage
         )
@@ -250,7 +254,7 @@ class SelectivePredictor(HeldOutEstimator):
             Of the dtype of the estimator's predictions, if it can hold `abstain_value_` too.
         """
         answered = self.answers(X)
-        predicted = column_or_1d(self.estimator_.predict(X))
+        predicted = self._predicted(X)
         value = self.abstain_value_
         if isinstance(value, str) != (predicted.dtype.kind == "U"):
             predicted = predicted.astype(object)  # numbers beside text stay numbers
@@ -277,8 +281,12 @@ class SelectivePredictor(HeldOutEstimator):
             return math.nan
         metric = accuracy_score if is_classifier(self.estimator_) else r2_score
         weight = None if sample_weight is None else np.asarray(sample_weight)[answered]
-        predicted = column_or_1d(self.estimator_.predict(X))
+        predicted = self._predicted(X)
         return float(metric(column_or_1d(y)[answered], predicted[answered], sample_weight=weight))
+
+    def _predicted(self, X: ArrayLike) -> np.ndarray:
+        with without_schema_warnings():  # given with the uncertainty
+            return column_or_1d(self.estimator_.predict(X))
 
     def _value_of_abstention(self) -> Any:
         if not is_classifier(self.estimator_):
@@ -321,38 +329,46 @@ def accepted_threshold(
 ) -> tuple[float, float]:
     """Find the largest threshold below which the risk is small enough, and its p-value.
 
-    Losses are booleans, or in [0, 1]. Without a threshold, it is minus infinity and the p-value 1.
+    Losses are booleans, or in [0, 1], in an order that does not depend on them. Without a
+    threshold, it is minus infinity and the p-value 1.
     """
+    n = len(losses)
     order = np.argsort(uncertainty, kind="stable")
     ends = np.append(uncertainty[order], np.inf)  # candidates: samples below are answered
-    n = len(losses)
-    # With so few samples one loss of 1 more than none is too much, as (1 - risk)^n > delta.
+    # With half as many samples a single loss of 1 would be too much, as (1 - risk)^n > delta.
     least = 2 * math.ceil(math.log(delta) / math.log1p(-risk))
     start = min(max(math.ceil(min_coverage * n), least), n)
-    counts = np.arange(start, n + 1)
-    test = binomial_p_values if losses.dtype == bool else hoeffding_bentkus_p_values
-    p_values = test(np.cumsum(losses[order])[counts - 1], counts, risk)
-    n_rejected = int(np.argmin(np.append(p_values <= delta, False)))
-    # Of equal uncertainties all are answered, or none.
-    below = ends[start - 1 : start - 1 + n_rejected]
-    is_end = ends[start : start + n_rejected] > below
-    if not is_end.any():
-        return -math.inf, 1.0
-    last = int(np.flatnonzero(is_end)[-1])
-    return float(ends[start + last]), float(p_values[last])
+    counts = np.linspace(start, n, 200).astype(int)
+    # Of equal uncertainties all are answered or none, so that sequences pass the last of them.
+    counts = np.union1d(counts, np.searchsorted(ends, ends[counts - 1], side="right"))
+    rank = np.argsort(order)
+    test = binomial_p_value if losses.dtype == bool else betting_p_value
+    found = -math.inf, 1.0
+    for count in counts.tolist():
+        p_value = test(losses[rank < count], risk, delta)
+        if p_value > delta:
+            break
+        if ends[count] > ends[count - 1]:
+            found = float(ends[count]), p_value
+    return found
 
 
-def binomial_p_values(sums: np.ndarray, counts: np.ndarray, risk: float) -> np.ndarray:
-    """P-values of the hypotheses that the mean of losses of 0 and 1 is larger than `risk`.
+def binomial_p_value(losses: np.ndarray, risk: float, delta: float = 0.1) -> float:
+    """P-value of the hypothesis that the mean of losses of 0 and 1 is `risk` or larger."""
+    return float(bdtr(np.sum(losses), len(losses), risk))
 
-    `sums` are sums of `counts` losses each, of shape (n_hypotheses,).
+
+def betting_p_value(losses: np.ndarray, risk: float, delta: float = 0.1) -> float:
+    """P-value of the hypothesis that the mean of losses in [0, 1] is `risk` or larger.
+
+    It is the inverse of the most that a gambler has had who bets on smaller losses, which has
+    a mean of 1 at most if the hypothesis is true. Bets are those that are good at level `delta`.
     """
-    return binom.cdf(sums, counts, risk)
-
-
-def hoeffding_bentkus_p_values(sums: np.ndarray, counts: np.ndarray, risk: float) -> np.ndarray:
-    """Return the same for losses in [0, 1]: the Hoeffding-Bentkus p-values of learn-then-test."""
-    means = np.minimum(sums / counts, risk)
-    divergence = rel_entr(means, risk) + rel_entr(1 - means, 1 - risk)
-    bentkus = math.e * binom.cdf(np.ceil(sums), counts, risk)
-    return np.minimum(np.exp(-counts * divergence), bentkus)
+    n = len(losses)
+    numbers = np.arange(1, n + 1)
+    means = (0.5 + np.cumsum(losses)) / (1 + numbers)
+    variances = (0.25 + np.cumsum(np.square(losses - means))) / (1 + numbers)
+    before = np.append(0.25, variances[:-1])
+    bets = np.minimum(1.0, np.sqrt(2 * math.log(1 / delta) / (n * before)))
+    capital = np.cumsum(np.log1p(-bets * (losses - risk)))  # Bates et al., Proposition 5
+    return math.exp(-max(float(capital.max()), 0.0))
