@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skdistill.distributions import Uncertainty
 
@@ -59,3 +60,19 @@ def classifier():
 @pytest.fixture
 def classifier_of():
     return lambda *classes: FrozenEstimator(KnownClassifier(classes))
+
+
+@pytest.fixture
+def contract():
+    """Function that runs scikit-learn's checks of an estimator, less those that are exempt."""
+
+    def run(model, exempt=()):
+        for estimator, check in estimator_checks_generator(model):
+            name = check.func.__name__
+            if name in exempt:
+                continue
+            if name in ("check_classifiers_train", "check_regressors_train"):  # how well it learns
+                estimator = clone(estimator).set_params(estimator__max_epochs=20)
+            check(estimator)
+
+    return run
