@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -66,8 +67,9 @@ class SelectivePredictor(HeldOutEstimator):
         be given unless the loss is "zero_one". The closer to `max_risk`, the more samples are
         answered.
     min_coverage : float, default=0.1
-        Share of the held-out samples that the smallest threshold answers, in (0, 1]. If its risk
-        is not found to be small enough, no larger one is tried.
+        Share of the held-out samples that the smallest threshold answers, in (0, 1]; it answers
+        more where so few could not show that the risk is small. If its risk is not found to be
+        small enough, no larger one is tried.
     abstain_value : object, default=None
         What `predict` returns where it abstains. None is NaN for regressors, and for classifiers
         -1, or "abstain" if classes are text.
@@ -335,17 +337,17 @@ def accepted_threshold(
     n = len(losses)
     order = np.argsort(uncertainty, kind="stable")
     ends = np.append(uncertainty[order], np.inf)  # candidates: samples below are answered
-    # With half as many samples a single loss of 1 would be too much, as (1 - risk)^n > delta.
+    # Half as many are just enough if no loss is above 0: (1 - risk)^(least / 2) <= delta.
     least = 2 * math.ceil(math.log(delta) / math.log1p(-risk))
     start = min(max(math.ceil(min_coverage * n), least), n)
     counts = np.linspace(start, n, 200).astype(int)
     # Of equal uncertainties all are answered or none, so that sequences pass the last of them.
     counts = np.union1d(counts, np.searchsorted(ends, ends[counts - 1], side="right"))
     rank = np.argsort(order)
-    test = binomial_p_value if losses.dtype == bool else betting_p_value
+    test = binomial_p_value if losses.dtype == bool else partial(betting_p_value, level=delta)
     found = -math.inf, 1.0
     for count in counts.tolist():
-        p_value = test(losses[rank < count], risk, delta)
+        p_value = test(losses[rank < count], risk)
         if p_value > delta:
             break
         if ends[count] > ends[count - 1]:
@@ -353,22 +355,22 @@ def accepted_threshold(
     return found
 
 
-def binomial_p_value(losses: np.ndarray, risk: float, delta: float = 0.1) -> float:
+def binomial_p_value(losses: np.ndarray, risk: float) -> float:
     """P-value of the hypothesis that the mean of losses of 0 and 1 is `risk` or larger."""
     return float(bdtr(np.sum(losses), len(losses), risk))
 
 
-def betting_p_value(losses: np.ndarray, risk: float, delta: float = 0.1) -> float:
+def betting_p_value(losses: np.ndarray, risk: float, level: float) -> float:
     """P-value of the hypothesis that the mean of losses in [0, 1] is `risk` or larger.
 
     It is the inverse of the most that a gambler has had who bets on smaller losses, which has
-    a mean of 1 at most if the hypothesis is true. Bets are those that are good at level `delta`.
+    a mean of 1 at most if the hypothesis is true. Bets are those that suit a test at `level`.
     """
     n = len(losses)
     numbers = np.arange(1, n + 1)
     means = (0.5 + np.cumsum(losses)) / (1 + numbers)
     variances = (0.25 + np.cumsum(np.square(losses - means))) / (1 + numbers)
     before = np.append(0.25, variances[:-1])
-    bets = np.minimum(1.0, np.sqrt(2 * math.log(1 / delta) / (n * before)))
+    bets = np.minimum(1.0, np.sqrt(2 * math.log(1 / level) / (n * before)))
     capital = np.cumsum(np.log1p(-bets * (losses - risk)))  # Bates et al., Proposition 5
     return math.exp(-max(float(capital.max()), 0.0))

@@ -35,11 +35,11 @@ def test_p_values_of_losses_of_0_and_1_are_those_of_the_binomial_test():
 
 def test_p_values_of_other_losses_are_rarely_small_where_the_risk_is_as_large():
     draws = np.random.default_rng(0).beta(0.2, 1.8, size=(2000, 100))  # of mean .1
-    p_values = np.array([betting_p_value(losses, 0.1) for losses in draws])
+    p_values = np.array([betting_p_value(losses, 0.1, 0.1) for losses in draws])
     for level in (0.05, 0.1, 0.3):
         n_below = np.sum(p_values <= level)
         assert n_below <= 2000 * level + 3 * math.sqrt(2000 * level * (1 - level))
-    smaller = [betting_p_value(losses / 2, 0.1) for losses in draws]
+    smaller = [betting_p_value(losses / 2, 0.1, 0.1) for losses in draws]
     assert np.mean(np.array(smaller) <= 0.1) > 0.9
 
 
