@@ -31,6 +31,7 @@ from .persistence import load, save
 
 if TYPE_CHECKING:  # imported when they are asked for
     from . import datasets as datasets
+    from . import decision as decision
     from . import displays as displays
     from . import distributed as distributed
     from . import estimator_checks as estimator_checks
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # imported when they are asked for
 
 _LAZY = (
     "datasets",
+    "decision",
     "displays",
     "distributed",
     "estimator_checks",

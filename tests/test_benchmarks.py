@@ -1167,6 +1167,28 @@ def test_conformal_judges_four_intervals_of_each_set(run, data_dir, tmp_path):
         assert found[scale]["width"] > 0
 
 
+@pytest.mark.slow
+def test_decisions_judges_promises_and_intervals(run, data_dir, few_epochs, tmp_path):
+    arguments = ["--quick", "--sets", "wine", "--output", tmp_path / "decisions.json"]
+    run("decisions.py", *arguments, "--parts", "abstention")
+    run("decisions.py", *arguments, "--parts", "coverage", "stream", "--resume")
+    results = json.loads((tmp_path / "decisions.json").read_text(encoding="utf-8"))["results"]
+    assert set(results) == {"abstention", "drift", "gap", "tail", "stream"}
+    assert 0 <= results["abstention"]["wine"]["total"]["broken"] <= 0.5
+    for protocol in ("drift", "gap", "tail"):
+        assert set(results[protocol]["wine"]) == {"plain", "known", "logistic", "splines"}
+        assert 0.85 < results[protocol]["wine"]["known"]["coverage"] < 0.95
+    assert results["stream"]["wine"]["adaptive"]["coverage"] > 0.8
+
+
+def test_decisions_plain_threshold_is_the_largest_of_a_small_mean(common):
+    decisions = importlib.import_module("decisions")
+    uncertainty, losses = np.array([4.0, 1, 3, 2]), np.array([0.0, 0, 1, 1])
+    assert decisions.plain_threshold(uncertainty, losses, 0.5) == np.inf  # all: 2 of 4
+    assert decisions.plain_threshold(uncertainty[:3], losses[:3], 0.3) == 3.0
+    assert decisions.plain_threshold(uncertainty, 1 - 0 * losses, 0.3) == -np.inf
+
+
 @pytest.fixture
 def unseen(common):
     """The script that judges models on samples unlike those of training."""

@@ -12,6 +12,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 import skdistill
+import skdistill.decision
 import skdistill.teachers
 from skdistill._version import DOCUMENTATION, __version__
 
@@ -21,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Public estimators, by the page that doc/api.rst makes of them.
 PAGES = {
     f"{module.__name__}.{name}": getattr(module, name)
-    for module in (skdistill, skdistill.teachers)
+    for module in (skdistill, skdistill.decision, skdistill.teachers)
     for name in module.__all__
     if isinstance(getattr(module, name), type) and issubclass(getattr(module, name), BaseEstimator)
 }

@@ -65,6 +65,7 @@ def first(n_rows, load):
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
+        ("abstention", []),
         ("b_distil", ["matplotlib"]),
         ("distribution_distillation", ["matplotlib"]),
         ("foundation_models", []),
@@ -208,6 +209,7 @@ def test_conformal_recipe_gives_the_intervals_of_mapie(few_rows):
     pytest.importorskip("mapie")
     names = run(GUIDE / "conformal.rst", [STUDENT])
     np.testing.assert_allclose(names["interval"], names["scaled"][:, :, 0])
+    np.testing.assert_allclose(names["interval"], names["same_interval"])
     widths = np.ptp(names["constant"][:, :, 0], axis=1)
     np.testing.assert_allclose(widths, widths[0])
     with pytest.raises(ValueError, match="too few"):

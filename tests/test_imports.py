@@ -40,6 +40,7 @@ LAYERS = {
         "metrics",
         "displays",
         "model_selection",
+        "decision",
         "distributed",
         "persistence",
         "streams",
