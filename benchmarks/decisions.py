@@ -27,7 +27,7 @@ stream      The samples in the order of a feature, the same. The student is fitt
             of 20: coverage of plain intervals and of those of AdaptiveConformalRegressor, of all
             samples and of the worst block of 200.
 
-All settings are skdistill's defaults; no setting was chosen.
+The models have skdistill's defaults.
 
     python benchmarks/decisions.py
     python benchmarks/decisions.py --parts coverage --sets wine --resume

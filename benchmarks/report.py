@@ -41,6 +41,7 @@ from _pages import FUNCTIONS, READ, block, filled, read, stored
 from pages import (  # noqa: F401 -- they tell _pages.py what pages may ask for
     boosters,
     classification,
+    decisions,
     front,
     infinite_ensemble,
     posteriors,
@@ -65,6 +66,7 @@ COMMANDS = {
     "bdistil_average": ["bdistil.py --parts average --seeds 3"],
     "bdistil_mnist": ["bdistil.py --parts mnist --seeds 2"],
     "conformal": ["conformal.py"],
+    "decisions": ["decisions.py"],
     "engine": ["engine.py"],
     "fidelity": ["fidelity.py"],
     "forest": ["forest.py"],
