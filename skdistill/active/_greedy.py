@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
+import torch
 
 # Features that are computed with at a time: parts of a larger array in float16 become float32.
-_CHUNK_ROWS = 8192
+_CHUNK_ROWS = 2048
 
 # Variance of the noise, in units of the mean squared norm of the features, as in the paper.
 _NOISE = 1e-6
@@ -36,7 +40,7 @@ def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.
     dtype = np.result_type(features.dtype, np.float32)
     n_first = 0 if centres is None else len(centres)
     kept = np.empty((n_first + n, features.shape[1]), dtype)
-    norms = _by_chunk(features, lambda part: np.einsum("ij,ij->i", part, part))
+    norms = _by_chunk(features, _squares)
     if centres is None:
         closest = np.zeros(len(features), np.int32)
         distances = np.full(len(features), np.inf, dtype)
@@ -57,9 +61,9 @@ def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.
         # By the triangle inequality a sample cannot be closer to the new centre than to its own if
         # these are twice as far apart as it is from its own.
         between = kept[:number] - kept[number]
-        apart = np.einsum("ij,ij->i", between, between) if number else np.zeros(1, dtype)
+        apart = _squares(between) if number else np.zeros(1, dtype)
         near = np.flatnonzero(is_left & (4.01 * distances + slack >= apart[closest]))
-        found = _by_chunk(features, lambda part, c=kept[number]: _squares(part - c), near)
+        found = _by_chunk(features, partial(_squares_from, centre=kept[number]), near)
         is_closer = found < distances[near]
         near = near[is_closer]
         distances[near], closest[near] = found[is_closer], number
@@ -77,7 +81,7 @@ def _nearest(features: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.
         least = np.maximum(table[np.arange(len(part)), found] + _squares(part), 0)
         return np.stack([found, least], 1)  # float32 counts to 16 million
 
-    both = _by_chunk(features, nearest, size=max(64, 2**22 // len(centres)))
+    both = _by_chunk(features, nearest, size=max(64, 2**20 // len(centres)))
     return both[:, 0].astype(np.int32), np.ascontiguousarray(both[:, 1], centres.dtype)
 
 
@@ -133,19 +137,35 @@ def _squares(part: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", part, part)
 
 
-def _by_chunk(features: np.ndarray, function, places=None, size: int = _CHUNK_ROWS) -> np.ndarray:
+def _squares_from(part: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Return squared distances from a centre, and change `part`."""
+    part -= centre
+    return _squares(part)
+
+
+def _by_chunk(
+    features: np.ndarray,
+    function: Callable[[np.ndarray], np.ndarray],
+    places: np.ndarray | None = None,
+    size: int = _CHUNK_ROWS,
+) -> np.ndarray:
     """Apply a function to samples, or to those at `places`, few at a time and in float32 at least.
 
-    It takes features (m, k) to values (m,) or (m, t).
+    It takes a copy of features (m, k) to values (m,) or (m, t). All copies are in the same memory,
+    since that of new ones would take ten times as long.
     """
-    dtype = np.result_type(features.dtype, np.float32)
     n = len(features) if places is None else len(places)
+    width, dtype = features.shape[1], np.result_type(features.dtype, np.float32)
+    copied, taken = np.empty((size, width), dtype), np.empty((size, width), features.dtype)
     out = None
     for start in range(0, n, size):
-        part = slice(start, start + size)
-        rows = features[part if places is None else places[part]]
-        found = function(rows.astype(dtype, copy=False))
-        if out is None:
-            out = np.empty((n, *found.shape[1:]), found.dtype)
+        part = slice(start, min(start + size, n))
+        rows = features[part]
+        if places is not None:
+            rows = np.take(features, places[part], 0, taken[: part.stop - start], "clip")
+        # NumPy takes several times as long for float16.
+        torch.from_numpy(copied[: part.stop - start]).copy_(torch.from_numpy(rows))
+        found = function(copied[: part.stop - start])
+        out = np.empty((n, *found.shape[1:]), found.dtype) if out is None else out
         out[part] = found
     return np.empty(0, dtype) if out is None else out
