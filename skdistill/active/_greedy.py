@@ -118,9 +118,8 @@ def maxdet(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> n
     if centres is not None:
         precision += centres.astype(float).T @ centres.astype(float) / noise
     covariance = np.linalg.inv(precision)
-    variances = _by_chunk(
-        features, lambda part: np.einsum("ij,ij->i", part @ covariance.astype(dtype), part)
-    )
+    started = covariance.astype(dtype)
+    variances = _by_chunk(features, lambda part: np.einsum("ij,ij->i", part @ started, part))
     is_left, selected = np.ones(len(features), bool), np.empty(n, np.int64)
     for place in range(n):
         chosen = int(np.where(is_left, variances, -np.inf).argmax())
@@ -129,12 +128,16 @@ def maxdet(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> n
         total = noise + float(features[chosen].astype(float) @ direction)
         covariance -= np.outer(direction, direction / total)
         direction = (direction / total**0.5).astype(dtype)
-        variances -= np.square(_by_chunk(features, lambda part, u=direction: part @ u))
+        variances -= np.square(_by_chunk(features, partial(_products, direction=direction)))
     return selected
 
 
 def _squares(part: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", part, part)
+
+
+def _products(part: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    return part @ direction
 
 
 def _squares_from(part: np.ndarray, centre: np.ndarray) -> np.ndarray:

@@ -62,8 +62,9 @@ def select_batch(
     method : {"auto", "lcmd", "maxdet", "margin", "batchbald", "uncertainty"}, default="auto"
         How samples are selected, see Notes; "auto" is "margin" for classifiers, else "lcmd".
     n_features : int, default=None
-        Size of the sketch of :func:`gradient_features`. None is 512, or 128 where these of the pool
-        would take more than 256 MiB.
+        Size of the sketch of :func:`gradient_features`. None is 512, or 128 for more than 131,072
+        samples, and for batches, whose number is not known before. More than 256 MiB of features
+        are held in float16.
     max_candidates : int, default=1_000_000
         Of a larger pool, "lcmd" and "maxdet" draw so many samples at random, and select among
         them.
@@ -127,7 +128,9 @@ def select_batch(
     Number(Integral, 1).check(max_candidates, "max_candidates")
     Seed().check(random_state, "random_state")
     rng = check_random_state(random_state)
-    _check_size(n, length_of(X_pool), max_candidates if method in _GREEDY else n)
+    if max_candidates < n:
+        raise ValueError(f"max_candidates must be at least n={n}, got {max_candidates}.")
+    _check_size(n, length_of(X_pool))
     if method == "auto":
         method = "margin" if is_classifier(model) else "lcmd"
     if method in _GREEDY:
@@ -138,11 +141,9 @@ def select_batch(
     return _largest(collect(X_pool, score), n)
 
 
-def _check_size(n: int, n_pool: int | None, max_candidates: int) -> None:
+def _check_size(n: int, n_pool: int | None) -> None:
     if n_pool is not None and n_pool < n:
         raise ValueError(f"n must be at most {n_pool}, the number of samples in X_pool; got {n}.")
-    if max_candidates < n:
-        raise ValueError(f"max_candidates must be at least n={n}, got {max_candidates}.")
 
 
 def _by_gradients(
@@ -170,7 +171,7 @@ def _by_gradients(
         n_centres = max_candidates if n_train is None else min(n_train, max_candidates)
         _, centres = sample(X_train, describe, n_centres, n_features, np.float32, rng)
     places, features = sample(X_pool, describe, n_kept, n_features, dtype, rng)
-    _check_size(n, len(features), len(features))
+    _check_size(n, len(features))
     return places[_GREEDY[method](features, n, centres)]
 
 
@@ -206,7 +207,7 @@ def _by_batchbald(
         if len(kept) > n_kept:
             best = np.sort(_largest(mutual_information(kept), n_kept))
             places, kept = places[best], kept[best]
-    _check_size(n, len(places), n)
+    _check_size(n, len(places))
     return places[batchbald(kept, n, rng)]
 
 
@@ -235,7 +236,7 @@ def _score_of(model: BaseEstimator, method: str) -> Callable[[Any], np.ndarray]:
 
 def _largest(scores: np.ndarray, n: int) -> np.ndarray:
     """Return the places of the largest scores, the largest first; of equal ones the first."""
-    _check_size(n, len(scores), n)
+    _check_size(n, len(scores))
     if scores.ndim == 2:  # targets in units of their mean
         means = scores.mean(0)
         scores = (scores / np.where(means > 0, means, 1)).sum(1)
