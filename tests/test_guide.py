@@ -65,6 +65,7 @@ def first(n_rows, load):
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
+        ("active_learning", []),
         ("b_distil", ["matplotlib"]),
         ("distribution_distillation", ["matplotlib"]),
         ("foundation_models", []),

@@ -169,7 +169,8 @@ def _by_gradients(
     if X_train is not None:
         n_train = length_of(X_train)
         n_centres = max_candidates if n_train is None else min(n_train, max_candidates)
-        _, centres = sample(X_train, describe, n_centres, n_features, np.float32, rng)
+        _, found = sample(X_train, describe, n_centres, n_features, np.float32, rng)
+        centres = found if len(found) else None
     places, features = sample(X_pool, describe, n_kept, n_features, dtype, rng)
     _check_size(n, len(features))
     return places[_GREEDY[method](features, n, centres)]

@@ -129,6 +129,11 @@ def test_one_and_all(student, method, n):
     assert len(set(select(student, X_POOL, n, method=method, X_train=None).tolist())) == n
 
 
+def test_no_labelled_samples_are_none(student):
+    expected = select(student, X_POOL, X_train=None)
+    np.testing.assert_array_equal(select(student, X_POOL, X_train=X_TRAIN[:0]), expected)
+
+
 def test_labelled_samples_are_left_alone(student):
     """Copies of the labelled samples come last of a pool that holds them."""
     found = select(student, np.vstack([X_TRAIN, X_POOL]), 100)
