@@ -82,16 +82,20 @@ class BatchQuery(BaseEstimator):
         Raises
         ------
         ValueError
-            If no label is known, or there are fewer candidates than `batch_size`.
+            If y has another shape, no label is known, or there are fewer candidates than
+            `batch_size`.
         """
         OneOf(METHODS).check(self.method, "method")
         X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+        if y.shape != (len(X),):
+            raise ValueError(
+                f"y must have shape ({len(X)},), a label for each sample of X, got {y.shape}."
+            )
         is_known = ~self._is_missing(y)
         if not is_known.any():
             raise ValueError(f"y must hold a label that is not {self.missing_label!r}, got none.")
-        X_train, y_train = rows_of(X, np.flatnonzero(is_known)), y[is_known]
-        if y_train.dtype == object or not isinstance(self.missing_label, str):
-            y_train = np.array(y_train.tolist())
+        X_train = rows_of(X, np.flatnonzero(is_known))
+        y_train = np.array(y[is_known].tolist())  # of the dtype of the labels alone
         self.estimator_ = clone(self.estimator).fit(X_train, y_train)
         places = np.flatnonzero(~is_known) if candidates is None else candidates
         is_samples = np.ndim(places) > 1

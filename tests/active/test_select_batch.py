@@ -228,5 +228,7 @@ def test_a_strategy_for_numbers(student):
     np.testing.assert_array_equal(found, 40 + expected)
     with pytest.raises(ValueError, match="y must hold a label"):
         strategy.query(X, np.full(300, np.nan))
+    with pytest.raises(ValueError, match=r"y must have shape \(300,\).* got \(299,\)"):
+        strategy.query(X, y[1:])
     with pytest.raises(ValueError, match="method must be one of"):
         strategy.set_params(method="best").query(X, y)
