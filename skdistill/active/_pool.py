@@ -33,9 +33,15 @@ def rows_of(X: Any, places: Any) -> Any:
     return X.iloc[places] if hasattr(X, "iloc") else X[places]
 
 
-def length_of(X: Any) -> int | None:
+def length_of(X: Any, name: str) -> int | None:
     """Return how many samples there are; None for batches, before they are read."""
-    return None if is_stream(X) else len(X)
+    if is_stream(X):
+        return None
+    if not hasattr(X, "__len__"):
+        raise TypeError(
+            f"{name} must be an array, a frame or an iterable of batches, got {type(X).__name__}."
+        )
+    return len(X)
 
 
 def collect(X: Any, describe: Callable[[Any], np.ndarray]) -> np.ndarray:

@@ -130,7 +130,7 @@ def select_batch(
     rng = check_random_state(random_state)
     if max_candidates < n:
         raise ValueError(f"max_candidates must be at least n={n}, got {max_candidates}.")
-    _check_size(n, length_of(X_pool))
+    _check_size(n, length_of(X_pool, "X_pool"))
     if method == "auto":
         method = "margin" if is_classifier(model) else "lcmd"
     if method in _GREEDY:
@@ -156,7 +156,7 @@ def _by_gradients(
     max_candidates: int,
     rng: np.random.RandomState,
 ) -> np.ndarray:
-    n_pool = length_of(X_pool)
+    n_pool = length_of(X_pool, "X_pool")
     n_kept = max_candidates if n_pool is None else min(n_pool, max_candidates)
     if n_features is None:
         fits = 4 * n_kept * _N_FEATURES <= _LARGE
@@ -167,7 +167,7 @@ def _by_gradients(
     dtype = np.float16 if is_large else np.float32
     centres = None
     if X_train is not None:
-        n_train = length_of(X_train)
+        n_train = length_of(X_train, "X_train")
         n_centres = max_candidates if n_train is None else min(n_train, max_candidates)
         _, found = sample(X_train, describe, n_centres, n_features, np.float32, rng)
         centres = found if len(found) else None

@@ -197,6 +197,11 @@ def test_errors_name_the_argument(student, classifier):
         select(student, X_POOL, method="batchbald")
     with pytest.raises(TypeError, match="Ridge has no module_"):
         select(Ridge().fit(X_TRAIN, NUMBERS[:40]), X_POOL)
+    for method in ("lcmd", "uncertainty"):
+        with pytest.raises(TypeError, match="X_pool must be an array, a frame or an iterable"):
+            select(student, 5, method=method)
+    with pytest.raises(TypeError, match="X_train must be an array, a frame or an iterable"):
+        select(student, X_POOL, X_train=5)
     one = BayesianEnsembleRegressor(1, **SMALL).fit(X_TRAIN, NUMBERS[:40])
     with pytest.raises(TypeError, match="tells its epistemic part"):
         select(one, X_POOL, method="uncertainty")
