@@ -61,6 +61,7 @@ CNN = "gped.py --parts quality --network CNN --masks 0 --iterations 3000 --metho
 
 # By results file, what printed it.
 COMMANDS = {
+    "active": ["active.py"],
     "amounts": ["amounts.py"],
     "bdistil": ["bdistil.py --parts toys tables", "bdistil.py --parts series"],
     "bdistil_average": ["bdistil.py --parts average --seeds 3"],

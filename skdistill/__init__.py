@@ -30,6 +30,7 @@ from .export import export_onnx
 from .persistence import load, save
 
 if TYPE_CHECKING:  # imported when they are asked for
+    from . import active as active
     from . import datasets as datasets
     from . import decision as decision
     from . import displays as displays
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # imported when they are asked for
     from . import streams as streams
 
 _LAZY = (
+    "active",
     "datasets",
     "decision",
     "displays",

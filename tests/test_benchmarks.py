@@ -921,6 +921,52 @@ def test_students_are_held_against_their_teacher(run, few_epochs, data_dir, tmp_
 
 
 @pytest.mark.slow
+def test_active_learning_begins_alike_and_can_go_on(
+    run, few_epochs, in_this_process, data_dir, tmp_path
+):
+    output = tmp_path / "active.json"
+    arguments = ["--quick", "--output", str(output), "--sets", "energy", "spambase"]
+    text = run("active.py", *arguments)
+    result = json.loads(output.read_text(encoding="utf-8"))
+    assert result["finished"]
+    assert result["pool"]["selected"] == 16
+    assert [(r["set"], r["method"], r["labels"]) for r in result["rows"]] == [
+        *(("energy", "random", 32), ("energy", "lcmd", 32)),
+        *(("spambase", "random", 32), ("spambase", "margin", 32)),
+    ]
+    for table, (random, ours) in zip(result["tables"], ((0, 1), (2, 3)), strict=True):
+        rows = result["rows"]
+        assert table["mean_ratio"] == pytest.approx(rows[ours]["loss"] / rows[random]["loss"])
+        assert table["set"] in text
+    again = run("active.py", *arguments, "--parts", "tables", "--resume")
+    assert "seed 0" not in again  # nothing is left to do
+    assert json.loads(output.read_text(encoding="utf-8"))["rows"] == result["rows"]
+
+
+def test_ratios_of_active_learning_are_geometric_means(common):
+    active = importlib.import_module("active")
+    losses = {
+        ("random", 0): (2.0, 4.0),
+        ("random", 1): (1.0, 1.0),
+        ("lcmd", 0): (1.0, 1.0),
+        ("lcmd", 1): (2.0, 4.0),
+    }
+    rows = [
+        {"set": "house", "seed": seed, "method": method, "labels": labels, "loss": loss}
+        for (method, seed), of_labels in losses.items()
+        for labels, loss in zip((512, 1024), of_labels, strict=True)
+    ]
+    (table,) = active.summary(rows)
+    assert table["mean_ratio"] == table["last_ratio"] == pytest.approx(1.0)
+    assert table["standard_error"] == pytest.approx(1.5 * math.log(2))
+    worse = {**table, "set": "energy", "mean_ratio": 1.21, "last_ratio": 4.0}
+    (mean,) = active.overall([table, worse])
+    assert mean["mean_ratio"] == pytest.approx(1.1)
+    assert mean["last_ratio"] == pytest.approx(2.0)
+    assert mean["worse_on"] == ["energy"]
+
+
+@pytest.mark.slow
 def test_translation_scores_every_model(run, tmp_path):
     output = tmp_path / "translation.json"
     text = run("translation.py", "--quick", "--output", str(output))

@@ -66,6 +66,7 @@ def first(n_rows, load):
     ("name", "needs"),
     [
         ("abstention", []),
+        ("active_learning", []),
         ("b_distil", ["matplotlib"]),
         ("distribution_distillation", ["matplotlib"]),
         ("foundation_models", []),

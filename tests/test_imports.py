@@ -36,6 +36,7 @@ LAYERS = {
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {
         "_report",
+        "active",
         "estimator_checks",
         "metrics",
         "displays",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is decided by an uncertainty: abstention, and intervals where samples have moved."""
+"""What is decided by an uncertainty: what to label, abstention, intervals where samples move."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 from _pages import Table, block, marked, stored, table
 
-# What was wanted: coverage of intervals of 90 % under covariate shift.
+# What was wanted. Coverage of intervals of 90 % under covariate shift.
 LEAST_COVERAGE, MOST_COVERAGE = 0.88, 0.92
+# Loss over that of a random choice: of one table, and on average over those for regression.
+OF_ONE, OF_ALL = 1.0, 0.85
 
 PARTS = ("total", "aleatoric", "epistemic")
 
@@ -78,4 +80,37 @@ def stream_coverage() -> Table:
     ]
     return table(
         "set | plain:.3f | adaptive:.3f | width, plain:.2f | adaptive:.2f | infinite:.2f", rows
+    )
+
+
+@block
+def active_learning(kind: str) -> Table:
+    """Losses of a student that chooses what to label, over those of a random choice."""
+    found = stored("active")
+    rows = [
+        [
+            row["set"],
+            row["labels"],
+            marked(row["mean_ratio"], ".3f", row["mean_ratio"] <= OF_ONE),
+            row["standard_error"],
+            row["last_ratio"],
+        ]
+        for row in found["tables"]
+        if row["kind"] == kind
+    ]
+    (mean,) = (row for row in found["overall"] if row["kind"] == kind)
+    most = OF_ALL if kind == "regression" else OF_ONE
+    of_all = marked(mean["mean_ratio"], ".3f", mean["mean_ratio"] <= most)
+    rows.append(["mean", None, of_all, None, mean["last_ratio"]])
+    return table("set | labels in the end:, | mean ratio | ±:.3f | in the end:.3f", rows)
+
+
+@block
+def active_pool() -> str:
+    """What it costs to choose from a large pool."""
+    row = stored("active")["pool"]
+    return (
+        f"{row['selected']} of {row['pool']:,} samples of 20 columns in a memory map: "
+        f"{row['cpu_seconds']:.0f} CPU s, and {row['mib_peak']:.0f} MiB at the peak of the "
+        f"process, which had {row['mib_before']:.0f} MiB before."
     )

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Selection of samples one by one, by their features and those of the labelled samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+
+# Features that are computed with at a time: parts of a larger array in float16 become float32.
+_CHUNK_ROWS = 2048
+
+# Variance of the noise, in units of the mean squared norm of the features: that of the experiments
+# of the paper, sigma = 0.1.
+_NOISE = 0.01
+
+
+def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
+    """Select by the largest cluster's maximum distance.
+
+    Each sample belongs to the cluster of its closest centre. Of the cluster with the largest sum of
+    squared distances the sample that is farthest from the centre is selected, and is a centre from
+    then on (LCMD, Holzmüller et al., 2023, Section 3.3; "TP mode" with `centres`).
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_pool, n_features)
+        Squared distances are computed in their dtype, of those in float16 in float32.
+    n : int
+    centres : ndarray of shape (n_centres, n_features), default=None
+        Features of the labelled samples. Without any the first selected sample is the one with the
+        largest norm.
+
+    Returns
+    -------
+    selected : ndarray of shape (n,)
+        Distinct places in the pool. Where all others equal a centre, the first ones follow.
+    """
+    dtype = np.result_type(features.dtype, np.float32)
+    n_first = 0 if centres is None else len(centres)
+    kept = np.empty((n_first + n, features.shape[1]), dtype)
+    norms = _by_chunk(features, _squares)
+    if centres is None:
+        closest = np.zeros(len(features), np.int32)
+        distances = np.full(len(features), np.inf, dtype)
+    else:
+        kept[:n_first] = centres
+        closest, distances = _nearest(features, kept[:n_first])
+    # What rounding may add to squared distances, which are differences of squared norms at first.
+    slack = 64 * np.finfo(dtype).eps * norms.max()
+    is_left, selected = np.ones(len(features), bool), np.empty(n, np.int64)
+    for place in range(n):
+        number = n_first + place
+        if number == 0:
+            chosen = int(norms.argmax())
+        else:
+            chosen = _farthest_of_largest(closest, distances, is_left, number)
+        selected[place], is_left[chosen], distances[chosen] = chosen, False, 0
+        kept[number] = features[chosen]
+        # By the triangle inequality a sample cannot be closer to the new centre than to its own if
+        # these are twice as far apart as it is from its own.
+        between = kept[:number] - kept[number]
+        apart = _squares(between) if number else np.zeros(1, dtype)
+        near = np.flatnonzero(is_left & (4.01 * distances + slack >= apart[closest]))
+        found = _by_chunk(features, partial(_squares_from, centre=kept[number]), near)
+        is_closer = found < distances[near]
+        near = near[is_closer]
+        distances[near], closest[near] = found[is_closer], number
+    return selected
+
+
+def _nearest(features: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of each sample's closest centre, and its squared distance."""
+    squares = _squares(centres)
+
+    def nearest(part: np.ndarray) -> np.ndarray:
+        table = part @ (-2 * centres.T)
+        table += squares
+        found = table.argmin(1)
+        least = np.maximum(table[np.arange(len(part)), found] + _squares(part), 0)
+        return np.stack([found, least], 1)  # float32 counts to 16 million
+
+    both = _by_chunk(features, nearest, size=max(64, 2**20 // len(centres)))
+    return both[:, 0].astype(np.int32), np.ascontiguousarray(both[:, 1], centres.dtype)
+
+
+def _farthest_of_largest(closest, distances, is_left, n_centres: int) -> int:
+    sums = np.bincount(closest, distances, minlength=n_centres)
+    largest = sums.argmax()
+    members = np.flatnonzero((closest == largest) & is_left)
+    if not len(members) or sums[largest] <= 0:
+        return int(is_left.argmax())
+    return int(members[distances[members].argmax()])
+
+
+def maxdet(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
+    """Select the sample with the largest posterior variance, given those selected before.
+
+    The variance is that of a linear model of the features with a standard normal prior, after the
+    samples in `centres`. This maximises the determinant of the kernel matrix, with noise on its
+    diagonal, greedily (MaxDet, Holzmüller et al., 2023, Section 3.3).
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_pool, n_features)
+    n : int
+    centres : ndarray of shape (n_centres, n_features), default=None
+
+    Returns
+    -------
+    selected : ndarray of shape (n,)
+    """
+    dtype = np.result_type(features.dtype, np.float32)
+    scale = np.mean(_by_chunk(features if centres is None else centres, _squares))
+    noise = _NOISE * max(float(scale), np.finfo(dtype).tiny)
+    precision = np.eye(features.shape[1])
+    if centres is not None:
+        precision += centres.astype(float).T @ centres.astype(float) / noise
+    covariance = np.linalg.inv(precision)
+    started = covariance.astype(dtype)
+    variances = _by_chunk(features, lambda part: np.einsum("ij,ij->i", part @ started, part))
+    is_left, selected = np.ones(len(features), bool), np.empty(n, np.int64)
+    for place in range(n):
+        chosen = int(np.where(is_left, variances, -np.inf).argmax())
+        selected[place], is_left[chosen] = chosen, False
+        direction = covariance @ features[chosen].astype(float)
+        total = noise + float(features[chosen].astype(float) @ direction)
+        covariance -= np.outer(direction, direction / total)
+        direction = (direction / total**0.5).astype(dtype)
+        variances -= np.square(_by_chunk(features, partial(_products, direction=direction)))
+    return selected
+
+
+def _squares(part: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->i", part, part)
+
+
+def _products(part: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    return part @ direction
+
+
+def _squares_from(part: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Return squared distances from a centre, and change `part`."""
+    part -= centre
+    return _squares(part)
+
+
+def _by_chunk(
+    features: np.ndarray,
+    function: Callable[[np.ndarray], np.ndarray],
+    places: np.ndarray | None = None,
+    size: int = _CHUNK_ROWS,
+) -> np.ndarray:
+    """Apply a function to samples, or to those at `places`, few at a time and in float32 at least.
+
+    It takes a copy of features (m, k) to values (m,) or (m, t). All copies are in the same memory,
+    since that of new ones would take ten times as long.
+    """
+    n = len(features) if places is None else len(places)
+    width, dtype = features.shape[1], np.result_type(features.dtype, np.float32)
+    copied, taken = np.empty((size, width), dtype), np.empty((size, width), features.dtype)
+    out = None
+    for start in range(0, n, size):
+        part = slice(start, min(start + size, n))
+        rows = features[part]
+        if places is not None:
+            rows = np.take(features, places[part], 0, taken[: part.stop - start], "clip")
+        # NumPy takes several times as long for float16.
+        torch.from_numpy(copied[: part.stop - start]).copy_(torch.from_numpy(rows))
+        found = function(copied[: part.stop - start])
+        out = np.empty((n, *found.shape[1:]), found.dtype) if out is None else out
+        out[part] = found
+    return np.empty(0, dtype) if out is None else out
