@@ -40,6 +40,7 @@ LAYERS = {
         "metrics",
         "displays",
         "model_selection",
+        "monitoring",
         "distributed",
         "persistence",
         "streams",

@@ -281,6 +281,7 @@ class DriftMonitor:
         FilePath().check(path, "path")
         state = {
             "alpha": self.alpha,
+            "features": _feature_names(self.student),
             "columns": self.columns_,
             "history": list(self.history_),
             "bag": vars(self._bag),
@@ -322,13 +323,11 @@ class DriftMonitor:
             raise
         except Exception as error:  # of any kind: the file may say anything
             raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.") from error
-        names = _feature_names(student)
-        if monitor.columns_[: len(names)] != names:
+        if (names := _feature_names(student)) != state["features"]:
             raise ValueError(
-                f"student must have the features of the monitor, {monitor.columns_}; got {names}."
+                f"student must have the monitor's features, {state['features']}; got {names}."
             )
         return monitor
-
 
     @classmethod
     def _of(cls, student: BaseEstimator, state: dict[str, Any]) -> Self:
