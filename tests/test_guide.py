@@ -67,6 +67,7 @@ def first(n_rows, load):
     [
         ("b_distil", ["matplotlib"]),
         ("distribution_distillation", ["matplotlib"]),
+        ("drift", ["pandas"]),
         ("foundation_models", []),
         ("gped", []),
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from jinja2 import Environment, PackageLoader
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -46,10 +47,11 @@ class DriftResult:
     ----------
     p_value : float
         Of all columns together.
-    is_drift : bool
-        Whether it is at most the monitor's `alpha`.
+    alpha : float
+        Level of the monitor.
     features : list of str
-        Columns that have drifted, with their own p-value at most `alpha`.
+        Columns that have drifted, with their own p-value at most `alpha`, as the monitor's
+        `features_`.
     columns : list of str
         All columns that are watched.
     p_values : ndarray of shape (n_columns,)
@@ -57,17 +59,25 @@ class DriftResult:
     mean_ranks : ndarray of shape (n_columns,)
         Mean rank of the batch's values among those before, from 0 to 1: above .5 where they are
         larger. Missing values are above all others.
+    shares : ndarray of shape (n_columns, 10)
+        Of the batch's values in each tenth of those before; about .1 without drift.
     n_samples : int
         Of this batch.
     """
 
     p_value: float
-    is_drift: bool
+    alpha: float
     features: list[str]
     columns: list[str]
     p_values: np.ndarray
     mean_ranks: np.ndarray
+    shares: np.ndarray
     n_samples: int
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether the p-value is at most `alpha`."""
+        return self.p_value <= self.alpha
 
     def __repr__(self) -> str:
         moved = f", features={self.features}" if self.features else ""
@@ -86,6 +96,41 @@ class DriftResult:
         table = {"column": names, "p_value": self.p_values}
         table["is_drift"] = np.isin(names, self.features)
         return as_frame({**table, "mean_rank": self.mean_ranks}, None)
+
+    def to_html(self) -> str:
+        """Return a page that needs nothing else: no file, no network, no script.
+
+        It has a row for each column, with the ranks of the batch's values; those that have drifted
+        come first. A notebook shows it when a result is the last line of a cell.
+
+        Returns
+        -------
+        page : str
+        """
+        return self._page(whole=True)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the page to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            Such as ``"drift.html"``.
+        """
+        FilePath().check(path, "path")
+        write_atomically(Path(path), self.to_html().encode())
+
+    def _repr_html_(self) -> str:
+        return self._page(whole=False)
+
+    def _page(self, whole: bool) -> str:
+        names = ("column", "p_value", "is_drift", "mean_rank", "shares")
+        is_drift = np.isin(self.columns, self.features)
+        columns = (self.columns, self.p_values, is_drift, self.mean_ranks, self.shares)
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        rows.sort(key=lambda row: row["p_value"])
+        templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
+        return templates.get_template("drift.html").render(result=self, rows=rows, whole=whole)
 
 
 class DriftMonitor:
@@ -219,22 +264,23 @@ class DriftMonitor:
             If the model could not predict for X. The monitor is as before then.
         """
         _, values = _watched(self.student, X, "X")
-        sum_of_ranks = np.zeros(len(values))
+        ranks = np.empty_like(values)
         for start in range(0, values.shape[1], AT_A_TIME):
-            ranks = self._bag.ranks(values[:, start : start + AT_A_TIME])
-            self._martingales.update(ranks)
+            part = slice(start, start + AT_A_TIME)
+            ranks[:, part] = self._bag.ranks(values[:, part])
+            self._martingales.update(ranks[:, part])
             self._note(self._martingales.log_values())
-            sum_of_ranks += ranks.sum(axis=1)
         self.history_.append((self.n_samples_, self.p_value_))
-        n_samples = values.shape[1]
+        tenths = np.minimum((10 * ranks).astype(int), 9)
         return DriftResult(
-            self.p_value_,
-            self.is_drift_,
-            self.features_,
-            self.columns_,
-            self.p_values_,
-            sum_of_ranks / n_samples,
-            n_samples,
+            p_value=self.p_value_,
+            alpha=self.alpha,
+            features=self.features_,
+            columns=self.columns_,
+            p_values=self.p_values_,
+            mean_ranks=ranks.mean(axis=1),
+            shares=(tenths[..., None] == np.arange(10)).mean(axis=1),
+            n_samples=ranks.shape[1],
         )
 
     def _note(self, log_values: np.ndarray) -> None:

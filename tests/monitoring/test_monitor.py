@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -56,6 +58,9 @@ def test_the_feature_that_moved_is_named(monitor_of):
     assert {"feature 0", "feature 1", "feature 3"}.isdisjoint(found.features)
     assert found.mean_ranks[2] > 0.6
     np.testing.assert_allclose(found.mean_ranks[[0, 1, 3]], 0.5, atol=0.06)
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1)
+    np.testing.assert_allclose(found.shares[0], 0.1, atol=0.06)
+    assert found.shares[2, -1] > 0.18
     assert found.p_values.min() >= found.p_value  # a feature alone proves no more than all do
     assert "feature 2" in repr(found)
     # Looking on does not undo it.
@@ -100,6 +105,26 @@ def test_categories_and_missing_values():
     assert table["is_drift"][0]
     unknown = frame_of(100, 5).replace("blue", "pink")
     assert "colour" in DriftMonitor(fitted, **start).update(unknown).features
+
+
+def test_the_page_holds_every_column_those_that_moved_first(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = samples(300, 1)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "<d>"])
+    fitted = ensemble().fit(frame[:100], X[:100, 0])
+    found = DriftMonitor(fitted, frame[100:], random_state=0).update(frame + [0, 0, 0, 2])
+    found.save(tmp_path / "drift.html")
+    page = (tmp_path / "drift.html").read_text(encoding="utf-8")
+    assert page == found.to_html()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "<h1>Drift</h1>" in page
+    assert found._repr_html_() in page
+    names = re.findall('<tr><th scope="row">(.*?)</th>', page)
+    assert names[0] == "&lt;d&gt;"
+    assert sorted(names) == sorted(["a", "b", "c", "&lt;d&gt;", "epistemic", "total"])
+    assert page.count("<rect") == 60
+    assert page.count('<span class="bad">drift</span>') == len(found.features) >= 1
+    assert not re.search("http|src=|<script", page)
 
 
 def test_drift_is_told_once(monitor_of, recwarn):
