@@ -5,6 +5,7 @@ The tests here may be looked at after every batch: the probability of ever raisi
 bounded, however long the stream.
 """
 
-from ._monitor import DriftMonitor, DriftResult
+from ._monitor import DriftMonitor
+from ._result import DriftResult
 
 __all__ = ["DriftMonitor", "DriftResult"]
