@@ -140,7 +140,7 @@ def _finite(delay: float) -> float | None:
 def main() -> None:
     parser = argument_parser(__doc__, "drift")
     parser.add_argument("--streams", type=int, default=1000, help="stationary ones")
-    parser.add_argument("--shifted", type=int, default=200, help="streams of each shift")
+    parser.add_argument("--shifted", type=int, default=100, help="streams of each shift")
     options = parser.parse_args()
     n_stationary, n_shifted, n_training = options.streams, options.shifted, N_TRAINING
     if options.quick:

@@ -65,6 +65,7 @@ COMMANDS = {
     "bdistil_average": ["bdistil.py --parts average --seeds 3"],
     "bdistil_mnist": ["bdistil.py --parts mnist --seeds 2"],
     "conformal": ["conformal.py"],
+    "drift": ["drift.py"],
     "engine": ["engine.py"],
     "fidelity": ["fidelity.py"],
     "forest": ["forest.py"],
