@@ -175,7 +175,9 @@ class DriftMonitor:
             self._martingales.update(ranks[:, part])
             self._note(self._martingales.log_values())
         self.history_.append((self.n_samples_, self.p_value_))
+        n_samples = ranks.shape[1]
         tenths = np.minimum((10 * ranks).astype(int), 9)
+        shares = np.stack([np.bincount(row, minlength=10) / n_samples for row in tenths])
         return DriftResult(
             p_value=self.p_value_,
             alpha=self.alpha,
@@ -183,8 +185,8 @@ class DriftMonitor:
             columns=self.columns_,
             p_values=self.p_values_,
             mean_ranks=ranks.mean(axis=1),
-            shares=(tenths[..., None] == np.arange(10)).mean(axis=1),
-            n_samples=ranks.shape[1],
+            shares=shares,
+            n_samples=n_samples,
         )
 
     def _note(self, log_values: np.ndarray) -> None:
