@@ -68,6 +68,7 @@ COMMANDS = {
     "bdistil_mnist": ["bdistil.py --parts mnist --seeds 2"],
     "conformal": ["conformal.py"],
     "decisions": ["decisions.py"],
+    "drift": ["drift.py"],
     "engine": ["engine.py"],
     "fidelity": ["fidelity.py"],
     "forest": ["forest.py"],

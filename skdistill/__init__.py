@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # imported when they are asked for
     from . import integrations as integrations
     from . import metrics as metrics
     from . import model_selection as model_selection
+    from . import monitoring as monitoring
     from . import streams as streams
 
 _LAZY = (
@@ -51,6 +52,7 @@ _LAZY = (
     "integrations",
     "metrics",
     "model_selection",
+    "monitoring",
     "streams",
 )
 

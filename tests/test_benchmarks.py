@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import ks_2samp, norm
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -1233,6 +1233,42 @@ def test_decisions_plain_threshold_is_the_largest_of_a_small_mean(common):
     assert decisions.plain_threshold(uncertainty, losses, 0.5) == np.inf  # all: 2 of 4
     assert decisions.plain_threshold(uncertainty[:3], losses[:3], 0.3) == 3.0
     assert decisions.plain_threshold(uncertainty, 1 - 0 * losses, 0.3) == -np.inf
+
+
+# Drift ------------------------------------------------------------------------------------------
+
+
+def test_statistics_of_drift_are_those_of_scipy(common):
+    drift = importlib.import_module("drift")
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(drift.N_REFERENCE, 20))
+    X = rng.normal(np.linspace(0, 1, 20), size=(drift.BATCH, 20))
+    found = drift.statistics(X, np.sort(reference, axis=0))
+    expected = ks_2samp(X, reference, method="asymp")
+    np.testing.assert_allclose(found, expected.statistic)
+    n_tests = {"KS": drift.N_FEATURES, "KS, all looks": drift.N_FEATURES * drift.N_BATCHES}
+    for name, limit in drift.LIMITS.items():
+        is_alarm = expected.pvalue * n_tests[name] <= drift.LEVEL
+        np.testing.assert_array_equal(found >= limit, is_alarm)
+        assert 0 < is_alarm.sum() < 20
+
+
+@pytest.mark.slow
+def test_false_alarms_and_delays_of_drift(run, few_epochs, tmp_path):
+    output = tmp_path / "drift.json"
+    text = run("drift.py", "--quick", "--output", output)
+    rows = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert len(rows) == 12
+    assert [row["shift"] for row in rows[::3]] == [0, 0.5, 1, 0.25]
+    for row in rows:
+        assert row["contender"] in text
+        assert 0 <= row["false_alarms"] <= 1
+        if row["shift"] == 1:
+            assert row["median_delay"] is None or row["median_delay"] % 100 == 0
+    monitor = rows[6]
+    assert (monitor["contender"], monitor["missed"]) == ("DriftMonitor", 0)
+    assert 100 <= monitor["median_delay"] <= 300
+    assert monitor["streams_with_the_right_feature"] == 2
 
 
 @pytest.fixture

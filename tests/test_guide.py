@@ -69,6 +69,7 @@ def first(n_rows, load):
         ("active_learning", []),
         ("b_distil", ["matplotlib"]),
         ("distribution_distillation", ["matplotlib"]),
+        ("drift", ["pandas"]),
         ("foundation_models", []),
         ("gped", []),
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),

@@ -42,6 +42,7 @@ LAYERS = {
         "displays",
         "model_selection",
         "decision",
+        "monitoring",
         "distributed",
         "persistence",
         "streams",

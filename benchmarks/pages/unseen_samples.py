@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from statistics import mean
 from typing import Any
 
@@ -15,6 +16,9 @@ from _pages import AUROC, NOT_MEASURED, Table, block, duration, marked, stored, 
 # the mean largest probability; of students AUROC less the teacher's, median ratio, NLL gap.
 UNSEEN_COVERAGE, UNSEEN_AUROC, FAR_AUROC, FAR_PROBABILITY = 0.85, 0.75, 0.98, 0.9
 UNSEEN_STUDENT_AUROC, UNSEEN_STUDENT_RATIO, UNSEEN_STUDENT_NLL = -0.02, (0.8, 1.25), 0.05
+
+# Of drift.py: streams without drift in which an alarm is raised.
+FALSE_ALARMS = 0.012
 
 
 def found_unseen(protocol: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -244,3 +248,58 @@ def unseen_usual() -> Table | str:
 def rows_or_none(columns: str, rows: list[list[Any]]) -> Table | str:
     """A table, or a line where the file has nothing for it."""
     return table(columns, rows) if rows else NOT_MEASURED
+
+
+@block
+def drift_alarms() -> Table:
+    """False alarms of a monitor of drift, and of tests at each look."""
+    rows = [row for row in stored("drift")["results"] if not row["shift"]]
+    return table(
+        "stationary streams | looks | alarm of | share with a false alarm | CPU ms of a batch:.1f",
+        (
+            [
+                f"{row['streams']:,}",
+                str(row["looks_before_change"]),
+                row["contender"],
+                marked(row["false_alarms"], ".3f", _is_monitor_within(row)),
+                row.get("ms_of_batch"),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _is_monitor_within(row: dict[str, Any]) -> bool | None:
+    is_monitor = row["contender"] == "DriftMonitor"
+    return row["false_alarms"] <= FALSE_ALARMS if is_monitor else None
+
+
+@block
+def drift_delays() -> Table:
+    """Samples from a shift to the alarm."""
+    rows = sorted(stored("drift")["results"], key=itemgetter("shift"))
+    return table(
+        "shift:.2f | alarm of | false alarms before:.2f | median delay | nine in ten within | "
+        "missed in 2,000 samples:.2f | the right feature named:.2f",
+        (
+            [
+                row["shift"],
+                row["contender"],
+                row["false_alarms"],
+                *(_samples(row[key]) for key in ("median_delay", "delay_of_nine_in_ten")),
+                row["missed"],
+                _share_named(row),
+            ]
+            for row in rows
+            if row["shift"]
+        ),
+    )
+
+
+def _samples(delay: float | None) -> str:
+    return "never" if delay is None else f"{delay:,.0f}"
+
+
+def _share_named(row: dict[str, Any]) -> float | None:
+    n_named = row.get("streams_with_the_right_feature")
+    return None if n_named is None else n_named / row["streams"]

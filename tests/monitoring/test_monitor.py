@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""DriftMonitor: no alarm without drift, the features that moved, and a state in a file."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from small_models import ensemble, student
+
+import skdistill
+from skdistill import BayesianEnsembleClassifier
+from skdistill.modules import ConvNet
+from skdistill.monitoring import DriftMonitor
+
+
+def samples(n, seed, n_features=4):
+    return np.random.default_rng(seed).normal(size=(n, n_features))
+
+
+@pytest.fixture(scope="module")
+def model():
+    X = samples(200, 0)
+    return student().fit(X, X[:, 0] - X[:, 1])
+
+
+@pytest.fixture(scope="module")
+def monitor_of(model):
+    return lambda **settings: DriftMonitor(model, samples(300, 1), random_state=0, **settings)
+
+
+def test_no_alarm_without_drift(model):
+    """Of 60 streams at level .1, with a small reference and ten looks each."""
+    alarms = 0
+    for seed in range(60):
+        X = samples(350, [2, seed])
+        monitor = DriftMonitor(model, X[:50], alpha=0.1, max_samples=200, random_state=seed)
+        alarms += max(monitor.update(part).is_drift for part in np.split(X[50:], 10))
+    assert alarms <= 12  # a binomial of .1 exceeds it once in 200 times at most
+
+
+def test_the_feature_that_moved_is_named(monitor_of):
+    monitor = monitor_of()
+    assert monitor.columns_ == [*(f"feature {i}" for i in range(4)), "epistemic", "total"]
+    found = monitor.update(samples(500, 3))
+    assert not found.is_drift
+    assert found.p_value > 0.1
+    assert found.features == monitor.features_ == []
+    found = monitor.update(samples(400, 4) + [0, 0, 0.7, 0])
+    assert found.is_drift
+    assert monitor.is_drift_
+    assert "feature 2" in found.features
+    assert {"feature 0", "feature 1", "feature 3"}.isdisjoint(found.features)
+    assert found.mean_ranks[2] > 0.6
+    np.testing.assert_allclose(found.mean_ranks[[0, 1, 3]], 0.5, atol=0.06)
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1)
+    np.testing.assert_allclose(found.shares[0], 0.1, atol=0.06)
+    assert found.shares[2, -1] > 0.18
+    assert found.p_values.min() >= found.p_value  # a feature alone proves no more than all do
+    assert "feature 2" in repr(found)
+    # Looking on does not undo it.
+    assert monitor.update(samples(400, 5)).p_value <= found.p_value
+    assert monitor.n_samples_ == 1300
+    assert [n for n, _ in monitor.history_] == [500, 900, 1300]
+    assert monitor.history_[1] == (900, found.p_value)
+
+
+def test_uncertainty_tells_of_samples_far_from_all_others(model):
+    """Two features that no longer go together have the ranks that they had, each of its own."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 1)) + 0.1 * samples(900, 1)
+    fitted = student(max_epochs=30).fit(X[:300], X[:, 0][:300])
+    monitor = DriftMonitor(fitted, X[300:600], random_state=0)
+    assert not monitor.update(X[600:]).is_drift
+    apart = rng.permuted(X[300:600], axis=0)
+    assert "epistemic" in monitor.update(apart).features
+
+
+def frame_of(n, seed, shares=(0.6, 0.3, 0.1), missing=0.1):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    size = rng.normal(size=n)
+    size[rng.random(n) < missing] = np.nan
+    colour = rng.choice(["blue", "green", "red"], p=shares, size=n)
+    return pandas.DataFrame({"size": size, "colour": colour, "weight": rng.normal(size=n)})
+
+
+def test_categories_and_missing_values():
+    X = frame_of(300, 0)
+    fitted = ensemble().fit(X, X["weight"])
+    start = {"X_reference": frame_of(300, 1), "random_state": 0}
+    monitor = DriftMonitor(fitted, **start)
+    assert monitor.columns_[:3] == ["size", "colour", "weight"]
+    assert not monitor.update(frame_of(500, 2)).is_drift
+    assert "colour" in monitor.update(frame_of(400, 3, shares=(0.3, 0.3, 0.4))).features
+    found = DriftMonitor(fitted, **start).update(frame_of(400, 4, missing=0.4))
+    assert "size" in found.features
+    table = found.to_frame()
+    assert table["column"].tolist() == found.columns
+    assert table["is_drift"][0]
+    unknown = frame_of(100, 5).replace("blue", "pink")
+    assert "colour" in DriftMonitor(fitted, **start).update(unknown).features
+
+
+def test_the_page_holds_every_column_those_that_moved_first(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X = samples(300, 1)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "<d>"])
+    fitted = ensemble().fit(frame[:100], X[:100, 0])
+    found = DriftMonitor(fitted, frame[100:], random_state=0).update(frame + [0, 0, 0, 2])
+    found.save(tmp_path / "drift.html")
+    page = (tmp_path / "drift.html").read_text(encoding="utf-8")
+    assert page == found.to_html()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "<h1>Drift</h1>" in page
+    assert found._repr_html_() in page
+    names = re.findall('<tr><th scope="row">(.*?)</th>', page)
+    assert names[0] == "&lt;d&gt;"
+    assert sorted(names) == sorted(["a", "b", "c", "&lt;d&gt;", "epistemic", "total"])
+    assert page.count("<rect") == 60
+    assert page.count('<span class="bad">drift</span>') == len(found.features) >= 1
+    assert not re.search("http|src=|<script", page)
+
+
+def test_drift_is_told_once(monitor_of, recwarn):
+    """By the result, and not by a warning of the schema too."""
+    assert monitor_of().update(samples(100, 3) + 100).is_drift
+    assert not recwarn.list
+
+
+def test_models_in_pipelines_and_classifiers(model):
+    X = samples(300, 0)
+    pipeline = make_pipeline(StandardScaler(), ensemble()).fit(X[:100], X[:100, 0])
+    assert DriftMonitor(pipeline, X[100:]).columns_[0] == "feature 0"
+    images = np.random.default_rng(0).normal(size=(60, 1, 8, 8)).astype(np.float32)
+    classifier = BayesianEnsembleClassifier(2, max_epochs=2, module=ConvNet, random_state=0)
+    classifier.fit(images, np.arange(60) % 2)
+    assert DriftMonitor(classifier, images).columns_ == ["epistemic", "total"]
+    two = ensemble().fit(X[:, :2], X[:, 2:])
+    found = DriftMonitor(two, X[:, :2]).columns_
+    assert found[2:] == ["epistemic_0", "epistemic_1", "total_0", "total_1"]
+    alone = ensemble(n_members=1).fit(X, X[:, 0])
+    assert DriftMonitor(alone, X).columns_[4:] == ["total"]
+
+
+def test_a_loaded_monitor_goes_on_bit_for_bit(monitor_of, model, tmp_path):
+    monitor = monitor_of(max_samples=350)
+    monitor.update(samples(100, 3))
+    path = tmp_path / "drift.safetensors"
+    monitor.save(path)
+    skdistill.save(model, tmp_path / "model.safetensors")
+    loaded = DriftMonitor.load(path, skdistill.load(tmp_path / "model.safetensors"))
+    assert (loaded.alpha, loaded.columns_) == (monitor.alpha, monitor.columns_)
+    for seed in (4, 5):
+        X = samples(300, seed) + [0, 0.2, 0, 0]
+        found, expected = loaded.update(X), monitor.update(X)
+        assert found.p_value == expected.p_value
+        np.testing.assert_array_equal(found.p_values, expected.p_values)
+        np.testing.assert_array_equal(found.mean_ranks, expected.mean_ranks)
+    assert list(loaded.history_) == list(monitor.history_)
+    loaded.save(tmp_path / "again")
+    monitor.save(path)
+    assert path.read_bytes() == (tmp_path / "again").read_bytes()
+
+
+def test_the_seed_tells_all(model):
+    X = samples(400, 1)
+    found = [
+        DriftMonitor(model, X[:200], max_samples=150, random_state=seed).update(X[200:]).mean_ranks
+        for seed in (0, 0, np.random.RandomState(1))
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).all()
+
+
+def test_errors_name_what_is_wrong(monitor_of, model, tmp_path):
+    X = samples(50, 1)
+    with pytest.raises(NotFittedError):
+        DriftMonitor(ensemble(), X)
+    with pytest.raises(TypeError, match=r"LinearRegression has no .*monitoring.DriftMonitor"):
+        DriftMonitor(LinearRegression().fit(X, X[:, 0]), X)
+    with pytest.raises(ValueError, match="X_reference must have at least 2 samples, got 1"):
+        DriftMonitor(model, X[:1])
+    with pytest.raises(ValueError, match="X_reference"):
+        DriftMonitor(model, X[:, :2])
+    for settings in ({"alpha": 1.0}, {"max_samples": 1}, {"random_state": -1}):
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            DriftMonitor(model, X, **settings)
+    monitor = monitor_of()
+    with pytest.raises(ValueError, match="X"):
+        monitor.update(X[:, :2])
+    assert monitor.n_samples_ == 0
+    path = tmp_path / "drift.safetensors"
+    monitor.save(path)
+    other = ensemble().fit(X[:, :2], X[:, 0])
+    with pytest.raises(ValueError, match="student must have the monitor's features"):
+        DriftMonitor.load(path, other)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="cannot be loaded: it is damaged"):
+        DriftMonitor.load(path, model)
+    skdistill.save(model, path)
+    with pytest.raises(ValueError, match="it is a skdistill model, not a skdistill drift monitor"):
+        DriftMonitor.load(path, model)
+    with pytest.raises(FileNotFoundError):
+        DriftMonitor.load(tmp_path / "nothing", model)
+    with pytest.raises(TypeError, match="path"):
+        monitor.save(1)
