@@ -132,7 +132,9 @@ def test_villes_inequality_holds():
 
 
 @pytest.mark.parametrize(
-    "change", [lambda z: z + 0.5, lambda z: 0.5 * z, lambda z: 1.7 * z], ids=str
+    "change",
+    [lambda z: z + 0.5, lambda z: 0.5 * z, lambda z: 1.7 * z],
+    ids=["mean", "smaller deviation", "larger deviation"],
 )
 def test_capital_grows_after_a_change(change):
     z = np.random.default_rng(0).normal(size=(1, 2_000))
