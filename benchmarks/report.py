@@ -107,7 +107,7 @@ COMMANDS = {
     "sgld": ["sgld.py"],
     "shift": ["shift.py"],
     "students": ["students.py"],
-    "tables": ["tables.py"],
+    "tables": ["tables.py --resume"],
     "translation": ["translation.py"],
     "trees": ["trees.py"],
     "uci": ["uci.py --jobs 2"],

@@ -10,9 +10,9 @@ forest     a random forest of 500 trees as 20 members, on california
 Students are Hydra+ with their defaults; "plain" is what students of ensembles have: bins of
 quantiles and noise. The gap is the student's NLL less its teacher's, on test rows, and the RMSE
 ratio the student's over the teacher's; rank is that of the epistemic part. One row is `predict` of
-the teacher, and the student's ONNX graph with all outputs, in turn. Times are CPU seconds of one
-thread. With --validation the last part of the training rows takes the place of the test rows;
-settings were chosen so, never on test rows.
+the teacher, and the student's ONNX graphs with all outputs and with the mean alone, in turn, in
+seconds on the clock; other times are CPU seconds of one thread. With --validation the last part of
+the training rows takes the place of the test rows; settings were chosen so, never on test rows.
 
     python benchmarks/trees.py
     python benchmarks/trees.py --sets concrete california --splits 1 --validation
@@ -139,8 +139,11 @@ def epistemic(members: np.ndarray) -> np.ndarray:
 def one_row(teacher: Any, student: Any, X: np.ndarray) -> dict[str, float]:
     """Seconds on the clock for one row."""
     with tempfile.TemporaryDirectory() as folder:
-        graph = in_onnxruntime(student, folder, X[:1], "auto")
-        calls = {"teacher_row": partial(teacher.predict, X[:1]), "graph_row": graph}
+        calls = {
+            "teacher_row": partial(teacher.predict, X[:1]),
+            "graph_row": in_onnxruntime(student, folder, X[:1], "auto"),
+            "mean_row": in_onnxruntime(student, folder, X[:1], ["mean"]),
+        }
         seconds = interleaved(calls, N_ROUNDS, N_CALLS, time.perf_counter)
     return {name: median(found) for name, found in seconds.items()}
 
@@ -170,11 +173,12 @@ def main() -> None:
                     print(f"{which} is left out: it is not installed.")
                 write_json(options.output, record(settings=settings, results=results))
     print_table(
-        ["set", "teacher", "student", "gap", "RMSE ratio", "rank", "s", "teacher / graph"],
+        ["set", "teacher", "student", "gap", "ratio", "rank", "s", "/ graph", "/ mean alone"],
         [
             [*key, *(mean_of(found, name) for name in ("gap", "rmse_ratio", "rank")),
              mean_of(found, "student_seconds"),
-             mean(row["teacher_row"] / row["graph_row"] for row in found)]
+             *(mean(row["teacher_row"] / row[graph] for row in found)
+               for graph in ("graph_row", "mean_row"))]
             for key, found in grouped(results).items()
         ],
     )  # fmt: skip
