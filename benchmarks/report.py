@@ -109,7 +109,7 @@ COMMANDS = {
     "students": ["students.py"],
     "tables": ["tables.py --resume"],
     "translation": ["translation.py"],
-    "trees": ["trees.py"],
+    "trees": ["trees.py --resume"],
     "uci": ["uci.py --jobs 2"],
     "uci_distribution": [
         "uci.py --student distribution --splits 5 --jobs 2 "
