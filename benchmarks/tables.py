@@ -20,7 +20,8 @@ rows before. Seconds are CPU seconds of one thread, a student's without its teac
 what the process holds at its peak, less what it held when libraries and rows were there and nothing
 was fitted; a student's is that of both fits.
 Results are written after every fit. With --resume those in the file stay and what it lacks is
-measured, ours anew where defaults have changed since.
+measured, ours anew where defaults have changed since; what was measured without memory is fitted
+again for that alone, its scores and seconds stay.
 
 "speed" is the time of a fit of TabM with its 32 members beside that of an ensemble of one network
 of the same hidden units, both with their default amounts of training: CPU seconds of one thread, in
@@ -339,10 +340,10 @@ def main() -> None:
             rows = Rows(*(part[:300] for part in rows))
         for teacher in teachers:
             of_set = scores.setdefault(name, {})
-            if teacher in of_set:
+            if "peak_mib" in of_set.get(teacher, {}):
                 continue
             new = in_new_process(measured, teacher, rows, options.teacher_param)
-            scores[name] = in_order(of_set | new)
+            scores[name] = in_order(of_set | {k: row | of_set.get(k, {}) for k, row in new.items()})
             write(record(settings=settings, results=results))
             print(f"{name}: {teacher}", flush=True)
     report(results)

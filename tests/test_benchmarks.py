@@ -234,13 +234,20 @@ def test_tables_are_resumed(run, in_this_process, data_dir, tmp_path):
     assert scores()["boosting"] == first  # its seconds too: it was not fitted again
     with pytest.raises(SystemExit, match="validation is False, not True"):
         run("tables.py", *resume, "TabM", "--validation")
+    # what was measured without memory gets it, and keeps all else
+    found = json.loads(output.read_text())
+    del found["results"]["scores"]["california"]["boosting"]["peak_mib"]
+    output.write_text(json.dumps(found))
+    run("tables.py", *resume, "boosting")
+    memory = {"peak_mib": scores()["boosting"]["peak_mib"]}
+    assert scores()["boosting"] == first | memory
     # ours are measured anew where defaults have changed since
     found = json.loads(output.read_text())
     found["defaults"]["rules"] = "0"
     found["results"]["scores"]["california"]["TabM"]["rmse"] = 99.0
     output.write_text(json.dumps(found))
     run("tables.py", *resume, "boosting", "TabM")
-    assert scores()["boosting"] == first
+    assert scores()["boosting"] == first | memory
     assert scores()["TabM"]["rmse"] < 99
 
 
