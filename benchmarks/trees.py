@@ -10,10 +10,10 @@ forest     a random forest of 500 trees as 20 members, on california
 Students are Hydra+ with their defaults; "plain" is what students of ensembles have: bins of
 quantiles and noise. The gap is the student's NLL less its teacher's, on test rows, and the RMSE
 ratio the student's over the teacher's; rank is that of the epistemic part. One row is `predict` of
-the teacher, and the student's ONNX graphs with all outputs and with the mean alone, in turn, in
-seconds on the clock; other times are CPU seconds of one thread. With --validation the last part of
-the training rows takes the place of the test rows; settings were chosen so, never on test rows.
-With --resume rows in the file stay, but for those that are measured anew since defaults changed.
+the teacher, and the student's ONNX graphs with all outputs and with the mean alone, in turn. Times
+are CPU seconds of one thread. With --validation the last part of the training rows takes the place
+of the test rows; settings were chosen so, never on test rows. With --resume rows in the file stay,
+but for those that are measured anew since defaults changed.
 
     python benchmarks/trees.py
     python benchmarks/trees.py --sets concrete california --splits 1 --resume
@@ -147,14 +147,14 @@ def epistemic(members: np.ndarray) -> np.ndarray:
 
 
 def one_row(teacher: Any, student: Any, X: np.ndarray) -> dict[str, float]:
-    """Seconds on the clock for one row."""
+    """Seconds for one row."""
     with tempfile.TemporaryDirectory() as folder:
         calls = {
             "teacher_row": partial(teacher.predict, X[:1]),
             "graph_row": in_onnxruntime(student, folder, X[:1], "auto"),
             "mean_row": in_onnxruntime(student, folder, X[:1], ["mean"]),
         }
-        seconds = interleaved(calls, N_ROUNDS, N_CALLS, time.perf_counter)
+        seconds = interleaved(calls, N_ROUNDS, N_CALLS)
     return {name: median(found) for name, found in seconds.items()}
 
 
