@@ -128,6 +128,21 @@ def write_json(path: str | Path, content: dict[str, Any]) -> None:
     new.replace(path)
 
 
+def resumed(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Content of a results file that can stand beside this run; None where there is no file.
+
+    The machine and all of `settings` have to be the same.
+    """
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    then = {"machine": found["machine"], **found["settings"]}
+    for what, value in {"machine": machine(), **settings}.items():
+        if then[what] != value:
+            raise SystemExit(f"{path} cannot be used: its {what} is {then[what]}, not {value}.")
+    return found
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table for people: True is "yes", False "NO"; None and missing cells are blank."""
     table = [list(header)] + [[_cell(value) for value in row] for row in rows]

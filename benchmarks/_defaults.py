@@ -86,11 +86,17 @@ def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     return found["results"] if isinstance(found.get("results"), list) else []
 
 
-def kept(found: dict[str, Any], ours: Container[str]) -> list[dict[str, Any]]:
-    """Rows of a file to be resumed; those of our models are marked where defaults have changed."""
+def kept(found: dict[str, Any], ours: Container[str] | None = None) -> list[dict[str, Any]]:
+    """Rows of a file to be resumed; those of our models are marked where defaults have changed.
+
+    All are of our models where it is not told which are.
+    """
     if found.get("defaults") == defaults():
         return rows_of(found)  # some of which may have been older before
-    return [row | {"older": True} if row["model"] in ours else row for row in rows_of(found)]
+    return [
+        row | {"older": True} if ours is None or row["model"] in ours else row
+        for row in rows_of(found)
+    ]
 
 
 def replaced(rows: list[dict], new: list[dict], identity: Callable[[dict], Any]) -> list[dict]:

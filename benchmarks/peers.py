@@ -44,7 +44,6 @@ With --validation the last part of the training rows takes the place of the test
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import pickle
 import time
@@ -64,10 +63,10 @@ import uci
 from _common import (
     argument_parser,
     interleaved,
-    machine,
     one_thread,
     print_table,
     record,
+    resumed,
     versions,
     write_json,
 )
@@ -488,15 +487,8 @@ def kept(
 
     Besides the machine and what is always asked, settings that `same` names have to be the same.
     """
-    if not path.exists():
-        return []
-    found = json.loads(path.read_text(encoding="utf-8"))
-    now = {"machine": machine(), **{k: settings[k] for k in ("validation", "quick", *same)}}
-    then = {"machine": found["machine"], **found["settings"]}
-    for what, value in now.items():
-        if then[what] != value:
-            raise SystemExit(f"{path} cannot be used: its {what} is {then[what]}, not {value}.")
-    return _defaults.kept(found, ours)
+    found = resumed(path, {name: settings[name] for name in ("validation", "quick", *same)})
+    return [] if found is None else _defaults.kept(found, ours)
 
 
 def joined(paths: list[Path], settings: dict[str, Any]) -> list[dict[str, Any]]:

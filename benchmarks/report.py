@@ -111,9 +111,9 @@ COMMANDS = {
     "sgld": ["sgld.py"],
     "shift": ["shift.py"],
     "students": ["students.py"],
-    "tables": ["tables.py"],
+    "tables": ["tables.py --resume"],
     "translation": ["translation.py"],
-    "trees": ["trees.py"],
+    "trees": ["trees.py --resume"],
     "uci": ["uci.py --jobs 2"],
     "uci_distribution": [
         "uci.py --student distribution --splits 5 --jobs 2 "

@@ -10,12 +10,13 @@ forest     a random forest of 500 trees as 20 members, on california
 Students are Hydra+ with their defaults; "plain" is what students of ensembles have: bins of
 quantiles and noise. The gap is the student's NLL less its teacher's, on test rows, and the RMSE
 ratio the student's over the teacher's; rank is that of the epistemic part. One row is `predict` of
-the teacher, and the student's ONNX graph with all outputs, in turn. Times are CPU seconds of one
-thread. With --validation the last part of the training rows takes the place of the test rows;
-settings were chosen so, never on test rows.
+the teacher, and the student's ONNX graphs with all outputs and with the mean alone, in turn. Times
+are CPU seconds of one thread. With --validation the last part of the training rows takes the place
+of the test rows; settings were chosen so, never on test rows. With --resume rows in the file stay,
+but for those that are measured anew since defaults changed.
 
     python benchmarks/trees.py
-    python benchmarks/trees.py --sets concrete california --splits 1 --validation
+    python benchmarks/trees.py --sets concrete california --splits 1 --resume
 """
 
 from __future__ import annotations
@@ -28,10 +29,19 @@ from functools import partial
 from statistics import mean, median
 from typing import Any
 
+import _defaults
 import fidelity
 import numpy as np
 import tables
-from _common import argument_parser, interleaved, one_thread, print_table, record, write_json
+from _common import (
+    argument_parser,
+    interleaved,
+    one_thread,
+    print_table,
+    record,
+    resumed,
+    write_json,
+)
 from fidelity import Rows
 from peers import mixed
 from predict import in_onnxruntime
@@ -137,11 +147,14 @@ def epistemic(members: np.ndarray) -> np.ndarray:
 
 
 def one_row(teacher: Any, student: Any, X: np.ndarray) -> dict[str, float]:
-    """Seconds on the clock for one row."""
+    """Seconds for one row."""
     with tempfile.TemporaryDirectory() as folder:
-        graph = in_onnxruntime(student, folder, X[:1], "auto")
-        calls = {"teacher_row": partial(teacher.predict, X[:1]), "graph_row": graph}
-        seconds = interleaved(calls, N_ROUNDS, N_CALLS, time.perf_counter)
+        calls = {
+            "teacher_row": partial(teacher.predict, X[:1]),
+            "graph_row": in_onnxruntime(student, folder, X[:1], "auto"),
+            "mean_row": in_onnxruntime(student, folder, X[:1], ["mean"]),
+        }
+        seconds = interleaved(calls, N_ROUNDS, N_CALLS)
     return {name: median(found) for name, found in seconds.items()}
 
 
@@ -149,6 +162,7 @@ def main() -> None:
     parser = argument_parser(__doc__, "trees")
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--splits", type=int, default=N_SPLITS, help="of sets of UCI")
+    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
     parser.add_argument("--validation", action="store_true", help="score training rows held out")
     options = parser.parse_args()
     one_thread()
@@ -157,27 +171,50 @@ def main() -> None:
         TEACHERS["forest"] = partial(forest, n_trees=N_MEMBERS)
         STUDENTS["student"] = {"max_epochs": 2}
         del STUDENTS["plain"]
-    results: list[dict[str, Any]] = []
     settings = {"validation": options.validation, "quick": options.quick}
+    found = resumed(options.output, settings) if options.resume else None
+    results = [] if found is None else _defaults.kept(found)
+    known = {identity(row) for row in results if "older" not in row}
     for name in options.sets:
         is_uci = name in OF_MIXTURES
         for split in range(1 if options.quick or not is_uci else options.splits):
             rows = load(name, split, options)
             for which in ("mixed",) if is_uci else ("boosting", "LightGBM", "forest"):
+                if (name, split, which) in known:
+                    continue
                 try:
-                    results += measured(name, split, which, rows)
+                    new = list(measured(name, split, which, rows))
                 except ImportError:
                     print(f"{which} is left out: it is not installed.")
+                    continue
+                results = sorted(_defaults.replaced(results, new, identity), key=place)
                 write_json(options.output, record(settings=settings, results=results))
     print_table(
-        ["set", "teacher", "student", "gap", "RMSE ratio", "rank", "s", "teacher / graph"],
+        ["set", "teacher", "student", "gap", "ratio", "rank", "s", "/ graph", "/ mean alone"],
         [
             [*key, *(mean_of(found, name) for name in ("gap", "rmse_ratio", "rank")),
              mean_of(found, "student_seconds"),
-             mean(row["teacher_row"] / row["graph_row"] for row in found)]
+             *(times_as_fast(found, graph) for graph in ("graph_row", "mean_row"))]
             for key, found in grouped(results).items()
         ],
     )  # fmt: skip
+
+
+def identity(row: dict[str, Any]) -> tuple[str, int, str]:
+    """What is measured at once: a teacher and its students."""
+    return row["set"], row["split"], row["teacher"]
+
+
+def place(row: dict[str, Any]) -> tuple[int, int, int]:
+    """Where a row belongs among results."""
+    return SETS.index(row["set"]), row["split"], list(TEACHERS).index(row["teacher"])
+
+
+def times_as_fast(rows: list[dict[str, Any]], graph: str) -> float | None:
+    """Mean over splits of the teacher's time for one row over a graph's, where it is known."""
+    if not all(graph in row for row in rows):
+        return None
+    return mean(row["teacher_row"] / row[graph] for row in rows)
 
 
 def grouped(results: list[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:

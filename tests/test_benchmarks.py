@@ -216,6 +216,48 @@ def test_peers_are_measured_in_pieces(run, data_dir, tmp_path):
         run("peers.py", "--models", "HGB", "--resume", "--output", str(output))
 
 
+@pytest.mark.slow
+def test_tables_are_resumed(run, in_this_process, data_dir, tmp_path):
+    output = tmp_path / "tables.json"
+    resume = ("--quick", "--parts", "scores", "--output", str(output), "--resume", "--teachers")
+
+    def scores():
+        return json.loads(output.read_text())["results"]["scores"]["california"]
+
+    run("tables.py", *resume, "boosting")
+    first = scores()["boosting"]
+    assert first["rmse"] > 0
+    assert {"cpu_seconds", "peak_mib"} < set(first)
+    text = run("tables.py", *resume, "boosting", "TabM")
+    assert "california  TabM" in text
+    assert list(scores()) == ["TabM", "boosting"]
+    assert scores()["boosting"] == first  # its seconds too: it was not fitted again
+    with pytest.raises(SystemExit, match="validation is False, not True"):
+        run("tables.py", *resume, "TabM", "--validation")
+    # what was measured without memory gets it, and keeps all else
+    found = json.loads(output.read_text())
+    del found["results"]["scores"]["california"]["boosting"]["peak_mib"]
+    output.write_text(json.dumps(found))
+    run("tables.py", *resume, "boosting")
+    memory = {"peak_mib": scores()["boosting"]["peak_mib"]}
+    assert scores()["boosting"] == first | memory
+    # ours are measured anew where defaults have changed since
+    found = json.loads(output.read_text())
+    found["defaults"]["rules"] = "0"
+    found["results"]["scores"]["california"]["TabM"]["rmse"] = 99.0
+    output.write_text(json.dumps(found))
+    run("tables.py", *resume, "boosting", "TabM")
+    assert scores()["boosting"] == first | memory
+    assert scores()["TabM"]["rmse"] < 99
+
+
+def test_peers_of_tables_that_are_not_installed_are_left_out_aloud(common, monkeypatch, capsys):
+    tables = importlib.import_module("tables")
+    monkeypatch.setattr(tables, "versions", lambda: {"scikit-learn": "1", "lightgbm": "4"})
+    assert tables.installed(["default", "LightGBM", "TabM-D"]) == ["default", "LightGBM"]
+    assert capsys.readouterr().out == "TabM-D is left out: pytabkit is not installed.\n"
+
+
 @pytest.fixture
 def peers(common):
     """The script that measures peers."""

@@ -143,6 +143,7 @@ def test_a_resumed_file_replaces_what_is_older_and_keeps_models_of_others(defaul
     assert defaults.kept(today, {"ours"}) == rows
     kept = defaults.kept({"results": rows}, {"ours"})
     assert kept == [{"model": "ours", "nll": 1, "older": True}, rows[1]]
+    assert all("older" in row for row in defaults.kept({"results": rows}))
     # one that is older does not make others so
     mixed = [*kept, {"model": "ours", "nll": 4}]
     assert defaults.kept(today | {"results": mixed}, {"ours"}) == mixed

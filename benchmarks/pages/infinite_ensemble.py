@@ -138,13 +138,19 @@ def tables_scores() -> Table:
     rows = []
     for name, found in stored("tables")["results"]["scores"].items():
         for model, row in found.items():
-            score = row.get("rmse", row.get("log_loss"))
-            rows.append([name, model, f"{score:,.4g}", row["cpu_seconds"], row.get("parameters")])
+            score = digits(row.get("rmse", row.get("log_loss")))
+            costs = pick(row, "cpu_seconds peak_mib parameters")
+            rows.append([name, model, score, *costs])
         rows += [
-            [name, f"published: {model}", f"{score:,.4g}", None, None]
+            [name, f"published: {model}", digits(score), None, None, None]
             for model, score in zip(names, tables.PUBLISHED[name], strict=True)
         ]
-    return table("set | model | RMSE, log loss | fit, CPU s:.0f | parameters:,", rows)
+    return table("set | model | RMSE, log loss | fit, CPU s:.1f | MiB:.0f | parameters:,", rows)
+
+
+def digits(score: float) -> str:
+    """Text of an error in dollars, or of a small number."""
+    return f"{score:,.0f}" if score >= 100 else f"{score:.4f}"
 
 
 @block
