@@ -16,9 +16,9 @@ import skdistill
 
 # Parts of the package whose constants do not change what a fit leads to.
 WITHOUT_RULES = {
-    *("_engine", "_report", "_serialization", "_utils", "datasets", "displays", "distributed"),
-    *("export", "integrations", "metrics", "model_selection", "monitoring", "persistence"),
-    "streams",
+    *("_engine", "_report", "_serialization", "_utils", "active", "datasets", "decision"),
+    *("displays", "distributed", "export", "integrations", "metrics", "model_selection"),
+    *("monitoring", "persistence", "streams"),
 }
 
 
