@@ -25,6 +25,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn_checks import cases_of
 from skorch.callbacks import EarlyStopping
 
 import skdistill
@@ -157,18 +158,18 @@ def checks_of(estimators, names=None):
 
     Of all, learning has the arrays that are most unlike the usual ones; the usual ones have names.
     """
+
+    def is_wanted(check):
+        name, keywords = check.func.__name__, check.keywords
+        if names:
+            return name in names and not keywords
+        usual = {"readonly_memmap": True, "X_dtype": "float32"}
+        return name not in OF_LEARNING or keywords == usual
+
     for estimator in estimators:
         failing = expected_failed_checks(estimator)
-        for _, check in estimator_checks_generator(estimator):
-            name, keywords = check.func.__name__, check.keywords
-            is_wanted = name in names and not keywords if names else True
-            if not names and name in OF_LEARNING:
-                is_wanted = keywords == {"readonly_memmap": True, "X_dtype": "float32"}
-            if is_wanted and name not in failing:
-                shown = f"{estimator}-{name}" + "".join(
-                    f"-{key}={keywords[key]}" for key in keywords
-                )
-                yield pytest.param(estimator, check, id="".join(shown.split()))
+        cases = cases_of([estimator], is_wanted)
+        yield from (case for case in cases if case.values[1].func.__name__ not in failing)
 
 
 @few_draws

@@ -7,6 +7,7 @@ import itertools
 import os
 import pickle
 import re
+import socket
 import subprocess
 import sys
 import textwrap
@@ -27,13 +28,34 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def as_torchrun_has_it(rank, port):
+    """What torchrun tells a process by its environment."""
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks.N_RANKS, "MASTER_PORT": port}
+    paths = os.pathsep.join(sys.path)
+    return {k: str(v) for k, v in told.items()} | {"MASTER_ADDR": "127.0.0.1", "PYTHONPATH": paths}
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def folder(tmp_path_factory):
+    """Where the processes work, with the script of the guide."""
+    path = tmp_path_factory.mktemp("ranks")
+    guide = Path(__file__).parents[1] / "doc" / "user_guide" / "engine.rst"
+    _, text = guide.read_text(encoding="utf-8").split("    # train.py\n")
+    lines = itertools.takewhile(lambda line: not line or line.startswith("    "), text.split("\n"))
+    (path / "train.py").write_text(textwrap.dedent("\n".join(lines)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(folder):
     """What both processes have found: of fits that end, that are refused, and that one dies in."""
-    folder = tmp_path_factory.mktemp("ranks")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     processes = [
         subprocess.Popen(
             [sys.executable, ranks.__file__, str(folder), str(rank)],
+            env=os.environ | as_torchrun_has_it(rank, port),
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -142,14 +164,7 @@ def test_shares_are_all_rows_once_and_about_equal(n_rows, size):
 
 
 @pytest.mark.slow
-def test_the_script_of_the_guide_runs(tmp_path):
-    guide = Path(__file__).parents[1] / "doc" / "user_guide" / "engine.rst"
-    _, text = guide.read_text(encoding="utf-8").split("    # train.py\n")
-    lines = itertools.takewhile(lambda line: not line or line.startswith("    "), text.split("\n"))
-    script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent("\n".join(lines)))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([*torchrun, script], cwd=tmp_path, env=environment, check=True, timeout=180)
-    student = load(tmp_path / "student.skdistill")
+def test_the_script_of_the_guide_runs(found, folder):
+    assert [of_rank["guide"] for of_rank in found] == [None, None]
+    student = load(folder / "student.skdistill")
     assert len(student.history_) == 20

@@ -62,6 +62,7 @@ def first(n_rows, load):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
@@ -91,6 +92,7 @@ def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("translations_read_once")
 def test_page_of_a_family_of_ones_own(few_rows):
     onnxruntime = pytest.importorskip("onnxruntime")
     page = GUIDE / "own_family.rst"

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,68 +197,68 @@ def test_an_allowed_import_passes(module, is_package, source):
     assert violations(source, module, is_package) == []
 
 
-@pytest.mark.slow
-def test_importing_skdistill_loads_nothing_heavy():
-    # scikit-learn imports pandas wherever it is installed, so here it is not; displays can be
-    # imported where matplotlib is not.
-    code = """
+# A new process: what it has imported after each step, and what is found where nothing is.
+STEPS = """
+import json
 import sys
+
+def imported(*names):
+    return sorted({*names} & {*sys.modules})
+
+# scikit-learn imports pandas wherever it is installed, so here it is not.
 sys.modules["pandas"] = None
 import skdistill
-import skdistill.integrations.mlflow
-late = {"matplotlib", "mlflow", "skdistill.displays", "skorch", "torch._dynamo"}
-print(*sorted(late & set(sys.modules)))
-sys.modules["matplotlib"] = None
-import skdistill.displays
-"""
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == []
+lazy = skdistill._LAZY
+found = {"early": imported(*("skdistill." + name for name in lazy))}
 
-
-@pytest.mark.slow
-def test_loading_a_model_imports_no_compiler():
-    # A second of a new process; torch imports it for some operations on tensors without values.
-    code = """
-import sys
-import skdistill
 student = skdistill.load("tests/persistence/version_1.safetensors")[-1]
 student.predict([[0.0] * student.n_features_in_])
-print(*sorted({"sympy", "skorch", "torch._dynamo"} & set(sys.modules)))
+found["loaded"] = imported("sympy", "skorch", "torch._dynamo")
+
+import skdistill.integrations.mlflow
+found["heavy"] = imported("matplotlib", "mlflow", "skdistill.displays", "skorch", "torch._dynamo")
+
+sys.modules["matplotlib"] = None
+found["listed"] = set(lazy) < set(dir(skdistill))
+found["same"] = all(getattr(skdistill, name) is sys.modules["skdistill." + name] for name in lazy)
+found["errors"] = []
+for name in ("datasets_", "metric"):
+    try:
+        getattr(skdistill, name)
+    except AttributeError as error:
+        found["errors"].append(str(error))
+print(json.dumps(found))
 """
+
+
+@pytest.fixture(scope="module")
+def found():
     run = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", STEPS], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == []
+    return json.loads(run.stdout)
 
 
 @pytest.mark.slow
-def test_submodules_are_there_when_they_are_asked_for():
-    code = """
-    import sys
-    import skdistill
-    lazy = skdistill._LAZY
-    print([name for name in lazy if "skdistill." + name in sys.modules])
-    assert set(lazy) < set(dir(skdistill))
-    for name in lazy:
-        assert getattr(skdistill, name) is sys.modules["skdistill." + name]
-    for name in ("datasets_", "metric"):
-        try:
-            getattr(skdistill, name)
-        except AttributeError as error:
-            print(error)
-    """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    early, *errors = run.stdout.splitlines()
-    assert early == "[]"  # importing skdistill takes no longer
+def test_importing_skdistill_loads_nothing_heavy(found):
+    assert found["early"] == []
+    assert found["heavy"] == []
+
+
+@pytest.mark.slow
+def test_loading_a_model_imports_no_compiler(found):
+    # A second of a new process; torch imports it for some operations on tensors without values.
+    assert found["loaded"] == []
+
+
+@pytest.mark.slow
+def test_submodules_are_there_when_they_are_asked_for(found):
+    """Displays too, where there is no matplotlib."""
+    assert found["listed"]
+    assert found["same"]
     has_none = "module 'skdistill' has no attribute"
-    assert errors == [
+    assert found["errors"] == [
         f"{has_none} 'datasets_'. Did you mean 'datasets'?",
         f"{has_none} 'metric'. Did you mean 'metrics'?",
     ]

@@ -27,7 +27,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn_checks import cases_of
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -338,23 +338,24 @@ class AlphaCost:
 alpha_cost = AlphaCost()
 
 
-@parametrize_with_checks(
-    [
-        CheapestStudentSearchCV(
-            estimator, grid, cost=alpha_cost, cv=2, error_score="raise", unit="absolute"
-        )
-        for estimator, grid in (
-            (Lasso(), {"alpha": [1e-3, 1e-2]}),
-            (LinearSVC(), {"C": [0.1, 1.0]}),
-        )
-    ],
-    # As scikit-learn has it for GridSearchCV.
-    expected_failed_checks=lambda search: (
-        {"check_supervised_y_2d": "DataConversionWarning not caught"}
-        if hasattr(search.estimator, "alpha")
-        else {}
-    ),
-)
+SEARCHES = [
+    CheapestStudentSearchCV(
+        estimator, grid, cost=alpha_cost, cv=2, error_score="raise", unit="absolute"
+    )
+    for estimator, grid in (
+        (Lasso(), {"alpha": [1e-3, 1e-2]}),
+        (LinearSVC(), {"C": [0.1, 1.0]}),
+    )
+]
+
+
+def failing(search):
+    """As scikit-learn has it for GridSearchCV."""
+    is_regressor = hasattr(search.estimator, "alpha")
+    return {"check_supervised_y_2d": "DataConversionWarning not caught"} if is_regressor else {}
+
+
+@pytest.mark.parametrize(("estimator", "check"), cases_of(SEARCHES, failing=failing))
 def test_sklearn_contract(estimator, check):
     check(estimator)
 

@@ -33,7 +33,6 @@ from skdistill import (
 from skdistill._data.columns import Columns
 from skdistill._data.encoding import Bins, InputEncoding
 from skdistill._utils.moments import Moments
-from skdistill.export import export_onnx
 from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._embeddings import Periodic, PeriodicLayer
 from skdistill.modules._inputs import compressed
@@ -540,23 +539,6 @@ def test_students_of_frozen_teachers_keep_their_own_columns(frame, rows):
     model = HydraPlusRegressor(teacher, **SMALL).fit(frame[:60], rows[1][:60])
     assert np.isfinite(model.predict(frame)).all()
     assert clone(model).fit(frame, rows[1]).n_features_in_ == 5
-
-
-@pytest.mark.slow
-def test_exported_models_take_codes_and_gaps(frame, rows, tmp_path):
-    runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    model = ensemble().fit(frame, rows[1])
-    assert model.categories_ == {3: ["large", "small"], 4: ["Oslo", "Rome"]}
-    codes = frame.assign(
-        kind=[model.categories_[3].index(value) for value in frame["kind"]],
-        town=[{"Oslo": 0.0, "Rome": 1.0}.get(value, np.nan) for value in frame["town"]],
-    )
-    codes.loc[0, "a"] = frame.loc[0, "a"] = np.nan  # which was there in fit
-    export_onnx(model, tmp_path / "model.onnx", outputs=["mean"])
-    session = runtime.InferenceSession(tmp_path / "model.onnx")
-    (found,) = session.run(["mean"], {"X": codes.to_numpy(dtype=np.float64)})
-    np.testing.assert_allclose(found, model.predict(frame), rtol=1e-6)
 
 
 def test_the_default_teacher_reads_columns_as_its_student_does(frame, rows):

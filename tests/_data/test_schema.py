@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import json
 import pickle
 import warnings
 from functools import partial
@@ -583,17 +582,3 @@ def test_schema_goes_to_files_and_pickles(model, expected, tmp_path):
         np.testing.assert_array_equal(other.predict(text), expected)
         with pytest.warns(SchemaWarning, match="'town'"):
             other.predict(TABLE.assign(town="Bern"))
-
-
-@pytest.mark.slow
-def test_schema_goes_to_onnx(model, tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxscript")
-    skdistill.export_onnx(model, tmp_path / "model.onnx", outputs=["mean"])
-    proto = onnx.load(tmp_path / "model.onnx")
-    (text,) = (prop.value for prop in proto.metadata_props if prop.key == "schema")
-    columns = json.loads(text)
-    assert columns == model.schema_.to_list()
-    assert columns[2]["categories"] == [1, 2, 3]
-    assert columns[2]["category_types"] == "int"
-    assert columns[0]["range"] == list(model.schema_.columns[0].range)

@@ -436,6 +436,7 @@ def test_missing_values_are_the_same_to_files(summed, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("translations_read_once")
 def test_missing_values_are_the_same_to_onnx(summed, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     for number, model in enumerate(summed[1:]):
@@ -727,6 +728,7 @@ def _ensemble(**params):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize(
     "teacher",
     [

@@ -9,10 +9,8 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +40,6 @@ from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 
-ROOT = Path(__file__).parents[2]
 X, Y = make_regression(60, 4, random_state=0)
 CLASSES = np.where(Y > 0, "up", "down")
 SMALL = {"max_epochs": 8, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
@@ -368,38 +365,29 @@ def test_intervals_that_are_none_are_refused(every):
 # ------------------------------------------------------------------------------------------
 
 
-def kill_and_resume(name, n_kills, folder):
-    """Kill that many fits before their end, at moments of chance, and hold that they go on."""
-    fit(name)  # the first fit of a process takes longer
-    start = time.monotonic()
-    expected = fit(name)
-    duration, rng, n_killed = time.monotonic() - start, random.Random(), 0
-    while n_killed < n_kills:
-        path = Path(folder) / str(n_killed)
-        child = os.fork()
-        if child == 0:
-            fit(name, runtime__checkpoint=Checkpoint(path, every=0))
-            os._exit(0)
-        time.sleep(duration * rng.uniform(0.05, 1.0))
-        os.kill(child, signal.SIGKILL)
-        n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])  # else it was over before
-        assert_same(fit(name, runtime__checkpoint=Checkpoint(path, every=0)), expected)
-        assert os.listdir(folder) == []
-
-
 KILLED = ("ensemble", "ensemble of classes", "hydra", "distribution", "GPED online", "booster")
 KILLED += ("sequences",)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
-def test_fits_that_were_killed_at_any_moment_give_the_same_model(tmp_path, tally):
+@pytest.mark.parametrize("name", KILLED)
+def test_fits_that_were_killed_at_any_moment_give_the_same_model(name, expected, tmp_path, tally):
+    wanted, start = expected(name), time.monotonic()
+    fit(name)
+    duration, rng, n_killed = time.monotonic() - start, random.Random(), 0
     n_kills = int(os.environ.get("SKDISTILL_KILLS", "2"))
-    code = (
-        "import sys; sys.path.append('tests')\n"
-        "from tests._training.test_resume import KILLED, kill_and_resume\n"
-        f"for name in KILLED: kill_and_resume(name, {n_kills}, sys.argv[1])"
-    )
-    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
-    subprocess.run(run, cwd=ROOT, check=True)
-    tally("kills of fits, resumed bit for bit", n_kills * len(KILLED))
+    while n_killed < n_kills:
+        path = tmp_path / str(n_killed)
+        child = os.fork()
+        if child == 0:
+            try:
+                fit(name, runtime__checkpoint=Checkpoint(path, every=0))
+            finally:
+                os._exit(0)
+        time.sleep(duration * rng.uniform(0.05, 1.0))
+        os.kill(child, signal.SIGKILL)
+        n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])  # else it was over before
+        assert_same(fit(name, runtime__checkpoint=Checkpoint(path, every=0)), wanted)
+        assert os.listdir(tmp_path) == []
+    tally("kills of fits, resumed bit for bit", n_kills)

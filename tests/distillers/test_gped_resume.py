@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -29,7 +28,6 @@ from skdistill.samplers import SGHMC, SGLD
 from skdistill.settings import Checkpoint, Optimizer, Runtime
 from skdistill.transfer import GaussianNoise
 
-ROOT = Path(__file__).parents[2]
 X, Y = make_moons(60, noise=0.2, random_state=0)
 
 
@@ -191,15 +189,17 @@ def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
     assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     path = tmp_path / "checkpoint"
-    code = (
-        "import sys; from tests.distillers.test_gped_resume import *\n"
-        "with ending(13, kill): fit(distiller(checkpoint=sys.argv[1]))"
-    )
-    run = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
-    assert run.returncode == -signal.SIGKILL
+    child = os.fork()
+    if child == 0:
+        try:
+            with ending(13, kill):
+                fit(distiller(checkpoint=path))
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert path.exists()
     assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 

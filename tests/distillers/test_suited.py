@@ -99,6 +99,7 @@ def test_students_of_trees_are_trained_for_twice_as_many_epochs():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("translations_read_once")
 def test_graphs_have_the_steps(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     student = HydraPlusRegressor(TREE, **SMALL).fit(X, Y)

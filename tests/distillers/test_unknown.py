@@ -93,6 +93,7 @@ def through_file_and_onnx(model, rows, name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize("name", STRANGERS)
 def test_intervals_widen_without_a_column(name, tmp_path):
     model = clone(STRANGERS[name]).fit(TABLE, SUM)
@@ -114,6 +115,7 @@ def test_intervals_widen_without_a_column(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize("name", STRANGERS_TO_CLASSES)
 def test_classes_are_less_sure_without_a_column(name, tmp_path):
     model = clone(STRANGERS_TO_CLASSES[name]).fit(TABLE, LABELS)

@@ -17,7 +17,9 @@ import pytest
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sklearn.base import clone
+from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback
 
@@ -26,6 +28,8 @@ from skdistill.ensembles import EnsembleSpec, _blocks, _job
 from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Checkpoint, EarlyStopping, Runtime
+from skdistill.streams import Batches
+from skdistill.teachers import MixedModels, as_teacher, out_of_fold_members
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -97,6 +101,24 @@ def test_threads_train_what_one_job_trains(name):
 @pytest.mark.parametrize("name", FITS)
 def test_processes_train_what_one_job_trains(name):
     assert_same(fit(name, n_jobs=2), fit(name, n_jobs=1))
+
+
+def test_processes_read_batches_for_themselves():
+    frame = pytest.importorskip("polars").DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y}).lazy()
+    batches = Batches(frame, target="y", batch_size=25, buffer_rows=40)
+    model = clone(REGRESSOR).set_params(inference=DeepEnsemble(calibrate=None))
+    assert_same(clone(model).set_params(n_jobs=2).fit(batches), model.fit(batches))
+
+
+def test_processes_fit_folds_and_models_of_a_mixed_teacher():
+    mixed = MixedModels([LinearRegression(), DummyRegressor()], random_state=0)
+    line, settings = as_teacher(LinearRegression()), {"cv": 3, "random_state": 0}
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        found, members = clone(mixed).fit(X, Y), out_of_fold_members(line, X, Y, **settings)
+    expected = mixed.fit(X, Y)
+    np.testing.assert_array_equal(found.weights_, expected.weights_)
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    np.testing.assert_array_equal(members, out_of_fold_members(line, X, Y, **settings))
 
 
 @pytest.mark.slow

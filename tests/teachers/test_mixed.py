@@ -32,7 +32,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn_checks import cases_of
 
 import skdistill
 from skdistill import (
@@ -131,7 +131,7 @@ def test_folds_and_models_are_fitted_in_parallel_if_joblib_says_so(numbers):
     X, y = numbers
     models = [RandomForestRegressor(3, random_state=0), LinearRegression(), DummyRegressor()]
     mixed = MixedModels(models, random_state=0)
-    with parallel_config("loky", n_jobs=2):
+    with parallel_config("threading", n_jobs=2):  # test_jobs.py does it in processes
         parallel = clone(mixed).fit(X, y)
         members = out_of_fold_members(as_teacher(models[0]), X, y, cv=3, random_state=0)
     mixed.fit(X, y)
@@ -314,12 +314,13 @@ def test_kinds_are_those_of_the_models():
     assert is_regressor(HydraPlusRegressor(as_teacher(REGRESSORS, weights="oof")))
 
 
-@parametrize_with_checks(
-    [
-        as_teacher([DecisionTreeRegressor(max_depth=3, random_state=0), Ridge()], weights="equal"),
-        as_teacher([GaussianNB(), LogisticRegression()], weights=[1, 2]),
-    ]
-)
+TEACHERS = [
+    as_teacher([DecisionTreeRegressor(max_depth=3, random_state=0), Ridge()], weights="equal"),
+    as_teacher([GaussianNB(), LogisticRegression()], weights=[1, 2]),
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), cases_of(TEACHERS))
 def test_sklearn_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -43,7 +43,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn_checks import cases_of
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor
@@ -642,14 +642,15 @@ def test_predicting_before_fit(classes):
 # ------------------------------------------------------------------------------------------
 
 
-@parametrize_with_checks(
-    [
-        as_teacher(LogisticRegression()),
-        as_teacher(VotingClassifier(VOTERS, voting="soft")),
-        as_teacher(Ridge()),
-        as_teacher(DecisionTreeRegressor(max_depth=3, random_state=0), max_members=1),
-    ]
-)
+TEACHERS = [
+    as_teacher(LogisticRegression()),
+    as_teacher(VotingClassifier(VOTERS, voting="soft")),
+    as_teacher(Ridge()),
+    as_teacher(DecisionTreeRegressor(max_depth=3, random_state=0), max_members=1),
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), cases_of(TEACHERS))
 def test_sklearn_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
