@@ -54,6 +54,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "doc" / "which_student.rst",
+    ROOT / "doc" / "user_guide" / "decisions.rst",
     *sorted((ROOT / "doc" / "measured").glob("*.rst")),
 ]
 

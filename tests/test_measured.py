@@ -12,7 +12,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 PAGES = sorted((ROOT / "doc" / "measured").glob("*.rst"))
-FRONT = [ROOT / "README.md", ROOT / "doc" / "which_student.rst"]
+FRONT = [
+    ROOT / "README.md",
+    ROOT / "doc" / "which_student.rst",
+    ROOT / "doc" / "user_guide" / "decisions.rst",
+]
 RESULTS = {path.stem for path in (BENCHMARKS / "results").glob("*.json")}
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from _pages import Table, block, marked, stored, table
@@ -114,3 +115,61 @@ def active_pool() -> str:
         f"{row['cpu_seconds']:.0f} CPU s, and {row['mib_peak']:.0f} MiB at the peak of the "
         f"process, which had {row['mib_before']:.0f} MiB before."
     )
+
+
+@block
+def what_to_do() -> Table:
+    """Questions, the tools that answer them, and what was measured of these."""
+    ratio = {row["kind"]: row["mean_ratio"] for row in stored("active")["overall"]}
+    kept = [row["total"] for row in found_decisions("abstention").values()]
+    moved = [row for name in ("drift", "gap", "tail") for row in found_decisions(name).values()]
+    streams = list(found_decisions("stream").values())
+    monitor = {
+        row["shift"]: row
+        for row in stored("drift")["results"]
+        if row["contender"] == "DriftMonitor"
+    }
+
+    def span(values: Iterable[float]) -> str:
+        found = list(values)
+        return f"{min(found):.2f} to {max(found):.2f}"
+
+    def coverages(rows: list[dict[str, Any]], way: str) -> str:
+        return span(row[way]["coverage"] for row in rows)
+
+    rows = [
+        [
+            "Which samples to label next? :doc:`active_learning`",
+            ":func:`~skdistill.active.select_batch`",
+            f"of a random choice's loss {ratio['regression']:.2f} in regression, "
+            f"{ratio['classes']:.2f} in classification",
+        ],
+        [
+            "When not to answer? :doc:`abstention`",
+            ":class:`~skdistill.decision.SelectivePredictor`",
+            f"promises with .1 broken {span(row['broken'] for row in kept)}; "
+            f"without a test {span(row['plain'] for row in kept)}",
+        ],
+        [
+            "How wide is an interval of 90 % where features move? :doc:`conformal`",
+            ":class:`~skdistill.decision.ConformalRegressor`",
+            f"covers {coverages(moved, 'splines')}; plain {coverages(moved, 'plain')}",
+        ],
+        [
+            "And on a stream? :doc:`conformal`",
+            ":class:`~skdistill.decision.AdaptiveConformalRegressor`",
+            f"covers {coverages(streams, 'adaptive')}; plain {coverages(streams, 'plain')}",
+        ],
+        [
+            "Has the stream moved? :doc:`drift`",
+            ":class:`~skdistill.monitoring.DriftMonitor`",
+            f"false alarms {monitor[0]['false_alarms']:.3f} at level .01; half a deviation is "
+            f"found after {monitor[0.5]['median_delay']:.0f} samples",
+        ],
+        [
+            "Is a sample unlike those of training? :doc:`unseen`",
+            ":func:`~skdistill.predict_uncertainty`",
+            ":doc:`/measured/unseen`",
+        ],
+    ]
+    return Table(["question", "tool", "measured"], rows)
