@@ -133,7 +133,7 @@ def assert_gaussian(draws, mean, covariance):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sampler", "weighted"), [(SGLD, True), (SGHMC, False)])
+@pytest.mark.parametrize(("sampler", "weighted"), [(SGLD, True), (SGLD, False), (SGHMC, False)])
 def test_chains_draw_from_the_posterior_of_a_line(sampler, weighted, line):
     X, y, weight = line
     weight = weight if weighted else np.ones(len(y))
