@@ -170,6 +170,7 @@ class Training:
         from .._engine import suited_threads
 
         ranks: Ranks | None = rows.ranks
+        module = module.to(self.device)  # in place; samples are encoded before the net is made
         flop = flop_per_step(module, rows) / (1 if ranks is None else ranks.size)
         for dealt in (rows, valid):
             if dealt is not None:

@@ -247,16 +247,18 @@ def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     members' parameters have shape (..., M, n, p).
     """
     n_members, size = z.shape[-3], z.shape[-1]
-    diagonal, columns = outputs[..., : 2 * size], outputs[..., 2 * size :]
+    # In float64: where the diagonal vanishes, C is near singular.
+    diagonal, columns = outputs.double().tensor_split([2 * size], dim=-1)
     mean, variance = Gaussian.from_outputs(diagonal)
     factor = columns.unflatten(-1, (-1, size))  # V^T, (..., n, r, p)
     scaled = factor / variance.unsqueeze(-2)
     # Woodbury: with C = I + V^T D^-1 V, the inverse of D + V V^T is D^-1 (I - V C^-1 V^T D^-1).
-    core = scaled.double() @ factor.double().mT  # may be near singular
-    core, failed = torch.linalg.cholesky_ex(core + torch.eye(core.shape[-1]).to(core))
+    core = scaled @ factor.mT
+    core, failed = torch.linalg.cholesky_ex(
+        core + torch.eye(core.shape[-1], dtype=core.dtype, device=core.device)
+    )
     core = core.masked_fill(failed.view(*failed.shape, 1, 1) != 0, math.nan)  # training diverges
     log_det = variance.log().sum(-1) + 2 * core.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    core = core.to(outputs.dtype)
 
     error = z.movedim(-3, -2) - mean.unsqueeze(-2)  # (..., n, M, p)
     share = torch.cholesky_solve(scaled @ error.mT, core).mT  # C^-1 V^T D^-1 error, (..., n, M, r)
@@ -264,14 +266,15 @@ def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     solved = rest / variance.unsqueeze(-2)  # the inverse times error
     # Both terms are positive: nothing cancels, as it would in error^T D^-1 error less a correction.
     square = (rest * solved).sum((-2, -1)) + share.square().sum((-2, -1))
-    loss = 0.5 * (square / n_members + log_det).to(outputs.dtype)  # Eq 7
+    loss = 0.5 * (square / n_members + log_det)  # Eq 7
 
     gain = torch.cholesky_solve(scaled, core)  # V^T times the inverse
     d_factor = gain - share.mT @ solved / n_members
     own = (1 - (gain * factor).sum(-2)) / variance  # diagonal of the inverse
     d_variance = 0.5 * (own - solved.square().mean(-2))
     d_diagonal = gradient_of_outputs(diagonal, Gaussian(-solved.mean(-2), d_variance))
-    return loss, torch.cat((d_diagonal, d_factor.flatten(-2)), dim=-1)
+    gradient = torch.cat((d_diagonal, d_factor.flatten(-2)), dim=-1)
+    return loss.to(outputs.dtype), gradient.to(outputs.dtype)
 
 
 @loss_with_gradient

@@ -869,7 +869,8 @@ def test_made_rows_come_on_top_without_labels(transfer, task, witness, further, 
     (rows,) = rows_learnt(model, *task.data, X_transfer=further)
     assert len(rows) == 2 * 85
     assert rows.targets[1].tolist() == [1.0] * 60 + [0.0] * 110
-    batches = [(X[0], labelled[0] == 1) for X, ((_, _, labelled), _) in rows]  # of one epoch
+    # One epoch, copied, as the next batch overwrites the last one.
+    batches = [(X[0].clone(), labelled[0] == 1) for X, ((_, _, labelled), _) in rows]
     dealt, is_labelled = (torch.cat(parts).numpy() for parts in zip(*batches, strict=True))
     is_known = (dealt[:, None] == np.concatenate([task.X, further])).all(axis=-1).any(axis=1)
     assert is_known[is_labelled].all()  # labels stand for rows as they are

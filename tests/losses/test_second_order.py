@@ -192,6 +192,20 @@ def test_low_rank_loss_keeps_its_digits_in_float32():
     assert (d_rough - d_exact).norm() < 5e-3 * d_exact.norm()
 
 
+def test_low_rank_loss_with_a_diagonal_that_vanishes():
+    # Columns that are nearly the same: in float32, C was not positive definite.
+    z, outputs = parameters(), randn(N, (2 + RANK) * (K - 1))
+    outputs[:, K - 1 : 2 * (K - 1)] = -40
+    columns = outputs[:, 2 * (K - 1) :].view(N, RANK, K - 1)
+    columns[:, 1:] = 30 * columns[:, :1] + 1e-4 * columns[:, 1:]
+    columns[:, 0] *= 30
+    rough, d_rough = losses.low_rank_normal_nll.and_gradient(outputs.float(), z.float())
+    exact, d_exact = losses.low_rank_normal_nll.and_gradient(outputs.float().double(), z)
+    close(rough.double(), exact, rtol=1e-3)
+    assert d_rough.isfinite().all()
+    assert (d_rough - d_exact).norm() < 1e-2 * d_exact.norm()
+
+
 def test_normal_inverse_gamma_loss_is_the_density_of_scipy():
     members, outputs = members_of(), randn(N, 4 * T)
     mean, nu, alpha, beta = (

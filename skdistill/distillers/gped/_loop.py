@@ -63,12 +63,11 @@ class Stream:
         self.n_taken += 1
         return batch
 
-    def take(self, n: int) -> list[Batch]:
-        """Return the next `n` minibatches, but fewer at the end of a pass: no row comes twice."""
-        batches = [next(self)]
-        while len(batches) < n and self.n_taken < self.n_batches:
-            batches.append(next(self))
-        return batches
+    def take(self, n: int) -> Iterator[Batch]:
+        """Yield the next `n` minibatches, but fewer at the end of a pass: no row comes twice."""
+        yield next(self)
+        for _ in range(min(n - 1, self.n_batches - self.n_taken)):
+            yield next(self)
 
     def state(self) -> dict[str, object]:
         """Return where in which pass it is."""
@@ -93,6 +92,11 @@ class Buffer:
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.batches)
+
+    def add(self, inputs: Tensor, targets: Tensor, weight: Tensor | None) -> None:
+        """Keep a minibatch; inputs and weight are copied, as the next minibatch overwrites them."""
+        kept = None if weight is None else weight.clone()
+        self.batches.append((inputs.clone(), ((targets,), kept)))
 
     @property
     def is_full(self) -> bool:
@@ -211,7 +215,7 @@ class OnlineDistillation(Callback):
             targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
             if k == 0:
                 inputs = self.student.module_.encode(X)
-                self.buffer.batches.append((inputs, ((targets.unsqueeze(0),), weight)))
+                self.buffer.add(inputs, targets.unsqueeze(0), weight)
 
     def _note(self, net: StackNet) -> None:
         """Add what the chains' samples predict for X and `X_monitor`."""
