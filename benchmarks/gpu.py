@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a GPU saves: a teacher of 20 members and its Hydra+ student, there and on the processor.
 
-fit       made-up tables of 20 columns, all settings left to skdistill, in seconds on the clock
-wide      the same of networks of three layers of 512 units, 10 epochs in batches of 1,024
-predict   all that `predict_uncertainty` says of a million samples, by teacher and by student
+fit       made-up tables of 20 columns in float32, all settings left to skdistill
+wide      20,000 samples, networks of three layers of 512 units, five epochs in batches of 1,024
+predict   all that `predict_uncertainty` says of 200,000 samples
 
-On the processor torch may use `--threads` threads, by default as many as there are cores. Each fit
-is done once more before, with few samples, so that neither device is timed with what it loads.
+Seconds are those on the clock; the student's is the fit with a fitted teacher. On the processor
+torch may use --threads threads, by default as many as there are cores, which small steps do not.
+Each fit is done once before, with few samples, so that neither device is timed with what it loads.
+NLL is that of one Gaussian on 20,000 further samples. A million samples are fitted on the GPU
+alone. What is found is written after each fit.
 
     python benchmarks/gpu.py
 """
@@ -18,47 +21,54 @@ from typing import Any
 
 import torch
 from _common import argument_parser, made_up_table, print_table, record, write_json
+from sklearn.frozen import FrozenEstimator
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.metrics import gaussian_nll
 from skdistill.settings import Runtime
 
-N_ROWS = (1_000, 10_000, 100_000)
+SIZES = (1_000, 10_000, 100_000)
+MILLION = 1_000_000
 N_VALID = 20_000
-N_WIDE, WIDE = 50_000, {"max_epochs": 10, "batch_size": 1024, "module__hidden_units": (512,) * 3}
-N_PREDICTED = 1_000_000
+N_WIDE, WIDE = (
+    20_000,
+    {
+        **{"max_epochs": 5, "batch_size": 1024, "lr": 1e-3},
+        "module__hidden_units": (512,) * 3,
+    },
+)
+N_PREDICTED = 200_000
 
 
 def clock() -> float:
     """Seconds on the clock when all that was asked of the GPU is done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def pair(n_rows: int, device: str, **settings: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Seconds and scores of a teacher and its student on a device, and the two."""
-    X, y = made_up_table(n_rows, 20, 0, "float32")
-    X_valid, y_valid = made_up_table(N_VALID, 20, 1, "float32")
-    runtime = Runtime(device=device)
-    seconds, nlls, models = [], [], []
-    teacher: Any = None
+    """What a teacher and its student take on a device, and the two."""
+    X, y = made_up_table(n_rows + N_VALID, dtype="float32")
+    train, valid = slice(n_rows), slice(n_rows, None)
+    settings = {"runtime": Runtime(device=device), "random_state": 0, **settings}
+    seconds, nll, models = [], [], []
     for make in (BayesianEnsembleRegressor, HydraPlusRegressor):
-        first = 20 if teacher is None else teacher
-        model = make(first, runtime=runtime, random_state=0, **settings)
+        model = make(FrozenEstimator(models[0]) if models else 20, **settings)
         start = clock()
-        teacher = model.fit(X, y)
+        model.fit(X[train], y[train])
         seconds.append(clock() - start)
-        mean, std = model.predict(X_valid, return_std=True)
-        nlls.append(float(gaussian_nll(y_valid, mean, std**2)))
+        mean, deviation = model.predict(X[valid], return_std=True)
+        nll.append(float(gaussian_nll(y[valid], mean, deviation**2)))
         models.append(model)
-    return {"n_rows": n_rows, "device": device, "seconds": seconds, "nll": nlls}, models
+    peak = torch.cuda.max_memory_allocated() / 2**20
+    found = {"n_rows": n_rows, "device": device, "seconds": seconds, "nll": nll}
+    return found | ({"peak_mib": peak} if device == "cuda" else {}), models
 
 
 def predicted(models: list[Any], n_rows: int, device: str) -> dict[str, Any]:
     """Seconds of all parts of the uncertainty of many samples."""
-    X = made_up_table(n_rows, 20, 2, "float32")[0]
+    X = made_up_table(n_rows, seed=2, dtype="float32")[0]
     seconds = []
     for model in models:
         skdistill.predict_uncertainty(model, X[: n_rows // 10])
@@ -72,33 +82,37 @@ def main() -> None:
     parser = argument_parser(__doc__, "gpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
     if not torch.cuda.is_available():
         raise SystemExit("There is no GPU that torch can use.")
+    torch.set_num_threads(args.threads)
+    parts: dict[str, list[Any]] = {"fit": [], "wide": [], "predict": []}
+
+    def keep(part: str, row: dict[str, Any]) -> None:
+        parts[part].append(row)
+        print(part, row, flush=True)
+        about = {"gpu": torch.cuda.get_device_name(), "threads": args.threads}
+        write_json(args.output, record(**about, wide_settings=WIDE, **parts))
+
     devices = ("cuda", "cpu")
-    sizes = (300, 600) if args.quick else N_ROWS
-    found: dict[str, list[Any]] = {"fit": [], "wide": [], "predict": []}
-    models = {}
+    sizes, n_wide, n_predicted = SIZES, N_WIDE, N_PREDICTED
+    if args.quick:
+        sizes, n_wide, n_predicted = (300, 600), 600, 10_000
     for device in devices:
         pair(300, device)
     for n_rows in sizes:
+        models = {}
         for device in devices:
             row, models[device] = pair(n_rows, device)
-            found["fit"].append(row)
-            print(row, flush=True)
+            keep("fit", row)
+    if not args.quick:
+        keep("fit", pair(MILLION, "cuda")[0])
     for device in devices:
-        found["predict"].append(
-            predicted(models[device], 10_000 if args.quick else N_PREDICTED, device)
-        )
-        print(found["predict"][-1], flush=True)
+        keep("predict", predicted(models[device], n_predicted, device))
     for device in devices:
-        found["wide"].append(pair(600 if args.quick else N_WIDE, device, **WIDE)[0])
-        print(found["wide"][-1], flush=True)
-    gpu = torch.cuda.get_device_name()
-    write_json(args.output, record(gpu=gpu, threads=args.threads, wide_settings=WIDE, **found))
+        keep("wide", pair(n_wide, device, **WIDE)[0])
     rows = [
         [part, f"{row['n_rows']:,}", row["device"], *(f"{s:.1f}" for s in row["seconds"])]
-        for part, rows in found.items()
+        for part, rows in parts.items()
         for row in rows
     ]
     print_table(("part", "samples", "device", "teacher s", "student s"), rows)

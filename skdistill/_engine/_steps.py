@@ -210,7 +210,8 @@ class CapturedStep:
     """Training step replayed as a CUDA graph, one for each shape of batch.
 
     The first steps of each shape run as usual on a side stream, as capture asks, and train; so the
-    result is that of the eager step. If capture fails, all steps are eager, with a warning.
+    result is that of the eager step, but that the learning rate is rounded to float32. If capture
+    fails, all steps are eager, with a warning.
     """
 
     _N_WARM_UP = 3
@@ -221,6 +222,8 @@ class CapturedStep:
         self.seen: dict[tuple, int] = {}
         self.graphs: dict[tuple, tuple] = {}
         self.works = True
+        # One for all steps: autograd keeps the nodes of the weights on the first that it meets.
+        self.side = torch.cuda.Stream()
 
     def __call__(self, batch: Batch) -> dict[str, object]:
         X, (targets, weight) = batch
@@ -239,15 +242,14 @@ class CapturedStep:
                 "The training step could not be captured as a CUDA graph and runs eagerly. torch "
                 f"says: {str(error).splitlines()[0]}"
             )
-            return self.step(batch)
+            return self._on_side_stream(batch)
         return self._replay(shapes, tensors)
 
     def _on_side_stream(self, batch: Batch) -> dict[str, object]:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
             result = self.step(batch)
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(self.side)
         return result
 
     def _capture(self, shapes: tuple, tensors: list[Tensor], has_weight: bool) -> None:
@@ -256,7 +258,9 @@ class CapturedStep:
         targets = tuple(static[1:-1] if has_weight else static[1:])
         graph = torch.cuda.CUDAGraph()
         self.net.optimizer_.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph):
+        # Other threads may use the GPU, and after a failure the caller's stream is current again.
+        capture = torch.cuda.graph(graph, stream=self.side, capture_error_mode="thread_local")
+        with torch.cuda.stream(self.side), capture:
             result = self.net.train_step_single((static[0], (targets, weight)))
             self.net.optimizer_.step()
         self.graphs[shapes] = graph, static, result

@@ -261,20 +261,26 @@ def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     log_det = variance.log().sum(-1) + 2 * core.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     error = z.movedim(-3, -2) - mean.unsqueeze(-2)  # (..., n, M, p)
-    share = torch.cholesky_solve(scaled @ error.mT, core).mT  # C^-1 V^T D^-1 error, (..., n, M, r)
+    share = _solved(core, scaled @ error.mT).mT  # C^-1 V^T D^-1 error, (..., n, M, r)
     rest = error - share @ factor
     solved = rest / variance.unsqueeze(-2)  # the inverse times error
     # Both terms are positive: nothing cancels, as it would in error^T D^-1 error less a correction.
     square = (rest * solved).sum((-2, -1)) + share.square().sum((-2, -1))
     loss = 0.5 * (square / n_members + log_det)  # Eq 7
 
-    gain = torch.cholesky_solve(scaled, core)  # V^T times the inverse
+    gain = _solved(core, scaled)  # V^T times the inverse
     d_factor = gain - share.mT @ solved / n_members
     own = (1 - (gain * factor).sum(-2)) / variance  # diagonal of the inverse
     d_variance = 0.5 * (own - solved.square().mean(-2))
     d_diagonal = gradient_of_outputs(diagonal, Gaussian(-solved.mean(-2), d_variance))
     gradient = torch.cat((d_diagonal, d_factor.flatten(-2)), dim=-1)
     return loss.to(outputs.dtype), gradient.to(outputs.dtype)
+
+
+def _solved(root: Tensor, values: Tensor) -> Tensor:
+    """Return C^-1 values for C = L L^T with root L, by steps that a CUDA graph can hold."""
+    half = torch.linalg.solve_triangular(root, values, upper=False)
+    return torch.linalg.solve_triangular(root.mT, half, upper=True)
 
 
 @loss_with_gradient
