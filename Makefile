@@ -15,7 +15,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint format measured doc clean fuzz kill-test browser
+.PHONY: help demo test test-gpu test-fast lint format measured doc clean fuzz kill-test browser
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -42,10 +42,15 @@ demo: $(BASE)  ## distil an ensemble into one network on real data, print a tabl
 	@echo "Picture: distil_regression.png"
 
 # Tests that pytest has compiled are kept from run to run, whatever the shell says of bytecode.
-TEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1
+ON_ANY := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1
+# Where there is a GPU, by default fits are on it; most tests hold what they do on the processor.
+TEST := CUDA_VISIBLE_DEVICES= $(ON_ANY)
 
 test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" chooses which)
 	$(TEST) $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-gpu: $(ENVIRONMENT)  ## run the tests that need a GPU, which the others leave alone
+	$(ON_ANY) $(BIN)/python -m pytest -m gpu $(PYTEST_ARGS)
 
 test-fast: $(ENVIRONMENT)  ## one case of each test that is not slow: what one runs after an edit
 	$(TEST) $(BIN)/python -m pytest --fast $(PYTEST_ARGS)

@@ -43,12 +43,15 @@ N_PREDICTED = 200_000
 
 def clock() -> float:
     """Seconds on the clock when all that was asked of the GPU is done."""
-    torch.cuda.synchronize()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def pair(n_rows: int, device: str, **settings: Any) -> tuple[dict[str, Any], list[Any]]:
     """What a teacher and its student take on a device, and the two."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     X, y = made_up_table(n_rows + N_VALID, dtype="float32")
     train, valid = slice(n_rows), slice(n_rows, None)
     settings = {"runtime": Runtime(device=device), "random_state": 0, **settings}
@@ -59,11 +62,12 @@ def pair(n_rows: int, device: str, **settings: Any) -> tuple[dict[str, Any], lis
         model.fit(X[train], y[train])
         seconds.append(clock() - start)
         mean, deviation = model.predict(X[valid], return_std=True)
-        nll.append(float(gaussian_nll(y[valid], mean, deviation**2)))
+        nll.append(float(gaussian_nll(y[valid], mean, deviation)))
         models.append(model)
-    peak = torch.cuda.max_memory_allocated() / 2**20
-    found = {"n_rows": n_rows, "device": device, "seconds": seconds, "nll": nll}
-    return found | ({"peak_mib": peak} if device == "cuda" else {}), models
+    found: dict[str, Any] = {"n_rows": n_rows, "device": device, "seconds": seconds, "nll": nll}
+    if device == "cuda":
+        found["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    return found, models
 
 
 def predicted(models: list[Any], n_rows: int, device: str) -> dict[str, Any]:
@@ -82,7 +86,8 @@ def main() -> None:
     parser = argument_parser(__doc__, "gpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
-    if not torch.cuda.is_available():
+    devices = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
+    if "cuda" not in devices and not args.quick:
         raise SystemExit("There is no GPU that torch can use.")
     torch.set_num_threads(args.threads)
     parts: dict[str, list[Any]] = {"fit": [], "wide": [], "predict": []}
@@ -90,10 +95,10 @@ def main() -> None:
     def keep(part: str, row: dict[str, Any]) -> None:
         parts[part].append(row)
         print(part, row, flush=True)
-        about = {"gpu": torch.cuda.get_device_name(), "threads": args.threads}
+        gpu = torch.cuda.get_device_name() if "cuda" in devices else None
+        about = {"gpu": gpu, "threads": args.threads}
         write_json(args.output, record(**about, wide_settings=WIDE, **parts))
 
-    devices = ("cuda", "cpu")
     sizes, n_wide, n_predicted = SIZES, N_WIDE, N_PREDICTED
     if args.quick:
         sizes, n_wide, n_predicted = (300, 600), 600, 10_000

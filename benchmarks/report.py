@@ -96,6 +96,7 @@ COMMANDS = {
         "benchmarks/results/gped_share.json"
     ],
     "gped_small": ["gped.py --parts small --output benchmarks/results/gped_small.json"],
+    "gpu": ["gpu.py"],
     "hydra": ["hydra.py --ablations"],
     "latent_factor": ["latent_factor.py"],
     "logits": ["logits.py"],

@@ -132,6 +132,11 @@ def pytest_addoption(parser) -> None:
     parser.addoption("--fast", action="store_true", help="one case of each test, and no slow ones")
 
 
+def pytest_runtest_setup(item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("there is no GPU that torch can use")
+
+
 def pytest_collection_modifyitems(config, items) -> None:
     if not config.getoption("fast"):
         return

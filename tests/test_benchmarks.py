@@ -944,6 +944,19 @@ def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
         assert row["target"] in text
 
 
+def test_gpu_measures_the_processor_where_there_is_nothing_else(run, tmp_path):
+    output = tmp_path / "gpu.json"
+    run("gpu.py", "--quick", "--output", str(output))
+    result = json.loads(output.read_text(encoding="utf-8"))
+    fits = [row for row in result["fit"] if row["device"] == "cpu"]
+    assert [row["n_rows"] for row in fits] == [300, 600]
+    for row in (*result["fit"], *result["predict"], *result["wide"]):
+        assert min(row["seconds"]) > 0
+    if not torch.cuda.is_available():
+        with pytest.raises(SystemExit, match="no GPU"):
+            run("gpu.py", "--output", str(output))
+
+
 def test_slopes_are_those_of_lines_through_logarithms(scale):
     fits = [{"n_rows": n, "cpu_seconds": [3 * n**0.5, n * (1 + (n > 10))]} for n in (1, 10, 100)]
     found = scale.slopes("n_rows", fits)

@@ -27,7 +27,7 @@ from skdistill.families import DirichletFamily, GaussianFamily, LogitNormalFamil
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Runtime
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.gpu
 
 rng = np.random.RandomState(0)
 X = rng.normal(size=(400, 4))

@@ -223,7 +223,7 @@ class CapturedStep:
         self.graphs: dict[tuple, tuple] = {}
         self.works = True
         # One for all steps: autograd keeps the nodes of the weights on the first that it meets.
-        self.side = torch.cuda.Stream()
+        self.side = torch.cuda.Stream(net.device)
 
     def __call__(self, batch: Batch) -> dict[str, object]:
         X, (targets, weight) = batch
@@ -234,10 +234,12 @@ class CapturedStep:
         self.seen[shapes] = self.seen.get(shapes, 0) + 1
         if not self.works or self.seen[shapes] <= self._N_WARM_UP:
             return self._on_side_stream(batch)
+        drawn = torch.cuda.get_rng_state(X.device)
         try:
             self._capture(shapes, tensors, has_weight=weight is not None)
         except RuntimeError as error:
             self.works = False
+            _renew_generator(X.device, drawn)
             warn(
                 "The training step could not be captured as a CUDA graph and runs eagerly. torch "
                 f"says: {str(error).splitlines()[0]}"
@@ -271,6 +273,17 @@ class CapturedStep:
             to.copy_(value)
         graph.replay()
         return result
+
+
+def _renew_generator(device: torch.device, state: Tensor) -> None:
+    """Let a GPU's global generator draw again after a capture that failed.
+
+    torch leaves it waiting for the end of the capture: dropout would raise an error.
+    """
+    index = torch.cuda.current_device() if device.index is None else device.index
+    generator = torch.cuda.default_generators[index]
+    generator.graphsafe_set_state(torch.Generator(device))
+    generator.set_state(state)
 
 
 def clip_each_member(gradients: list[Tensor], max_norm: float) -> None:

@@ -290,7 +290,7 @@ def test_fits_in_threads_are_those_one_after_the_other(module):
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.gpu
 @pytest.mark.parametrize("module", [MLP, dropping])
 def test_fit_leaves_the_global_generator_of_the_gpu_alone(module):
     X, y = data()

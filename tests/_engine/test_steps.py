@@ -28,9 +28,6 @@ from skdistill._engine._steps import clip_each_member
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Optimizer, Runtime
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-
-
 # --- gradients -------------------------------------------------------------------------------
 
 
@@ -130,7 +127,7 @@ def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost():
     )
 
 
-@needs_cuda
+@pytest.mark.gpu
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch_size", [BATCH, 1000])
 def test_a_captured_step_is_the_eager_one(weighted, batch_size):
@@ -154,7 +151,7 @@ def test_a_captured_step_is_the_eager_one(weighted, batch_size):
     )
 
 
-@needs_cuda
+@pytest.mark.gpu
 def test_a_student_captured_is_the_eager_one():
     X, y = data()
     teacher = ensemble(n_members=2, max_epochs=3)
@@ -180,7 +177,7 @@ class ReadsANumber(torch.nn.Module):
         return self.linear(X) * (1.0 if self.linear.weight.sum().item() < 1e9 else 0.0)
 
 
-@needs_cuda
+@pytest.mark.gpu
 def test_a_step_that_cannot_be_captured_runs_eagerly():
     X, y = data()
     settings = {"max_epochs": 4, "batch_size": BATCH, "random_state": 0}
@@ -193,6 +190,7 @@ def test_a_step_that_cannot_be_captured_runs_eagerly():
     with pytest.warns(UserWarning, match="could not be captured as a CUDA graph"):
         captured.fit(X, y)
     assert_same_weights(captured, eager.fit(X, y), atol=1e-5)
+    assert torch.rand(3, device="cuda").isfinite().all()  # its generator draws again
 
 
 # ------------------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def test_the_global_generator_is_put_back_also_when_a_module_cannot_be_built():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.gpu
 def test_building_a_member_leaves_the_global_generator_of_the_gpu_alone():
     torch.cuda.manual_seed_all(5)
     before = torch.cuda.get_rng_state()
