@@ -1016,6 +1016,40 @@ def test_active_learning_begins_alike_and_can_go_on(
     assert json.loads(output.read_text(encoding="utf-8"))["rows"] == result["rows"]
 
 
+@pytest.mark.slow
+def test_optimisation_runs_and_goes_on(run, tmp_path):
+    pytest.importorskip("botorch")
+    output = tmp_path / "optimise.json"
+    arguments = ("--quick", "--output", str(output), "--parts", "functions")
+    run("optimise.py", *arguments)
+    found = json.loads(output.read_text(encoding="utf-8"))
+    assert {row["method"] for row in found["runs"]} == {"members", "Gaussian process", "random"}
+    for row in found["runs"]:
+        regret = row["regret"]
+        assert len(regret) == 3  # six points to begin with, then two and two
+        assert regret == sorted(regret, reverse=True)
+        assert regret[-1] >= -1e-5
+    assert len({row["regret"][0] for row in found["runs"]}) == 1  # the same first points
+    run("optimise.py", *arguments, "--resume")
+    again = json.loads(output.read_text(encoding="utf-8"))
+    assert again["runs"] == found["runs"]
+
+
+def test_regrets_are_compared_by_seed(common):
+    pytest.importorskip("botorch")
+    optimise = importlib.import_module("optimise")
+    regrets = {"members": [1.0, 5.0, 3.0], "random": [2.0, 4.0, 4.0]}
+    runs = [
+        {"name": "f", "method": method, "seed": seed, "regret": [9.0, value], "seconds": 1.0}
+        for method, values in regrets.items()
+        for seed, value in enumerate(values)
+    ]
+    ours, random = optimise.summary(runs)
+    assert (ours["regret"], ours["quartiles"]) == (3.0, [2.0, 4.0])
+    assert ours["below_random"] == pytest.approx(2 / 3)
+    assert random["below_random"] == 0
+
+
 def test_ratios_of_active_learning_are_geometric_means(common):
     active = importlib.import_module("active")
     losses = {

@@ -107,6 +107,30 @@ def active_learning(kind: str) -> Table:
 
 
 @block
+def optimisation() -> Table:
+    """Median regret of each method, and how often it was below that of random points."""
+    methods = ("members", "Gaussian process", "random")
+    found: dict[str, dict[str, Any]] = {}
+    for row in stored("optimise")["summary"]:
+        found.setdefault(row["name"], {})[row["method"]] = row
+    rows: list[list[Any]] = []
+    for name, by_method in found.items():
+        ours = by_method["members"]
+        is_better = ours["regret"] <= by_method["random"]["regret"]
+        regrets = [format(by_method[method]["regret"], ".3g") for method in methods]
+        regrets[0] = marked(ours["regret"], ".3g", is_better)
+        models = [by_method[method] for method in methods[:2]]
+        shares = [row["below_random"] for row in models]
+        rows.append([name, ours["runs"], *regrets, *shares, *(row["seconds"] for row in models)])
+    return table(
+        "function | runs:d | regret, members | Gaussian process | random | "
+        "below random, members:.2f | Gaussian process:.2f | "
+        "CPU s, members:.1f | Gaussian process:.1f",
+        rows,
+    )
+
+
+@block
 def active_pool() -> str:
     """What it costs to choose from a large pool."""
     row = stored("active")["pool"]
