@@ -108,7 +108,7 @@ def why_distil() -> Table:
         ],
     ]
     return table(
-        "teacher | its time for one sample | the student's | NLL, student less teacher:+.3f | "
+        "teacher | latency, one sample | student's latency | NLL, student minus teacher:+.3f | "
         "parameters, student / teacher | page",
         ([*cells, ", ".join(map(link, pages.split()))] for *cells, pages in rows),
     )
@@ -123,10 +123,10 @@ def link(page: str) -> str:
 def which_student() -> Table:
     """Which student to take, by what is wanted of it."""
     return table(
-        "you want | take | measured | parameters, student / teacher | fit | one sample",
+        "task | estimator | measured | parameters, student / teacher | fit | one sample",
         [
-            choice("regression, a head for each member", "`HydraPlusRegressor`", "Hydra+"),
-            choice("classification, a head for each member", "`HydraPlusClassifier`", "Hydra+"),
+            choice("regression, one head per member", "`HydraPlusRegressor`", "Hydra+"),
+            choice("classification, one head per member", "`HydraPlusClassifier`", "Hydra+"),
             choice("regression, one distribution", "`DistributionDistiller`", "gaussian"),
             choice("classification, one distribution", "`DistributionDistiller`", "dirichlet"),
             gped_choice(),
@@ -142,7 +142,7 @@ def choice(what: str, take: str, student: str) -> list[Any]:
     found = [row for _, row in of_students(kind)[student]]
     gap = mean(row["nll_gap"] for row in found)
     ranks = spread((row["rank_student_to_teacher"] for row in found), ".2f")
-    measured = f"{len(found)} sets: NLL {gap:+.3f} on average; rank of the epistemic part {ranks}"
+    measured = f"{len(found)} sets: mean NLL {gap:+.3f}; epistemic rank correlation {ranks}"
     shares = spread((row["share_of_parameters"] for row in found), ".2f")
     seconds = spread((row["cpu_seconds"] for row in found), ".0f")
     return [what, take, measured, shares, f"{seconds} s", one_row(kind, student)]
@@ -156,7 +156,7 @@ def one_row(kind: str, student: str) -> str | None:
             for row in stored("serving")["serving"]
             if row["task"] == kind
         }
-        return f"{times['student']} for all, {times['file']} exported"
+        return f"{times['student']} for all outputs, {times['file']} in ONNX"
     if kind == "classes":
         return None
     found = stored("predict")["prediction"]
@@ -173,10 +173,10 @@ def gped_choice() -> list[Any]:
     found = stored("gped")["quality"]["0"]
     ours, chain = found["GPED U_s"], found["teacher"]
     return [
-        "a posterior by Markov chains, without stored samples",
+        "MCMC posterior, without stored samples",
         "`GPEDDistiller`",
-        f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; expected entropy off by "
-        f"{ours['entropy_mae']:.3f} nats on average",
+        f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; mean absolute error of "
+        f"the expected entropy {ours['entropy_mae']:.3f} nats",
         "one network for the chain",
         f"{ours['wall_seconds']:.0f} s with the chain",
         None,
@@ -188,9 +188,9 @@ def bdistil_choice() -> list[Any]:
     found = stored("bdistil")["results"]["letter"]
     first = found["times"][0]
     return [
-        "predictions within any deadline (anytime)",
+        "anytime prediction",
         "`BDistilBooster`",
-        f"letter, from gradient boosting: the first round {first['ratio']:.0f} times "
+        f"letter, gradient boosting as teacher: first round {first['ratio']:.0f} times "
         f"as fast for one sample, accuracy {found['booster'][0]:.3f} "
         f"({found['teacher']:.3f})",
         None,
@@ -204,10 +204,10 @@ def sequence_choice() -> list[Any]:
     found = stored("translation")["results"]
     ours, theirs = found["proxy student"], found["ensemble"]
     return [
-        "translation and language models",
+        "translation, language models",
         "`SequenceDistributionDistiller`",
-        f"made-up languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
-        f"AUROC of unknown nouns {ours['foreign_rmi']['mean']:.0f} % "
+        f"synthetic languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
+        f"AUROC of unseen nouns {ours['foreign_rmi']['mean']:.0f} % "
         f"({theirs['foreign_rmi']['mean']:.0f} %)",
         "one network for five",
         f"{ours['fit_seconds']['mean']:.1f} s",
@@ -220,14 +220,14 @@ def highlights() -> Table:
     """Some of the targets, reached and missed."""
     found = [
         deep_ensembles(),
-        hydra_student("NLL less the teacher's", "NLL of Hydra+ less its teacher's"),
+        hydra_student("NLL less the teacher's", "NLL of Hydra+ minus its teacher's"),
         gaussian_student(),
         forest_student(),
         training(),
         mixed_teacher(),
         mixed_student(),
         hydra_student(
-            "median ratio, classes left out", "Epistemic entropy of unknown classes, Hydra+"
+            "median ratio, classes left out", "Epistemic entropy of unseen classes, Hydra+"
         ),
         masked_chain(),
         cube(),
@@ -243,7 +243,7 @@ def highlights() -> Table:
         ]
         for what, measured, wanted, reached, page in found
     )
-    return table("what | measured | wanted | reached | page", rows)
+    return table("quantity | measured | target | reached | page", rows)
 
 
 def deep_ensembles() -> Highlight:
@@ -252,7 +252,7 @@ def deep_ensembles() -> Highlight:
         name: theirs["nll"] - uci.DEEP_ENSEMBLES[name][1] for name, theirs, *_ in by_set("uci")
     }
     name = max(behind, key=behind.__getitem__)
-    what = f"NLL of the teacher less that of Deep Ensembles (2017), worst of six UCI sets ({name})"
+    what = f"NLL of the teacher minus that of Deep Ensembles (2017), worst of six UCI sets ({name})"
     reached = behind[name] <= DEEP_ENSEMBLES_NLL
     return what, f"{behind[name]:+.3f}", f"at most {DEEP_ENSEMBLES_NLL:+g}", reached, "regression"
 
@@ -268,7 +268,7 @@ def mixed_teacher() -> Highlight:
             behind[name, model] = mean(ours[row["split"]] - row["nll"] for row in rows)
     name, model = max(behind, key=behind.__getitem__)
     n_sets = len({name for name, _ in behind})
-    what = f"NLL of the mixed teacher less that of the best peer ({name}, {model}), {n_sets} sets"
+    what = f"NLL of the mixed teacher minus that of the best peer ({name}, {model}), {n_sets} sets"
     most = behind[name, model]
     return what, f"{most:+.3f}", "at most 0", most <= 0, "peers"
 
@@ -292,7 +292,7 @@ def mixed_student() -> Highlight:
     name, rows = worst_mixture()
     measured, most = mean(row["gap"] for row in rows), MOST_GAP.get(name, 0.01)
     n_sets = len(of_mixtures())
-    what = f"NLL of its student less that of the mixed teacher, worst of {n_sets} sets ({name})"
+    what = f"NLL of its student minus that of the mixed teacher, worst of {n_sets} sets ({name})"
     return what, f"{measured:+.3f}", f"at most {most:+g}", measured <= most, "forest"
 
 
@@ -319,7 +319,7 @@ def margin(target: dict[str, Any]) -> float:
 def gaussian_student() -> Highlight:
     """A distribution over numbers from one network."""
     found = [row["nll_gap"] for _, row in of_students("numbers")["gaussian"]]
-    what = f"NLL of `DistributionDistiller` less its teacher's, mean of {len(found)} sets"
+    what = f"NLL of `DistributionDistiller` minus its teacher's, mean of {len(found)} sets"
     reached = mean(found) <= FIDELITY_NLL
     return what, f"{mean(found):+.3f}", f"at most {FIDELITY_NLL:+g}", reached, "fidelity"
 
@@ -344,14 +344,14 @@ def masked_chain() -> Highlight:
     """What a student of a chain keeps on masked images."""
     rows = stored("gped")["quality"]["29"]
     gap = rows["GPED U_s"]["ood_auroc_epistemic"] - rows["teacher"]["ood_auroc_epistemic"]
-    what = "AUROC by epistemic uncertainty, `GPEDDistiller` less its chain, masked MNIST"
+    what = "AUROC by epistemic uncertainty, `GPEDDistiller` minus its chain, masked MNIST"
     return what, f"{gap:+.3f}", f"at least {-GPED_AUROC}", gap >= -GPED_AUROC, "gped"
 
 
 def cube() -> Highlight:
     """A booster beside an average."""
     row = stored("bdistil")["results"]["cube"]["targets"][0]
-    what = "Accuracy by which `BDistilBooster` is behind an average of as many networks, cube"
+    what = "Accuracy of an average of as many networks minus that of `BDistilBooster`, cube"
     return what, f"{row['value']:.4f}", f"at most {row['limit']:g}", row["reached"], "b_distil"
 
 
