@@ -1,12 +1,12 @@
 """
-Does one network keep what twenty know?
-=======================================
+Distillation of an ensemble for regression
+==========================================
 
-In 569 images of tissue, how large are the largest cell nuclei, going by what the nuclei are like on
-average? An ensemble of twenty networks learns it, and one network, a Hydra+ student, is then taught
-to predict what the ensemble predicts, uncertainty included. It does: on images that neither has
-seen it is as accurate, its uncertainty finds the same errors, and where images are few and the
-ensemble's members part company, the student knows it too.
+The target is the size of the largest cell nuclei in each of 569 images of tissue, and the features
+are means over the nuclei. An ensemble of twenty networks is fitted first. One network, a Hydra+
+student, then learns to predict what the ensemble predicts, uncertainty included. On held-out images
+the student is as accurate, and its uncertainty ranks the errors equally well. Where images are few
+and the members of the ensemble disagree, the student's epistemic uncertainty is large, too.
 """
 
 # %%

@@ -1,14 +1,14 @@
 """
-How much of a teacher fits into the time there is?
-==================================================
+Anytime prediction with B-DISTIL
+================================
 
-A network of three layers of 128 units is decomposed into seven small ones (B-DISTIL). Each of them
-errs against the errors of those before it, so that their mean comes nearer to the teacher round by
-round, and prediction may end after any round: when a number of operations is spent, when time is
-up, or, row by row, when the answer is clear.
+A network of three layers of 128 units is decomposed into seven small networks (B-DISTIL). Each is
+trained to correct the errors of those before it, so the mean approaches the teacher round by round.
+Prediction may stop after any round: when a budget of operations is spent, at a deadline, or, sample
+by sample, when the prediction is confident.
 
-The rows are those of the paper's toy problem: 32 normal variables, and the class is whether a point
-lies outside an ellipsoid.
+The data are the paper's toy problem: 32 normal variables, and the class is whether a point lies
+outside an ellipsoid.
 """
 
 # %%

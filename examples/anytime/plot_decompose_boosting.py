@@ -1,10 +1,10 @@
 """
-Can seven small networks say what a boosting model says, at any time?
-=====================================================================
+Decomposition of a gradient boosting model
+==========================================
 
-Gradient boosting answers after all its trees or not at all: for a single row its 1,000 trees (100
-for each of ten digits) take milliseconds. Decomposed into seven small networks, it answers in a
-fraction of that after the first of them, and better after the others.
+Gradient boosting predicts after all its trees or not at all: for a single sample its 1,000 trees
+(100 for each of ten digits) take milliseconds. Decomposed into seven small networks, it predicts in
+a fraction of that time after the first network, and more accurately after the others.
 """
 
 # %%

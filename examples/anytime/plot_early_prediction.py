@@ -1,12 +1,12 @@
 """
-How much of a series must be read before its class is clear?
-============================================================
+Early classification of time series
+===================================
 
-A recurrent network reads a series to its end before it answers. A student of a quarter of its
-units, a B-DISTIL booster of one round that is trained to answer at every time step as E-RNN is,
-answers as soon as it is sure: most series need not be read to their end.
+A recurrent network reads a whole series before it predicts. The student has a quarter of its units.
+It is a B-DISTIL booster of one round that is trained to predict at every time step, as E-RNN is,
+and stops as soon as it is confident. Most series need not be read to their end.
 
-The series are waves of six frequencies in noise, each of which begins at a time of its own.
+The series are noisy waves of six frequencies, each of which starts at a random time.
 """
 
 # %%

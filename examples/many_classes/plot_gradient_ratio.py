@@ -1,18 +1,18 @@
 """
-Why can a Dirichlet not be fitted to a thousand classes by its likelihood?
-==========================================================================
+Gradients of Dirichlet losses with many classes
+===============================================
 
-Because of the improbable classes. The gradient of a loss in a network's outputs says what the
-network learns first. Here one class has nearly all the probability, and the picture compares its
-gradient with that of all the others together. For cross-entropy the two are equal, however many
-classes there are. For the likelihood of a Dirichlet (NLL), and for the forward Kullback-Leibler
-divergence, a network that has just begun is busy with the classes that hardly matter, and the more
-so the more of them there are. For the reverse divergence it is not, which is why
-`DistributionDistiller` has it, as ``loss="reverse_kl"``. Later the reverse divergence does no
-better than the likelihood, but for the one that is added to all concentrations. The default,
-``"moments"``, learns the mean by its cross-entropy.
+The gradient of a loss with respect to a network's outputs shows what the network learns first. Here
+one class has nearly all the probability, and the figure compares its gradient with that of all
+other classes together. For cross-entropy the two are equal, whatever the number of classes. With
+the likelihood of a Dirichlet (NLL) or the forward Kullback-Leibler divergence, the improbable
+classes dominate at the start of training, and the more classes there are the more so. With the
+reverse divergence they do not, which is why `DistributionDistiller` offers it, as
+``loss="reverse_kl"``. Later the reverse divergence does no better than the likelihood, except for
+the one that is added to all concentrations. The default, ``"moments"``, learns the mean by its
+cross-entropy.
 
-The picture puts together the first and the third figure of Ryabinin, Malinin & Gales (2021).
+The figure combines the first and the third figure of Ryabinin, Malinin & Gales (2021).
 """
 
 # %%

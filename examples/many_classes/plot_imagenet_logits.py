@@ -1,17 +1,17 @@
 """
-Can one Dirichlet stand in for eight networks and a thousand classes?
-=====================================================================
+Proxy Dirichlet for an ensemble with a thousand classes
+=======================================================
 
-For the order of the rows by what the networks do not know, yes. Eight networks give each of 500
-rows a probability for each of a thousand classes, as networks on ImageNet do; here their logits are
-made up, with a similar spread. The proxy is the Dirichlet that a student of ``loss="reverse_kl"``
-is taught in their place: one number for each class. Rows on which the networks disagree are those
-on which the proxy is wide.
+Eight networks predict probabilities of a thousand classes for each of 500 samples. The logits are
+synthetic, with a spread similar to that of networks on ImageNet. The proxy is the Dirichlet that a
+student with ``loss="reverse_kl"`` learns instead of the members: one concentration for each class.
+It ranks the samples by epistemic uncertainty as the ensemble does: where the networks disagree, the
+proxy is wide.
 
 In training, one is added to each concentration; without it such a student is hard to train (see
-:ref:`sphx_glr_auto_examples_many_classes_plot_gradient_ratio.py`). Predictions are read without it:
-it is a thousand in all, as much as a typical precision, and would make the networks look unsure of
-nearly everything.
+:ref:`sphx_glr_auto_examples_many_classes_plot_gradient_ratio.py`). Predictions omit it: it adds a
+thousand in all, as much as a typical precision, and would make the networks look uncertain nearly
+everywhere.
 """
 
 # %%

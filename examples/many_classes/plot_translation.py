@@ -1,13 +1,12 @@
 """
-Is a word ambiguous, or has the translator never seen it?
-=========================================================
+Uncertainty of translations
+===========================
 
-Five networks have learnt to translate between two made-up languages, in which half of the nouns
-have two translations, and nobody can tell which one will be used. As an ensemble they say of every
-word that they write how uncertain it is, and why: they agree that an ambiguous word has two
-translations, and they disagree about a word that they have never seen. One network, distilled with
-a Dirichlet distribution over the probabilities of the next word, tells most of the two apart, in
-the place of five.
+Five networks translate between two synthetic languages. Half of the nouns have two translations,
+and nothing tells which one will be used. The ensemble separates two kinds of uncertainty. Its
+members agree that an ambiguous word has two translations, and disagree about a word that they have
+never seen. One network, distilled with a Dirichlet distribution over the probabilities of the next
+word, replaces the five and still separates most of the two kinds.
 
 The method is that of Ryabinin, Malinin & Gales (2021), "Scaling Ensemble Distribution Distillation
 to Many Classes with Proxy Targets", with sentences short enough for a laptop.

@@ -1,11 +1,11 @@
 """
-Which experiment to run next?
-=============================
+Bayesian optimisation with BoTorch
+==================================
 
-An experiment that takes a day is worth choosing well. A student whose heads differ where there are
-no data tells BoTorch what is known and what is not: after ten experiments that it proposes, a
-made-up reaction yields more, on average, than after ten at random. BoTorch is installed by
-``pip install skdistill[botorch]``.
+A student whose heads disagree where there are no data is a surrogate model for BoTorch. The
+objective is the yield of a synthetic reaction, and each experiment is expensive. After ten
+experiments that BoTorch proposes, the best yield is higher, on average, than after ten at random.
+Install BoTorch with ``pip install skdistill[botorch]``.
 """
 
 # %%

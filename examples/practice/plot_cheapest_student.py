@@ -1,10 +1,10 @@
 """
-What is the cheapest student that is good enough?
-=================================================
+Search for the cheapest student
+===============================
 
-A search for the best student takes a large one, even if one of a hundredth of its size is behind by
-less than anybody cares about. Say how much worse it may be, and `CheapestStudentSearchCV` takes the
-cheapest within that: here the fewest parameters at an error that is at most one per cent above the
+A search for the most accurate student selects a large one, even if a student of a hundredth of its
+size is nearly as accurate. `CheapestStudentSearchCV` selects the cheapest student within a
+tolerance: here the one with the fewest parameters whose error is at most one per cent above the
 lowest.
 """
 

@@ -1,10 +1,10 @@
 """
-Does a search over students fit the teacher again and again?
-============================================================
+Grid search with a cached teacher
+=================================
 
-Not if the student is told where to keep it. In a grid search the teacher is the same for all
-candidates of a fold. With ``memory=`` the first candidate fits it, and the others, which find it
-there, take less time. Everything else is as in any search of scikit-learn.
+In a grid search over the parameters of a student, the teacher is the same for all candidates of a
+fold. With ``memory=`` the first candidate fits and caches it, and the others load it and take less
+time. Everything else is as in any search of scikit-learn.
 """
 
 # %%

@@ -1,10 +1,10 @@
 """
-Does a server need torch to predict?
-====================================
+ONNX export, and prediction without torch
+=========================================
 
-No. `export_onnx` writes all that a student predicts, uncertainty included, as one ONNX graph. The
-server needs numpy and onnxruntime; it never imports torch, gives the same numbers, and answers a
-single row in less time, since it checks nothing.
+`export_onnx` writes all predictions of a student, uncertainty included, as one ONNX graph. A server
+needs only numpy and onnxruntime. It never imports torch, returns the same numbers, and predicts a
+single sample in less time, since it validates nothing.
 """
 
 # %%

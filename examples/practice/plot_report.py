@@ -1,11 +1,11 @@
 """
-Is this student good enough?
-============================
+Report on a student
+===================
 
-Twenty networks predict how diabetes progresses in a year, and one network has learnt to say what
-they say. Before it is used, somebody has to decide whether it may be. A report holds it against its
-teacher, on patients whom neither has seen: what it predicts, how sure it is, where it knows least,
-and what it saves.
+Twenty networks predict the progression of diabetes after one year, and a student is distilled from
+them. Before it is deployed, somebody has to decide whether it is good enough. A report compares it
+with its teacher on held-out patients: accuracy, calibration, where the epistemic uncertainty is
+largest, and the cost it saves.
 """
 
 # %%

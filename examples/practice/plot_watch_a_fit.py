@@ -1,11 +1,11 @@
 """
-Is a long fit still getting anywhere?
-=====================================
+Early stopping and learning curves
+==================================
 
-With ``DeepEnsemble(early_stopping=True)`` each member sets rows aside, watches the loss on them,
-stops when it has not fallen for a while, and keeps the best epoch. The history of the fit shows
-afterwards, or while it runs by a callback, that the epochs it did without would have been wasted:
-the loss of training goes on falling, that of validation does not.
+With ``DeepEnsemble(early_stopping=True)`` each member sets validation samples aside, monitors their
+loss, stops when it no longer falls, and keeps the best epoch. The history of the fit, or a callback
+while it runs, shows that further epochs would have been wasted: the training loss goes on falling,
+the validation loss does not.
 """
 
 # %%

@@ -1,11 +1,11 @@
 """
-Can one small network stand in for five hundred trees?
-======================================================
+Distillation of a random forest
+===============================
 
-A random forest of 500 trees reads handwritten digits. One network with two layers of 128 units is
-taught to say what the forest says. It is as accurate, and its predictions take a fraction of the
-time: a small one for a single image, for which the forest has to call all its trees, and still one
-for thousands.
+A random forest of 500 trees classifies handwritten digits. One network with two layers of 128 units
+is distilled from it. The student is as accurate, and predicts in a fraction of the time: a small
+fraction for a single image, for which the forest has to call all its trees, and a larger one for
+thousands.
 """
 
 # %%

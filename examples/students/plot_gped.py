@@ -1,12 +1,12 @@
 """
-Can a student learn what a chain does not know, without an ensemble ever being kept?
-====================================================================================
+Distillation of a Markov chain with GPED
+========================================
 
-A Markov chain draws thousands of networks from the posterior, and where they disagree nobody should
-trust any of them. To average over them takes as many predictions, and as much memory. Here nothing
-is kept of them: while the chain runs, each of its networks answers a few unlabelled points, and a
-student takes a step towards the mean of the answers so far. What the student says of the plane
-afterwards is what the chain has said, in one network's time.
+A Markov chain draws thousands of networks from the posterior, and the epistemic uncertainty is
+large where they disagree. Averaging over them takes as many predictions, and as much memory. GPED
+stores none of them. While the chain runs, each of its networks predicts for a few unlabelled
+points, and the student takes a gradient step towards the mean of these predictions. Afterwards the
+student predicts the chain's uncertainty at the cost of one network.
 """
 
 # %%

@@ -1,11 +1,11 @@
 """
-Can a student learn a question of your own?
-===========================================
+Custom posterior expectations
+=============================
 
-What does it matter that a patient's uncertainty is large, if every plausible model gives the same
-answer? Write the question as a function of a model's probabilities, and a student learns its mean
-over the posterior while the chain runs. Here it is which share of the chain's networks would read a
-tumour as malignant: a vote, which is clearer than the mean probability.
+A patient's uncertainty may not matter if every plausible model gives the same diagnosis. Any
+function of a model's probabilities can be distilled: the student learns its posterior mean while
+the chain runs. Here it is the share of the chain's networks that classify a tumour as malignant, a
+vote that is clearer than the mean probability.
 """
 
 # %%

@@ -1,11 +1,10 @@
 """
-Can the networks be of your own making?
-=======================================
+Custom torch modules
+====================
 
-Any function or class that builds a torch module will do, for the teacher and for the student. Here
-the networks know that the problem is periodic: the angle goes in as its sine and cosine. Outside
-the angles of training, where a plain perceptron can only guess, teacher and student go on as they
-should.
+Teacher and student accept any function or class that builds a torch module. Here the module encodes
+that the problem is periodic: its inputs are the sine and cosine of the angle. Outside the range of
+the training angles a plain perceptron cannot extrapolate; this teacher and its student can.
 """
 
 # %%

@@ -1,17 +1,16 @@
 """
-Does a student know where its teacher's members disagree?
-=========================================================
+Hydra and Hydra+ on three spirals
+=================================
 
-An ensemble of twenty networks learns to tell the three arms of a spiral apart. On the arms its
-members agree; away from them each draws its borders elsewhere, and there the ensemble is uncertain
-for want of knowledge (epistemic), not because of noise (aleatoric). One network is taught what the
-ensemble says, twice: by Hydra, which imitates each member on the training points, and by Hydra+
-with the defaults of this package. On the arms both predict as well as the teacher. Away from them
-Hydra has lost most of the disagreement, and Hydra+ has kept most of it.
+An ensemble of twenty networks classifies the three arms of a spiral. On the arms its members agree.
+Away from them their decision boundaries differ, and the uncertainty is epistemic, not aleatoric.
+Two students are distilled from the ensemble: by Hydra, which imitates each member on the training
+samples, and by Hydra+ with the defaults of this package. On the arms both predict as well as the
+teacher. Away from them Hydra has lost most of the disagreement, and Hydra+ has kept most of it.
 
-Hydra+ asks the teacher about points around the training points too, and minimises the difference
-of the spreads; what each of the two does is measured in :doc:`/measured/classification`. Neither
-student knows more than the teacher, though. Beyond the arms the teacher is unsure; between their
+Hydra+ also uses teacher predictions at points around the training samples, and minimises the
+difference of the spreads; :doc:`/measured/classification` measures the effect of each. Neither
+student knows more than the teacher, though. Beyond the arms the teacher is uncertain. Between their
 ends it is still certain, where the logits of its networks are larger than the random functions that
 are added to them (:doc:`/user_guide/unseen`).
 

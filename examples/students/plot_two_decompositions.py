@@ -1,12 +1,12 @@
 """
-Which part of its teacher's uncertainty does a student keep?
+Ensemble distillation and ensemble distribution distillation
 ============================================================
 
-A sine wave whose noise grows to the right is seen between -3 and 3 only. Ten networks tell the
-noise (aleatoric) from what they cannot know, beyond the data (epistemic). Two small networks with
-ten and ten units are asked to imitate them between -5 and 5. The one that is taught the
-*distribution* of what the ten say keeps both parts. The one that is taught their mixture, which is
-plain ensemble distillation, keeps the total, and can no longer say which of the two it is.
+The training samples are a sine wave between -3 and 3, with noise that grows to the right. Ten
+networks separate the noise (aleatoric) from the uncertainty beyond the data (epistemic). Two small
+networks with ten and ten units are distilled from them between -5 and 5. The student of the
+*distribution* over the members' predictions keeps both parts. The student of their mixture, which
+is plain ensemble distillation, keeps the total uncertainty, but cannot separate its parts.
 
 The problem is that of the second figure of Lindqvist, Olmin, Lindsten & Svensson (2020).
 """

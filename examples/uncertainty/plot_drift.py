@@ -1,11 +1,11 @@
 """
-Does a model notice that its world has changed?
-===============================================
+Drift monitoring
+================
 
-Labels come late, if at all, but the epistemic part of the uncertainty needs none. A student reads
-digits from a scanner whose sensor wears out: each batch is a little noisier than the one before.
-The student still reads nearly all of them when a monitor of its features and of its uncertainty
-tells that images are no longer those that it was judged on.
+Labels come late, if at all, but epistemic uncertainty needs none. A student classifies digits from
+a scanner whose sensor degrades: each batch is a little noisier than the one before. A monitor of
+the features and the uncertainty detects the drift while the student still classifies nearly all
+images correctly.
 """
 
 # %%

@@ -1,11 +1,11 @@
 """
-Does a student know the digits that nobody taught it?
-=====================================================
+Out-of-distribution detection on digits
+=======================================
 
-An ensemble learns to read handwritten digits, but no 8 or 9 is ever shown to it. When they come its
-members disagree, so that its epistemic uncertainty tells them from the digits it knows. One network
-that was taught by the ensemble, without having seen an 8 or 9 either, finds them nearly as well.
-Digits turned on their side are farther from all that it has seen, and it finds nearly all of them.
+An ensemble is trained on handwritten digits without 8 and 9. On these its members disagree, so its
+epistemic uncertainty separates them from known digits. A student, which has not seen an 8 or 9
+either, detects them nearly as well. Rotated digits are farther from the training images, and the
+student detects nearly all of them.
 """
 
 # %%
