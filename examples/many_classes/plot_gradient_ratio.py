@@ -16,12 +16,13 @@ The figure combines the first and the third figure of Ryabinin, Malinin & Gales 
 """
 
 # %%
-# The ratio
-# ---------
+# Gradient ratio
+# --------------
 #
-# The target gives the first class all but 1e-4. Its Dirichlet has a precision of a hundred for each
-# class. One network has not begun to learn: all its outputs are zero. The other one has nearly
-# finished: it gives the other classes five times what it should, at a precision of ninety.
+# The target gives the first class a probability of all but 1e-4. Its Dirichlet has a precision of a
+# hundred for each class. One network is at the start of training: all its outputs are zero. The
+# other is near the end: it gives the other classes five times their probability, at a precision of
+# ninety.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -66,8 +67,8 @@ states = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 
 sizes = np.geomspace(10, n_classes_max, 13).astype(int)
 found = {
@@ -83,11 +84,11 @@ for state, rows in found.items():
     print()
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Above the dotted line the class that matters comes first. Near the end the likelihood and the
-# reverse divergence without the one have nearly the same ratio.
+# Above the dotted line the probable class dominates the gradient. Near the end of training the
+# likelihood and the reverse divergence without the one have nearly the same ratio.
 
 looks = {
     "cross-entropy": ("o-", "black"),

@@ -15,8 +15,8 @@ everywhere.
 """
 
 # %%
-# The logits
-# ----------
+# Logits
+# ------
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -43,13 +43,13 @@ logits = made_up(n_members)
 members = torch.from_numpy(logits).log_softmax(-1)  # (S, n, K)
 
 # %%
-# Four measures
-# -------------
+# Uncertainty measures
+# --------------------
 #
-# The total uncertainty is the entropy of the mean. Three measures tell how much the members
-# disagree: the mutual information, which is what `predict_uncertainty` calls epistemic; the reverse
-# mutual information, which the paper of the proxy reads (Ryabinin, Malinin & Gales, 2021); and
-# their sum, the expected divergence between two members.
+# The total uncertainty is the entropy of the mean. Three measures quantify the disagreement of the
+# members: the mutual information, which is the epistemic part of `predict_uncertainty`; the reverse
+# mutual information, which the paper of the proxy uses (Ryabinin, Malinin & Gales, 2021); and their
+# sum, the expected divergence between two members.
 
 ensemble = EmpiricalCategorical(members)
 mean, precision = proxy_target(members)
@@ -78,10 +78,10 @@ theirs = measures_of_ensemble()
 ours = {name: measures_of_dirichlet(proxy) for name, proxy in proxies.items()}
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# Whether the proxy puts the rows in the same order, and how sure it is of the first class.
+# Rank correlation of proxy and ensemble over samples, and their mean largest probability.
 
 print(f"\n{'rank correlation':18}" + "".join(f"{title:>28}" for title in titles))
 for name, measures in ours.items():
@@ -93,10 +93,10 @@ for name, proxy in proxies.items():
 print(f"\nPrecision without the one, median: {precision.median():.0f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# One point is one row. On the grey line the proxy says what the ensemble says.
+# Each point is a sample. On the grey line proxy and ensemble agree.
 
 figure, axes = plt.subplots(2, 2, figsize=(8, 7), layout="constrained")
 looks = {"with the one": ("x", "#E69F00"), "without the one": (".", "#0072B2")}

@@ -8,12 +8,12 @@ time. Everything else is as in any search of scikit-learn.
 """
 
 # %%
-# The search
-# ----------
+# Search
+# ------
 #
-# The student is a step of a Pipeline, whose first step fills in missing values. A teacher is found
-# again if its rows, its settings and its ``random_state`` are the same, so that the latter has to
-# be a number.
+# The student is a step of a Pipeline, whose first step imputes missing values. A teacher is found
+# in the cache if its samples, its parameters and its ``random_state`` are the same, so the latter
+# must be an integer.
 
 import tempfile
 
@@ -52,8 +52,8 @@ with tempfile.TemporaryDirectory() as folder:
     ).fit(X, y)
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 
 print(f"{'units':>6}{'spread weight':>15}{'log loss':>10}{'seconds for a fit':>19}")
 results = search.cv_results_
@@ -66,10 +66,10 @@ for params, score, seconds in zip(
     print(f"{units:6}{weight:15}{-score:10.3f}{seconds:19.2f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# The first candidate pays for the teachers of its folds.
+# The fit time of the first candidate includes the teachers of its folds.
 
 figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
 ax.bar(names, results["mean_fit_time"], color="#0072B2")

@@ -9,10 +9,10 @@ largest, and the cost it saves.
 """
 
 # %%
-# The student
-# -----------
+# Student
+# -------
 #
-# Columns are in the units of the clinic; both models standardise them for themselves.
+# Features have clinical units; both models standardise them.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_diabetes
@@ -31,11 +31,11 @@ teacher = BayesianEnsembleRegressor(n_members, **settings)
 student = HydraPlusRegressor(teacher, **settings).fit(X_train, y_train)
 
 # %%
-# The numbers
-# -----------
+# Scores
+# ------
 #
-# Each has a standard error. That of the difference is the smaller one, since both models predict
-# the same patients: it tells whether the student lost anything.
+# Each score has a standard error. That of the difference is smaller, since both models predict for
+# the same patients: it shows whether the student is worse.
 
 found = report(student, X_test, y_test)
 frame = found.to_frame()
@@ -44,10 +44,11 @@ shown = frame.section.isin(["accuracy", "proper scores", "calibration"])
 print(frame.loc[shown, columns].round(3).to_string(index=False))
 
 # %%
-# Where it knows least
-# --------------------
+# Profile of the epistemic uncertainty
+# ------------------------------------
 #
-# The column that explains most of the epistemic part, and where along it more patients would help.
+# The feature that explains most of the epistemic uncertainty, and the values of it for which more
+# patients would help.
 
 explained = frame[frame.section == "where it knows least"]
 column = explained.quantity.iloc[0].removeprefix("epistemic part explained by ")
@@ -57,10 +58,10 @@ for name, model in (("student", student), ("teacher", student.teacher_)):
 plt.show()
 
 # %%
-# The page
-# --------
+# Report
+# ------
 #
-# ``found.save("report.html")`` writes it to a file that can be sent to whoever decides. A notebook,
-# and this gallery, show it when it is the last line of a cell.
+# ``found.save("report.html")`` writes the report to a file. A notebook, and this gallery, show it
+# when it is the last line of a cell.
 
 found

@@ -18,10 +18,10 @@ The problem is that of the first figure of Ferianc & Rodrigues (2022).
 """
 
 # %%
-# One teacher, two students
-# -------------------------
+# Teacher and students
+# --------------------
 #
-# The ensemble is fitted once. Frozen, it teaches both students.
+# The ensemble is fitted once, frozen, and used as the teacher of both students.
 
 import warnings
 
@@ -64,10 +64,10 @@ models = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# On new points of the arms, and on points all over a square of side 40, outside the arms.
+# On held-out samples of the arms, and on points of a square of side 40 outside the arms.
 
 X_test, y_test = make_spirals(3000, random_state=1)
 X_away = np.random.default_rng(0).uniform(-20, 20, size=(6000, 2))
@@ -87,10 +87,10 @@ for name, model in models.items():
     )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# All maps have the same scale, from 0 to the log of three: the entropy of not knowing at all.
+# All maps have the same scale, from 0 to log 3, the entropy of the uniform distribution.
 
 figure, axes = plt.subplots(3, 4, figsize=(9, 6.8), layout="constrained", sharex=True, sharey=True)
 for row, (name, model) in zip(axes, models.items(), strict=True):

@@ -12,11 +12,12 @@ The problem is that of the second figure of Lindqvist, Olmin, Lindsten & Svensso
 """
 
 # %%
-# One teacher, two students
-# -------------------------
+# Teacher and students
+# --------------------
 #
-# The teacher is fitted once. Frozen, it teaches both students, about rows without labels that reach
-# beyond its own data: ``TransferOnly`` leaves the rows with labels to the teacher.
+# The teacher is fitted once, frozen, and used for both students. Their transfer set is unlabelled
+# and extends beyond the teacher's data; with ``TransferOnly`` they do not learn from the labelled
+# samples.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,10 +59,10 @@ models = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# Standard deviations, on rows within the data and on rows beyond them; true is that of the noise.
+# Standard deviations within and beyond the data; the true one is that of the noise.
 
 grid = np.linspace(-5, 5, 401)[:, np.newaxis]
 within = np.abs(grid[:, 0]) <= 3
@@ -89,12 +90,12 @@ print(
 )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Above, what each model predicts, plus and minus two total standard deviations. Below, the standard
-# deviations of its parts. Between the grey lines there are data. Where there are none, the ensemble
-# is surer than it should be, on the left above all, and so are those that learn from it.
+# Top: predictions, plus and minus two total standard deviations. Bottom: aleatoric and epistemic
+# standard deviations. The data lie between the grey lines. Beyond them the ensemble is
+# overconfident, most of all on the left, and so are its students.
 
 figure, axes = plt.subplots(2, 3, figsize=(9, 5.4), layout="constrained", sharex=True, sharey="row")
 x = grid[:, 0]

@@ -12,9 +12,9 @@ student detects nearly all of them.
 # Teacher and students
 # --------------------
 #
-# Pixels have one unit, and are standardised by one scale. To each network of the teacher a random
-# function is added that vanishes at the training images; the student has the same functions.
-# ``distance_aware=False`` leaves them out.
+# All pixels are standardised by one scale. A random function that vanishes at the training images
+# is added to each network of the teacher; the student has the same functions.
+# ``distance_aware=False`` omits them.
 
 import warnings
 
@@ -63,12 +63,12 @@ models = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# The area under the ROC curve (AUROC) is the chance that a strange image is given more epistemic
-# uncertainty than a test image of a known digit: .5 is guessing, 1 is perfect. skdistill warns of
-# values outside the range of training, which are wanted here.
+# The area under the ROC curve (AUROC) is the probability that an out-of-distribution image has a
+# larger epistemic uncertainty than a test image of a known digit: .5 is chance, 1 is perfect.
+# skdistill warns of values outside the range of training, which are intended here.
 
 warnings.simplefilter("ignore", SchemaWarning)
 print(f"{'':28}{'known digits':>22}{'AUROC':>10}{'AUROC':>10}")
@@ -84,8 +84,8 @@ for name, model in models.items():
     )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
 # Above, how uncertain teacher and student are of known digits and of 8 and 9. Below, what this
 # rests on: the known digits that the student takes for strange, and the strange ones that it takes
