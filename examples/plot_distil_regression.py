@@ -1,20 +1,20 @@
 """
-Does one network keep what twenty know?
-=======================================
+Distillation of an ensemble for regression
+==========================================
 
-In 569 images of tissue, how large are the largest cell nuclei, going by what the nuclei are like on
-average? An ensemble of twenty networks learns it, and one network, a Hydra+ student, is then taught
-to predict what the ensemble predicts, uncertainty included. It does: on images that neither has
-seen it is as accurate, its uncertainty finds the same errors, and where images are few and the
-ensemble's members part company, the student knows it too.
+The target is the size of the largest cell nuclei in each of 569 images of tissue, and the features
+are means over the nuclei. An ensemble of twenty networks is fitted first. One network, a Hydra+
+student, then learns to predict what the ensemble predicts, uncertainty included. On held-out images
+the student is as accurate, and its uncertainty ranks the errors equally well. Where images are few
+and the members of the ensemble disagree, the student's epistemic uncertainty is large, too.
 """
 
 # %%
 # Teacher and student
 # -------------------
 #
-# The student is a scikit-learn estimator like any other. It fits its teacher first. Columns may be
-# in any unit: both standardise them for themselves.
+# The student is a scikit-learn estimator. It fits its teacher first. Features may have any units:
+# both models standardise them.
 
 import warnings
 
@@ -42,11 +42,11 @@ student = HydraPlusRegressor(teacher, max_epochs=max_epochs, random_state=0).fit
 models = {f"teacher ({n_members} networks)": student.teacher_, "student (1 network)": student}
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# AUSE is the area between the error that remains when the least certain images are left out and
-# what the best order would leave: how well the uncertainty ranks the errors, 0 being perfect.
+# AUSE measures how well the uncertainty ranks the errors, 0 being perfect: it is the area between
+# the error that remains when the most uncertain images are removed and that of the optimal order.
 # Operations are those of predicting one image.
 
 
@@ -80,14 +80,14 @@ print(
 )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Above, the prediction with its aleatoric and total band, of the teacher and of the student, as
-# the mean radius varies and all else stays at its median. Where images are many, the epistemic part
-# is so small that the two bands can hardly be told apart; where they are few, and beyond the last,
-# it grows. Below, it is drawn alone, and beside it the error that is left when the least certain
-# are set aside. skdistill warns of values outside the range of training; here they are wanted.
+# Top: predictions of teacher and student with aleatoric and total bands, as a function of the mean
+# radius; all other features are at their medians. Where there are many images, the epistemic part
+# is small, and the two bands nearly coincide. It grows where there are few, and beyond the data.
+# Bottom: the epistemic part alone, and the error that remains when the most uncertain images are
+# removed. skdistill warns of values outside the range of training; here they are intended.
 
 warnings.simplefilter("ignore", SchemaWarning)
 
@@ -118,12 +118,12 @@ for ax, (name, (style, color)), model in zip(axes[0], looks.items(), models.valu
     )
 axes[1, 0].axvspan(low, high, color="0.93", zorder=0, label="data")
 axes[1, 0].set(
-    title="The epistemic part alone",
+    title="Epistemic uncertainty",
     xlabel="mean radius [pixels]",
     ylabel="standard deviation [pixels]",
 )
 axes[1, 0].legend()
-axes[1, 1].set(title="The errors that the uncertainty finds", ylabel="remaining MSE / MSE of all")
+axes[1, 1].set(title="Ranking of errors by uncertainty", ylabel="remaining MSE / MSE of all")
 band = axes[0, 0].get_legend_handles_labels()
 figure.legend(*band, loc="outside upper center", ncols=4, fontsize="small")
 plt.show()

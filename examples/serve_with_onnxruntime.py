@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Serving a student where there is no torch
-=========================================
+Serving a student without torch
+===============================
 
-A file that :func:`skdistill.export_onnx` has written is all that a server needs: this script runs
-in an environment with numpy and onnxruntime only::
+A file written by :func:`skdistill.export_onnx` is all that a server needs. This script runs in an
+environment with numpy and onnxruntime only::
 
     pip install numpy onnxruntime
-    python serve_with_onnxruntime.py student.onnx rows.npy
+    python serve_with_onnxruntime.py student.onnx samples.npy
 
-It prints the outputs of the graph for the rows of a ``.npy`` file as one table, as tab-separated
+It prints the outputs of the graph for the samples of a ``.npy`` file as one table of tab-separated
 values.
 """
 

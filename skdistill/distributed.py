@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Students trained by several processes, and predictions for data spread over workers.
+"""Distributed training of students, and prediction for distributed data.
 
-An ensemble's fit is spread by joblib instead: ``with joblib.parallel_config(backend="dask"):``, see
-the parameter `n_jobs` of :class:`skdistill.BayesianEnsembleRegressor`.
+The fit of an ensemble is parallelised by joblib instead, as in
+``with joblib.parallel_config(backend="dask"):``; see the parameter `n_jobs` of
+:class:`skdistill.BayesianEnsembleRegressor`.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What scikit-learn's ``check_estimator`` has to know of the estimators of this package."""
+"""Checks of scikit-learn's ``check_estimator`` that estimators of this package do not pass."""
 
 from sklearn.base import BaseEstimator
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Groups of parameters of estimators, as objects.
 
-A grid search over an estimator that is given one reaches its parameters by name:
-``runtime__dtype``. Where one says so, its first parameter may be given in its place:
-``heads=20`` is ``heads=Heads(20)``. :class:`skdistill.pruning.GroupLasso`, the generators of
-:mod:`skdistill.transfer` and the kinds of inference of :mod:`skdistill.samplers` are such objects
-too.
+A grid search reaches the parameters of such an object by name: ``runtime__dtype``. Some objects may
+be replaced by their first parameter: ``heads=20`` is ``heads=Heads(20)``.
+:class:`skdistill.pruning.GroupLasso`, the generators of :mod:`skdistill.transfer` and the inference
+methods of :mod:`skdistill.samplers` are such objects too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Data that do not fit in memory: tables on disk as batches that ``fit`` takes.
+"""Out-of-core data: tables on disk as batches for ``fit``.
 
 ``fit(batches)`` of :class:`~skdistill.BayesianEnsembleRegressor`,
-:class:`~skdistill.HydraPlusRegressor`, :class:`~skdistill.DistributionDistiller` and their like
-takes any object that gives ``(X, y)`` or ``(X, y, sample_weight)`` batch by batch each time that it
-is iterated over. :class:`Batches` makes one of a table.
+:class:`~skdistill.HydraPlusRegressor`, :class:`~skdistill.DistributionDistiller` and the like
+accepts any object that yields ``(X, y)`` or ``(X, y, sample_weight)`` batch by batch each time that
+it is iterated over. :class:`Batches` makes one of a table.
 """
 
 from __future__ import annotations

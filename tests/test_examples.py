@@ -21,7 +21,7 @@ PAGES = {
     "plot_anytime": ("of the teacher's operations", FEW_ROUNDS),
     "plot_bayesian_optimisation": ("at random:", FEW | {"n_searches": 2}),
     "plot_cheapest_student": ("RMSE in validation", FEW),
-    "plot_decompose_boosting": ("ms for a row", FEW_ROUNDS),
+    "plot_decompose_boosting": ("ms per sample", FEW_ROUNDS),
     "plot_distil_forest": ("student (1 network)", FEW),
     "plot_distil_regression": ("RMSE", FEW),
     "plot_drift": ("accuracy before", FEW),
@@ -38,7 +38,7 @@ PAGES = {
     "plot_translation": ("edits per word", FEW),
     "plot_two_decompositions": ("student of the distribution", FEW),
     "plot_unseen_digits": ("without random functions", FEW),
-    "plot_watch_a_fit": ("epoch that each member has kept", FEW),
+    "plot_watch_a_fit": ("best epoch of each member", FEW),
 }
 PATHS = {path.stem: path for path in EXAMPLES.rglob("plot_*.py")}
 

@@ -165,33 +165,34 @@ def what_to_do() -> Table:
         [
             "Which samples to label next? :doc:`active_learning`",
             ":func:`~skdistill.active.select_batch`",
-            f"of a random choice's loss {ratio['regression']:.2f} in regression, "
+            f"loss {ratio['regression']:.2f} times that of random selection in regression, "
             f"{ratio['classes']:.2f} in classification",
         ],
         [
-            "When not to answer? :doc:`abstention`",
+            "When to abstain? :doc:`abstention`",
             ":class:`~skdistill.decision.SelectivePredictor`",
-            f"promises with .1 broken {span(row['broken'] for row in kept)}; "
+            f"delta .1: risk exceeded in {span(row['broken'] for row in kept)} of trials; "
             f"without a test {span(row['plain'] for row in kept)}",
         ],
         [
-            "How wide is an interval of 90 % where features move? :doc:`conformal`",
+            "How wide is a 90 % interval under covariate shift? :doc:`conformal`",
             ":class:`~skdistill.decision.ConformalRegressor`",
-            f"covers {coverages(moved, 'splines')}; plain {coverages(moved, 'plain')}",
+            f"coverage {coverages(moved, 'splines')}; unweighted {coverages(moved, 'plain')}",
         ],
         [
-            "And on a stream? :doc:`conformal`",
+            "How wide on a data stream? :doc:`conformal`",
             ":class:`~skdistill.decision.AdaptiveConformalRegressor`",
-            f"covers {coverages(streams, 'adaptive')}; plain {coverages(streams, 'plain')}",
+            f"coverage {coverages(streams, 'adaptive')}; "
+            f"split conformal {coverages(streams, 'plain')}",
         ],
         [
-            "Has the stream moved? :doc:`drift`",
+            "Have the inputs drifted? :doc:`drift`",
             ":class:`~skdistill.monitoring.DriftMonitor`",
-            f"false alarms {monitor[0]['false_alarms']:.3f} at level .01; half a deviation is "
-            f"found after {monitor[0.5]['median_delay']:.0f} samples",
+            f"false-alarm rate {monitor[0]['false_alarms']:.3f} at level .01; a shift of half a "
+            f"standard deviation is detected after {monitor[0.5]['median_delay']:.0f} samples",
         ],
         [
-            "Is a sample unlike those of training? :doc:`unseen`",
+            "Is a sample out of distribution? :doc:`unseen`",
             ":func:`~skdistill.predict_uncertainty`",
             ":doc:`/measured/unseen`",
         ],

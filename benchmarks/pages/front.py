@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What README and the guide show: sequences, which student, reached and missed."""
+"""What README and the guide show: why distil, which student, sequences, reached and missed."""
 
 from __future__ import annotations
 
@@ -64,13 +64,69 @@ def translation_detection() -> Table:
 
 
 @block
+def why_distil() -> Table:
+    """What one network saves, by its teacher."""
+    forest = stored("forest")["results"]["adult"]
+    trees, student = (forest["scores"][model] for model in ("forest", "student"))
+    one_tree_row = next(row for row in forest["times"] if row["setting"] == "adult, models, 1 row")
+    name, mixtures = worst_mixture()
+    chain = stored("gped")["quality"]["0"]
+    heads = [row for _, row in of_students("numbers")["Hydra+"]]
+    one_row_us = {row["call"]: row["one_row_us"] for row in stored("predict")["one_row"]}
+    rows = [
+        [
+            "random forest of 500 trees (adult)",
+            duration(one_tree_row["peer_seconds"]),
+            duration(one_tree_row["ours_seconds"]),
+            student["nll"] - trees["nll"],
+            f"{student['parameters'] / trees['parameters']:.3f}",
+            "forest",
+        ],
+        [
+            f"mixture of networks, a Gaussian process and boosting ({name})",
+            duration(mean(row["teacher_row"] for row in mixtures)),
+            f"{duration(mean(row['graph_row'] for row in mixtures))}, in ONNX",
+            mean(row["gap"] for row in mixtures),
+            None,
+            "forest",
+        ],
+        [
+            f"Markov chain of {chain['GPED U_s']['iterations']:,} iterations (MNIST)",
+            None,
+            None,
+            chain["GPED U_s"]["nll"] - chain["teacher"]["nll"],
+            "one network for the chain",
+            "gped",
+        ],
+        [
+            f"ensemble of 20 networks ({len(heads)} regression sets)",
+            duration(1e-6 * one_row_us["HydraPlusRegressor.teacher_.predict"]),
+            duration(1e-6 * one_row_us["HydraPlusRegressor.predict"]),
+            mean(row["nll_gap"] for row in heads),
+            spread((row["share_of_parameters"] for row in heads), ".2f"),
+            "fidelity speed",
+        ],
+    ]
+    return table(
+        "teacher | latency, one sample | student's latency | NLL, student minus teacher:+.3f | "
+        "parameters, student / teacher | page",
+        ([*cells, ", ".join(map(link, pages.split()))] for *cells, pages in rows),
+    )
+
+
+def link(page: str) -> str:
+    """A page of measurements, as README names it."""
+    return f"[{page}](doc/measured/{page}.rst)"
+
+
+@block
 def which_student() -> Table:
     """Which student to take, by what is wanted of it."""
     return table(
-        "you want | take | measured | parameters, student / teacher | fit | one sample",
+        "task | estimator | measured | parameters, student / teacher | fit | one sample",
         [
-            choice("regression, a head for each member", "`HydraPlusRegressor`", "Hydra+"),
-            choice("classification, a head for each member", "`HydraPlusClassifier`", "Hydra+"),
+            choice("regression, one head per member", "`HydraPlusRegressor`", "Hydra+"),
+            choice("classification, one head per member", "`HydraPlusClassifier`", "Hydra+"),
             choice("regression, one distribution", "`DistributionDistiller`", "gaussian"),
             choice("classification, one distribution", "`DistributionDistiller`", "dirichlet"),
             gped_choice(),
@@ -86,7 +142,7 @@ def choice(what: str, take: str, student: str) -> list[Any]:
     found = [row for _, row in of_students(kind)[student]]
     gap = mean(row["nll_gap"] for row in found)
     ranks = spread((row["rank_student_to_teacher"] for row in found), ".2f")
-    measured = f"{len(found)} sets: NLL {gap:+.3f} on average; rank of the epistemic part {ranks}"
+    measured = f"{len(found)} sets: mean NLL {gap:+.3f}; epistemic rank correlation {ranks}"
     shares = spread((row["share_of_parameters"] for row in found), ".2f")
     seconds = spread((row["cpu_seconds"] for row in found), ".0f")
     return [what, take, measured, shares, f"{seconds} s", one_row(kind, student)]
@@ -100,7 +156,7 @@ def one_row(kind: str, student: str) -> str | None:
             for row in stored("serving")["serving"]
             if row["task"] == kind
         }
-        return f"{times['student']} for all, {times['file']} exported"
+        return f"{times['student']} for all outputs, {times['file']} in ONNX"
     if kind == "classes":
         return None
     found = stored("predict")["prediction"]
@@ -117,10 +173,10 @@ def gped_choice() -> list[Any]:
     found = stored("gped")["quality"]["0"]
     ours, chain = found["GPED U_s"], found["teacher"]
     return [
-        "a posterior by Markov chains, without stored samples",
+        "MCMC posterior, without stored samples",
         "`GPEDDistiller`",
-        f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; expected entropy off by "
-        f"{ours['entropy_mae']:.3f} nats on average",
+        f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; mean absolute error of "
+        f"the expected entropy {ours['entropy_mae']:.3f} nats",
         "one network for the chain",
         f"{ours['wall_seconds']:.0f} s with the chain",
         None,
@@ -132,9 +188,9 @@ def bdistil_choice() -> list[Any]:
     found = stored("bdistil")["results"]["letter"]
     first = found["times"][0]
     return [
-        "predictions within any deadline (anytime)",
+        "anytime prediction",
         "`BDistilBooster`",
-        f"letter, from gradient boosting: the first round {first['ratio']:.0f} times "
+        f"letter, gradient boosting as teacher: first round {first['ratio']:.0f} times "
         f"as fast for one sample, accuracy {found['booster'][0]:.3f} "
         f"({found['teacher']:.3f})",
         None,
@@ -148,10 +204,10 @@ def sequence_choice() -> list[Any]:
     found = stored("translation")["results"]
     ours, theirs = found["proxy student"], found["ensemble"]
     return [
-        "translation and language models",
+        "translation, language models",
         "`SequenceDistributionDistiller`",
-        f"made-up languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
-        f"AUROC of unknown nouns {ours['foreign_rmi']['mean']:.0f} % "
+        f"synthetic languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
+        f"AUROC of unseen nouns {ours['foreign_rmi']['mean']:.0f} % "
         f"({theirs['foreign_rmi']['mean']:.0f} %)",
         "one network for five",
         f"{ours['fit_seconds']['mean']:.1f} s",
@@ -164,14 +220,14 @@ def highlights() -> Table:
     """Some of the targets, reached and missed."""
     found = [
         deep_ensembles(),
-        hydra_student("NLL less the teacher's", "NLL of Hydra+ less its teacher's"),
+        hydra_student("NLL less the teacher's", "NLL of Hydra+ minus its teacher's"),
         gaussian_student(),
         forest_student(),
         training(),
         mixed_teacher(),
         mixed_student(),
         hydra_student(
-            "median ratio, classes left out", "Epistemic entropy of unknown classes, Hydra+"
+            "median ratio, classes left out", "Epistemic entropy of unseen classes, Hydra+"
         ),
         masked_chain(),
         cube(),
@@ -183,11 +239,11 @@ def highlights() -> Table:
             measured,
             wanted,
             "yes" if reached else "**no**",
-            f"[{page}](doc/measured/{page}.rst)",
+            link(page),
         ]
         for what, measured, wanted, reached, page in found
     )
-    return table("what | measured | wanted | reached | page", rows)
+    return table("quantity | measured | target | reached | page", rows)
 
 
 def deep_ensembles() -> Highlight:
@@ -196,7 +252,7 @@ def deep_ensembles() -> Highlight:
         name: theirs["nll"] - uci.DEEP_ENSEMBLES[name][1] for name, theirs, *_ in by_set("uci")
     }
     name = max(behind, key=behind.__getitem__)
-    what = f"NLL of the teacher less that of Deep Ensembles (2017), worst of six UCI sets ({name})"
+    what = f"NLL of the teacher minus that of Deep Ensembles (2017), worst of six UCI sets ({name})"
     reached = behind[name] <= DEEP_ENSEMBLES_NLL
     return what, f"{behind[name]:+.3f}", f"at most {DEEP_ENSEMBLES_NLL:+g}", reached, "regression"
 
@@ -212,20 +268,31 @@ def mixed_teacher() -> Highlight:
             behind[name, model] = mean(ours[row["split"]] - row["nll"] for row in rows)
     name, model = max(behind, key=behind.__getitem__)
     n_sets = len({name for name, _ in behind})
-    what = f"NLL of the mixed teacher less that of the best peer ({name}, {model}), {n_sets} sets"
+    what = f"NLL of the mixed teacher minus that of the best peer ({name}, {model}), {n_sets} sets"
     most = behind[name, model]
     return what, f"{most:+.3f}", "at most 0", most <= 0, "peers"
 
 
-def mixed_student() -> Highlight:
-    """Students of mixtures, where the gap is largest."""
-    gaps: dict[str, list[float]] = {}
+def of_mixtures() -> dict[str, list[dict[str, Any]]]:
+    """Students of mixtures, by set."""
+    found: dict[str, list[dict[str, Any]]] = {}
     for row in stored("trees")["results"]:
         if (row["teacher"], row["student"]) == ("mixed", "student"):
-            gaps.setdefault(row["set"], []).append(row["gap"])
-    name = max(gaps, key=lambda name: mean(gaps[name]))
-    measured, most = mean(gaps[name]), MOST_GAP.get(name, 0.01)
-    what = f"NLL of its student less that of the mixed teacher, worst of {len(gaps)} sets ({name})"
+            found.setdefault(row["set"], []).append(row)
+    return found
+
+
+def worst_mixture() -> tuple[str, list[dict[str, Any]]]:
+    """The set with the largest gap between the mixture and its student."""
+    return max(of_mixtures().items(), key=lambda item: mean(row["gap"] for row in item[1]))
+
+
+def mixed_student() -> Highlight:
+    """Students of mixtures, where the gap is largest."""
+    name, rows = worst_mixture()
+    measured, most = mean(row["gap"] for row in rows), MOST_GAP.get(name, 0.01)
+    n_sets = len(of_mixtures())
+    what = f"NLL of its student minus that of the mixed teacher, worst of {n_sets} sets ({name})"
     return what, f"{measured:+.3f}", f"at most {most:+g}", measured <= most, "forest"
 
 
@@ -252,7 +319,7 @@ def margin(target: dict[str, Any]) -> float:
 def gaussian_student() -> Highlight:
     """A distribution over numbers from one network."""
     found = [row["nll_gap"] for _, row in of_students("numbers")["gaussian"]]
-    what = f"NLL of `DistributionDistiller` less its teacher's, mean of {len(found)} sets"
+    what = f"NLL of `DistributionDistiller` minus its teacher's, mean of {len(found)} sets"
     reached = mean(found) <= FIDELITY_NLL
     return what, f"{mean(found):+.3f}", f"at most {FIDELITY_NLL:+g}", reached, "fidelity"
 
@@ -277,14 +344,14 @@ def masked_chain() -> Highlight:
     """What a student of a chain keeps on masked images."""
     rows = stored("gped")["quality"]["29"]
     gap = rows["GPED U_s"]["ood_auroc_epistemic"] - rows["teacher"]["ood_auroc_epistemic"]
-    what = "AUROC by epistemic uncertainty, `GPEDDistiller` less its chain, masked MNIST"
+    what = "AUROC by epistemic uncertainty, `GPEDDistiller` minus its chain, masked MNIST"
     return what, f"{gap:+.3f}", f"at least {-GPED_AUROC}", gap >= -GPED_AUROC, "gped"
 
 
 def cube() -> Highlight:
     """A booster beside an average."""
     row = stored("bdistil")["results"]["cube"]["targets"][0]
-    what = "Accuracy by which `BDistilBooster` is behind an average of as many networks, cube"
+    what = "Accuracy of an average of as many networks minus that of `BDistilBooster`, cube"
     return what, f"{row['value']:.4f}", f"at most {row['limit']:g}", row["reached"], "b_distil"
 
 

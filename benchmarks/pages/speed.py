@@ -47,7 +47,7 @@ def predict_times() -> Table:
 @block
 def predict_one_row() -> Table:
     """Students with all defaults beside their teacher, one row at a time."""
-    rows = (row.values() for row in stored("predict")["one_row"])
+    rows = ([f"``{row['call']}``", row["one_row_us"]] for row in stored("predict")["one_row"])
     return table("call | one row, us:.0f", rows)
 
 

@@ -1,21 +1,21 @@
 """
-How much of a teacher fits into the time there is?
-==================================================
+Anytime prediction with B-DISTIL
+================================
 
-A network of three layers of 128 units is decomposed into seven small ones (B-DISTIL). Each of them
-errs against the errors of those before it, so that their mean comes nearer to the teacher round by
-round, and prediction may end after any round: when a number of operations is spent, when time is
-up, or, row by row, when the answer is clear.
+A network of three layers of 128 units is decomposed into seven small networks (B-DISTIL). Each is
+trained to correct the errors of those before it, so the mean approaches the teacher round by round.
+Prediction may stop after any round: when a budget of operations is spent, at a deadline, or, sample
+by sample, when the prediction is confident.
 
-The rows are those of the paper's toy problem: 32 normal variables, and the class is whether a point
-lies outside an ellipsoid.
+The data are the paper's toy problem: 32 normal variables, and the class is whether a point lies
+outside an ellipsoid.
 """
 
 # %%
 # Teacher and booster
 # -------------------
 #
-# Beside the booster stands the average of as many networks that know nothing of each other.
+# The baseline is the average of as many networks that are trained independently.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -65,15 +65,15 @@ probabilities = np.cumsum([network.predict_proba(X_test) for network in alone], 
 average = (probabilities.argmax(axis=-1) == y_test).mean(axis=1)
 
 # %%
-# The curve
-# ---------
+# Figure
+# ------
 #
-# On the left, all rows get the same rounds. The average of networks is ahead after two and three of
-# them, from the fourth on the booster is; after six it is as good as its teacher, to .001, where
-# the average has stopped to improve.
+# Left: all samples use the same number of rounds. The average of networks is ahead after two and
+# three rounds, the booster from the fourth on. After six it is as accurate as its teacher, to .001,
+# while the average no longer improves.
 #
-# On the right, rows leave one by one: with ``early_exit=0.9`` as soon as the mean of the rounds so
-# far gives a class a probability of .9. That is as accurate as all rounds, at two fifths of their
+# Right: early exit. With ``early_exit=0.9`` a sample stops as soon as the mean of the rounds so far
+# gives a class a probability of .9. That is as accurate as all rounds, at two fifths of the
 # operations.
 
 teacher_cost = 2 * sum((a + 1) * b for a, b in [(32, 128), (128, 128), (128, 128), (128, 2)])
@@ -89,9 +89,7 @@ display = AnytimeDisplay.from_estimator(
     ax=axes[0],
 )
 display.ax_.legend(loc="lower right", fontsize="small")  # clear of the teacher's line
-display.ax_.set(
-    xlabel="Operations for a row", ylabel="Accuracy", title="As many rounds as there is time for"
-)
+display.ax_.set(xlabel="Operations per sample", ylabel="Accuracy", title="Fixed number of rounds")
 print("round   accuracy   of the teacher's operations")
 for number, (cost, score) in enumerate(zip(display.costs, display.scores, strict=True), 1):
     print(f"{number:5}{score:11.3f}{cost / teacher_cost:15.1%}")
@@ -105,15 +103,15 @@ for threshold in thresholds:
     costs.append(exits.flop)
     scores.append((labels == y_test).mean())
 axes[1].plot(
-    display.costs, display.scores, "o-", color="#0072B2", label="the same rounds for all rows"
+    display.costs, display.scores, "o-", color="#0072B2", label="the same rounds for all samples"
 )
-axes[1].plot(costs, scores, "s-", color="#D55E00", label="early exit, by its threshold")
+axes[1].plot(costs, scores, "s-", color="#D55E00", label="early exit, by threshold")
 for threshold, cost, score in zip(thresholds, costs, scores, strict=True):
     axes[1].annotate(f"{threshold:g}", (cost, score), xytext=(4, -12), textcoords="offset points")
 axes[1].set(
-    xlabel="Operations for a row, on average",
+    xlabel="Operations per sample, mean",
     ylabel="Accuracy",
-    title="As many rounds as the row needs",
+    title="Early exit",
 )
 axes[1].legend(fontsize="small")
 plt.show()

@@ -1,19 +1,19 @@
 """
-Can seven small networks say what a boosting model says, at any time?
-=====================================================================
+Decomposition of a gradient boosting model
+==========================================
 
-Gradient boosting answers after all its trees or not at all: for a single row its 1,000 trees (100
-for each of ten digits) take milliseconds. Decomposed into seven small networks, it answers in a
-fraction of that after the first of them, and better after the others.
+Gradient boosting predicts after all its trees or not at all: for a single sample its 1,000 trees
+(100 for each of ten digits) take milliseconds. Decomposed into seven small networks, it predicts in
+a fraction of that time after the first network, and more accurately after the others.
 """
 
 # %%
-# The decomposition
-# -----------------
+# Decomposition
+# -------------
 #
-# The teacher is asked for probabilities only, so that any classifier will do. The learners play on
-# the training images and on as many mixtures of two of them, about which the teacher is asked too.
-# They are without connections here, so that they run side by side when all are wanted.
+# The booster uses only the teacher's probabilities, so any classifier will do. The learners are
+# trained on the training images and on as many mixtures of two of them (mixup), for which the
+# teacher predicts too. They have no connections here, so they can run in parallel.
 
 from timeit import Timer
 
@@ -45,11 +45,11 @@ booster = BDistilBooster(
 teacher = booster.teacher_
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# Agreement is with the teacher's labels. The networks are smoother than the trees, which is why
-# they may well be right more often.
+# Agreement is with the teacher's labels. The networks are smoother than the trees, so they may well
+# be more accurate.
 
 row = X_test[:1]
 
@@ -62,7 +62,7 @@ times = [
     milliseconds(lambda n=n: booster.predict(row, max_rounds=n + 1))
     for n in range(booster.n_rounds_)
 ]
-print(f"{'':10}{'accuracy':>10}{'agreement':>11}{'ms for a row':>14}")
+print(f"{'':10}{'accuracy':>10}{'agreement':>11}{'ms per sample':>14}")
 said = teacher.predict(X_test)
 for number, labels in enumerate(booster.staged_predict(X_test)):
     print(
@@ -73,12 +73,12 @@ time_of_teacher = milliseconds(lambda: teacher.predict(row))
 print(f"{'teacher':10}{teacher.score(X_test, y_test):10.3f}{1:11.3f}{time_of_teacher:14.3f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# On the left, accuracy against operations. On the right, what later rounds are for: of the images
-# that the first round gets wrong and all rounds and the teacher get right, the one that keeps the
-# rounds busiest. These are its probabilities by the mean of the rounds so far, and by the teacher.
+# Left: accuracy against operations. Right: an image that the first round misclassifies, while all
+# rounds together and the teacher are correct; of these, the one whose probabilities change most.
+# Its probabilities are those of the mean of the rounds so far, and of the teacher.
 
 figure, axes = plt.subplot_mosaic(
     [["cost", "stages"], ["cost", "image"]],

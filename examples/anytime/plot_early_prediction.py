@@ -1,12 +1,12 @@
 """
-How much of a series must be read before its class is clear?
-============================================================
+Early classification of time series
+===================================
 
-A recurrent network reads a series to its end before it answers. A student of a quarter of its
-units, a B-DISTIL booster of one round that is trained to answer at every time step as E-RNN is,
-answers as soon as it is sure: most series need not be read to their end.
+A recurrent network reads a whole series before it predicts. The student has a quarter of its units.
+It is a B-DISTIL booster of one round that is trained to predict at every time step, as E-RNN is,
+and stops as soon as it is confident. Most series need not be read to their end.
 
-The series are waves of six frequencies in noise, each of which begins at a time of its own.
+The series are noisy waves of six frequencies, each of which starts at a random time.
 """
 
 # %%
@@ -59,10 +59,10 @@ booster = BDistilBooster(
 ).fit(X_train, y_train)
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# The higher the threshold, the longer it takes to be sure, and the more answers are right.
+# A higher threshold takes longer to reach, and gives a higher accuracy.
 
 print(f"teacher at the end: accuracy {teacher.score(X_test, y_test):.3f}")
 print(f"booster at the end: accuracy {booster.score(X_test, y_test):.3f}")
@@ -73,12 +73,12 @@ for threshold in thresholds:
     print(f"{threshold:9}{np.mean(labels == y_test):10.3f}{steps.mean() / n_times:19.3f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# On the left, when the series are predicted, for two thresholds. On the right, what waiting buys:
-# the accuracy of all series, by the mean share of them that is read. At a threshold of .8 hardly
-# an answer is lost, and more than a quarter of the time is saved.
+# Left: the share of series predicted after each time step, for two thresholds. Right: the accuracy
+# against the mean share of the series that is read. A threshold of .8 loses hardly any accuracy,
+# and saves more than a quarter of the time.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
 reading = [(t, *booster.predict_early(X_test, t)) for t in thresholds]
@@ -95,7 +95,7 @@ axes[0].set(
 axes[0].legend(title="threshold")
 read = [steps.mean() / n_times for _, _, steps in reading]
 right = [np.mean(labels == y_test) for _, labels, _ in reading]
-axes[1].plot(read, right, "o-", color="#0072B2", label="booster, by its threshold")
+axes[1].plot(read, right, "o-", color="#0072B2", label="booster, by threshold")
 for (threshold, _, _), x, height in zip(reading, read, right, strict=True):
     axes[1].annotate(
         f"{threshold:g}", (x, height), xytext=(4, -12), textcoords="offset points", fontsize="small"
@@ -104,6 +104,8 @@ axes[1].axhline(
     teacher.score(X_test, y_test), color="0.3", linestyle=":", label="teacher, at the end"
 )
 axes[1].margins(x=0.12, y=0.12)  # room for the thresholds
-axes[1].set(xlabel="share of the series read, on average", ylabel="accuracy", title="What it costs")
+axes[1].set(
+    xlabel="share of the series read, on average", ylabel="accuracy", title="Accuracy against time"
+)
 axes[1].legend(loc="lower right", fontsize="small")
 plt.show()

@@ -1,27 +1,28 @@
 """
-Why can a Dirichlet not be fitted to a thousand classes by its likelihood?
-==========================================================================
+Gradients of Dirichlet losses with many classes
+===============================================
 
-Because of the improbable classes. The gradient of a loss in a network's outputs says what the
-network learns first. Here one class has nearly all the probability, and the picture compares its
-gradient with that of all the others together. For cross-entropy the two are equal, however many
-classes there are. For the likelihood of a Dirichlet (NLL), and for the forward Kullback-Leibler
-divergence, a network that has just begun is busy with the classes that hardly matter, and the more
-so the more of them there are. For the reverse divergence it is not, which is why
-`DistributionDistiller` has it, as ``loss="reverse_kl"``. Later the reverse divergence does no
-better than the likelihood, but for the one that is added to all concentrations. The default,
-``"moments"``, learns the mean by its cross-entropy.
+The gradient of a loss with respect to a network's outputs shows what the network learns first. Here
+one class has nearly all the probability, and the figure compares its gradient with that of all
+other classes together. For cross-entropy the two are equal, whatever the number of classes. With
+the likelihood of a Dirichlet (NLL) or the forward Kullback-Leibler divergence, the improbable
+classes dominate at the start of training, and the more classes there are the more so. With the
+reverse divergence they do not, which is why `DistributionDistiller` offers it, as
+``loss="reverse_kl"``. Later the reverse divergence does no better than the likelihood, except for
+the one that is added to all concentrations. The default, ``"moments"``, learns the mean by its
+cross-entropy.
 
-The picture puts together the first and the third figure of Ryabinin, Malinin & Gales (2021).
+The figure combines the first and the third figure of Ryabinin, Malinin & Gales (2021).
 """
 
 # %%
-# The ratio
-# ---------
+# Gradient ratio
+# --------------
 #
-# The target gives the first class all but 1e-4. Its Dirichlet has a precision of a hundred for each
-# class. One network has not begun to learn: all its outputs are zero. The other one has nearly
-# finished: it gives the other classes five times what it should, at a precision of ninety.
+# The target gives the first class a probability of all but 1e-4. Its Dirichlet has a precision of a
+# hundred for each class. One network is at the start of training: all its outputs are zero. The
+# other is near the end: it gives the other classes five times their probability, at a precision of
+# ninety.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -66,8 +67,8 @@ states = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 
 sizes = np.geomspace(10, n_classes_max, 13).astype(int)
 found = {
@@ -83,11 +84,11 @@ for state, rows in found.items():
     print()
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Above the dotted line the class that matters comes first. Near the end the likelihood and the
-# reverse divergence without the one have nearly the same ratio.
+# Above the dotted line the probable class dominates the gradient. Near the end of training the
+# likelihood and the reverse divergence without the one have nearly the same ratio.
 
 looks = {
     "cross-entropy": ("o-", "black"),

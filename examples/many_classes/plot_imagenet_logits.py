@@ -1,22 +1,22 @@
 """
-Can one Dirichlet stand in for eight networks and a thousand classes?
-=====================================================================
+Proxy Dirichlet for an ensemble with a thousand classes
+=======================================================
 
-For the order of the rows by what the networks do not know, yes. Eight networks give each of 500
-rows a probability for each of a thousand classes, as networks on ImageNet do; here their logits are
-made up, with a similar spread. The proxy is the Dirichlet that a student of ``loss="reverse_kl"``
-is taught in their place: one number for each class. Rows on which the networks disagree are those
-on which the proxy is wide.
+Eight networks predict probabilities of a thousand classes for each of 500 samples. The logits are
+synthetic, with a spread similar to that of networks on ImageNet. The proxy is the Dirichlet that a
+student with ``loss="reverse_kl"`` learns instead of the members: one concentration for each class.
+It ranks the samples by epistemic uncertainty as the ensemble does: where the networks disagree, the
+proxy is wide.
 
 In training, one is added to each concentration; without it such a student is hard to train (see
-:ref:`sphx_glr_auto_examples_many_classes_plot_gradient_ratio.py`). Predictions are read without it:
-it is a thousand in all, as much as a typical precision, and would make the networks look unsure of
-nearly everything.
+:ref:`sphx_glr_auto_examples_many_classes_plot_gradient_ratio.py`). Predictions omit it: it adds a
+thousand in all, as much as a typical precision, and would make the networks look uncertain nearly
+everywhere.
 """
 
 # %%
-# The logits
-# ----------
+# Logits
+# ------
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -43,13 +43,13 @@ logits = made_up(n_members)
 members = torch.from_numpy(logits).log_softmax(-1)  # (S, n, K)
 
 # %%
-# Four measures
-# -------------
+# Uncertainty measures
+# --------------------
 #
-# The total uncertainty is the entropy of the mean. Three measures tell how much the members
-# disagree: the mutual information, which is what `predict_uncertainty` calls epistemic; the reverse
-# mutual information, which the paper of the proxy reads (Ryabinin, Malinin & Gales, 2021); and
-# their sum, the expected divergence between two members.
+# The total uncertainty is the entropy of the mean. Three measures quantify the disagreement of the
+# members: the mutual information, which is the epistemic part of `predict_uncertainty`; the reverse
+# mutual information, which the paper of the proxy uses (Ryabinin, Malinin & Gales, 2021); and their
+# sum, the expected divergence between two members.
 
 ensemble = EmpiricalCategorical(members)
 mean, precision = proxy_target(members)
@@ -78,10 +78,10 @@ theirs = measures_of_ensemble()
 ours = {name: measures_of_dirichlet(proxy) for name, proxy in proxies.items()}
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# Whether the proxy puts the rows in the same order, and how sure it is of the first class.
+# Rank correlation of proxy and ensemble over samples, and their mean largest probability.
 
 print(f"\n{'rank correlation':18}" + "".join(f"{title:>28}" for title in titles))
 for name, measures in ours.items():
@@ -93,10 +93,10 @@ for name, proxy in proxies.items():
 print(f"\nPrecision without the one, median: {precision.median():.0f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# One point is one row. On the grey line the proxy says what the ensemble says.
+# Each point is a sample. On the grey line proxy and ensemble agree.
 
 figure, axes = plt.subplots(2, 2, figsize=(8, 7), layout="constrained")
 looks = {"with the one": ("x", "#E69F00"), "without the one": (".", "#0072B2")}

@@ -1,24 +1,24 @@
 """
-Is a word ambiguous, or has the translator never seen it?
-=========================================================
+Uncertainty of translations
+===========================
 
-Five networks have learnt to translate between two made-up languages, in which half of the nouns
-have two translations, and nobody can tell which one will be used. As an ensemble they say of every
-word that they write how uncertain it is, and why: they agree that an ambiguous word has two
-translations, and they disagree about a word that they have never seen. One network, distilled with
-a Dirichlet distribution over the probabilities of the next word, tells most of the two apart, in
-the place of five.
+Five networks translate between two synthetic languages. Half of the nouns have two translations,
+and nothing tells which one will be used. The ensemble separates two kinds of uncertainty. Its
+members agree that an ambiguous word has two translations, and disagree about a word that they have
+never seen. One network, distilled with a Dirichlet distribution over the probabilities of the next
+word, replaces the five and still separates most of the two kinds.
 
 The method is that of Ryabinin, Malinin & Gales (2021), "Scaling Ensemble Distribution Distillation
 to Many Classes with Proxy Targets", with sentences short enough for a laptop.
 """
 
 # %%
-# The ensemble
-# ------------
+# Ensemble
+# --------
 #
-# Any torch modules will do that are called as ``module(source, target)`` and give the logits of the
-# token that follows each token of the target. These are trained by a few lines of plain torch.
+# Members can be any torch modules that are called as ``module(source, target)`` and return, at each
+# token of the target, the logits of the next token. These are trained by a few lines of plain
+# torch.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,11 +58,11 @@ def trained_translator(seed):
 members = [trained_translator(seed) for seed in range(n_members)]
 
 # %%
-# Its student
-# -----------
+# Student
+# -------
 #
-# It sees the sentences that the ensemble was trained on, and has an embedding for words that do not
-# occur in them: ``module__in_features``.
+# It is trained on the ensemble's training sentences, and has embeddings for words that do not occur
+# in them: ``module__in_features``.
 
 student = SequenceDistributionDistiller(
     members, max_epochs=max_epochs, module__in_features=sizes[0], random_state=0
@@ -70,17 +70,17 @@ student = SequenceDistributionDistiller(
 models = {"ensemble": SequenceEnsemble(members), "student": student.fit(X, y)}
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# Sentences that have a word nobody has seen are told from others by what the models do not know
-# (reverse mutual information), and by all that is uncertain, for want of knowledge or not. The
-# ensemble finds nearly all of them, the student most.
+# Sentences with an unseen word are detected by the epistemic uncertainty (reverse mutual
+# information) and by the total uncertainty. The ensemble detects nearly all of them, the student
+# most.
 
 X_test, y_test = make_translation(300, random_state=1)
 X_foreign, _ = make_translation(300, "foreign", random_state=2)
 print(f"{'':10}{'edits per word':>16}{'unseen words found by (AUROC)':>40}")
-print(f"{'':26}{'total uncertainty':>22}{'knowledge':>18}")
+print(f"{'':26}{'total uncertainty':>22}{'epistemic':>18}")
 for name, model in models.items():
     known, foreign = model.generate(X_test), model.generate(X_foreign)
     edits = token_error_rates(y_test, known.tokens[:, 0]).mean()
@@ -91,14 +91,14 @@ for name, model in models.items():
     print(f"{name:10}{edits:16.3f}{by_total:22.3f}{by_knowledge:18.3f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Each point is a noun at the end of the same sentence: how uncertain the word is that is written
-# for it, in all (entropy) and for want of knowledge (reverse mutual information). Nouns with two
-# translations stand right of those with one, and some way above them. The ensemble puts all nouns
-# that were in no sentence of training far above both; the student's are spread over a wider range,
-# and stand above all but a few.
+# Each point is a noun at the end of the same sentence, by the total (entropy) and the epistemic
+# uncertainty (reverse mutual information) of its translation. Nouns with two translations are to
+# the right of those with one, and somewhat above them. In the ensemble all nouns that are in no
+# training sentence are far above both; in the student they spread over a wider range, and are above
+# all but a few.
 
 nouns = {
     "one translation": (np.arange(16, 39, 2), "o", "#0072B2"),
@@ -115,6 +115,6 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
         total = scored.token_uncertainty.total[:, 0, 3]
         knowledge = scored.token_reverse_mutual_information[:, 0, 3]
         ax.loglog(total, knowledge, marker, color=color, alpha=0.8, label=kind)
-    ax.set(title=name, xlabel="total uncertainty [nats]", ylabel="for want of knowledge [nats]")
+    ax.set(title=name, xlabel="total uncertainty [nats]", ylabel="epistemic uncertainty [nats]")
 axes[0].legend(title="noun")
 plt.show()

@@ -1,18 +1,18 @@
 """
-Which experiment to run next?
-=============================
+Bayesian optimisation with BoTorch
+==================================
 
-An experiment that takes a day is worth choosing well. A student whose heads differ where there are
-no data tells BoTorch what is known and what is not: after ten experiments that it proposes, a
-made-up reaction yields more, on average, than after ten at random. BoTorch is installed by
-``pip install skdistill[botorch]``.
+A student whose heads disagree where there are no data is a surrogate model for BoTorch. The
+objective is the yield of a synthetic reaction, and each experiment is expensive. After ten
+experiments that BoTorch proposes, the best yield is higher, on average, than after ten at random.
+Install BoTorch with ``pip install skdistill[botorch]``.
 """
 
 # %%
-# The reaction
-# ------------
+# Reaction
+# --------
 #
-# Its yield depends on temperature and acidity, in a way that nobody knows yet.
+# Its yield is an unknown function of temperature and acidity.
 
 import warnings
 
@@ -47,12 +47,12 @@ def at_random(n_settings, seed):
 
 
 # %%
-# The search
-# ----------
+# Search
+# ------
 #
-# Two experiments run side by side in a round. The student is fitted to what has been measured,
-# `MembersModel` makes it a model of BoTorch, and the acquisition function weighs, by its epistemic
-# uncertainty, what may be better than the best so far. Its gradients pass through the networks.
+# Two experiments run in parallel in each round. The student is fitted to the measured yields, and
+# `MembersModel` makes it a BoTorch model. The acquisition function is the log expected improvement
+# under its epistemic uncertainty; its gradients pass through the networks.
 
 
 def propose(settings, measured, seed):
@@ -84,21 +84,21 @@ for seed in range(n_searches):
     searches.append(settings)
 
 # %%
-# As many experiments at random, a thousand times.
+# Baseline: as many random experiments, a thousand times.
 
 n_all = n_first + n_rounds * n_a_round
 random = [np.maximum.accumulate(yield_of(at_random(n_all, seed))) for seed in range(1000)]
 best, random = np.array(best), np.array(random)
 print(f"best yield after {n_all} experiments, mean of {n_searches} searches:")
 print(f"proposed: {best[:, -1].mean():.0f} %, at random: {random[:, -1].mean():.0f} %")
-print(f"worst search: {best[:, -1].min():.0f} %; most that there is: 90 %")
+print(f"worst search: {best[:, -1].min():.0f} %; maximum: 90 %")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Left, the second search: proposals lie where the yield may be high, and in corners of which
-# nothing is known. Right, the best yield so far of all searches.
+# Left: the second search. Proposals are where the yield may be high, and in unexplored corners.
+# Right: the best yield so far of all searches.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
 grid = np.stack(np.meshgrid(*np.linspace(low, high, 80).T), axis=-1)
@@ -117,7 +117,7 @@ for curve in best:
 right.plot(counts, best[:, n_first - 1 :].mean(0), "o-", color="#0072B2", label="proposed, mean")
 middle = random[:, n_first - 1 :]
 right.plot(counts, middle.mean(0), "s--", color="#D55E00", label="at random, mean")
-right.axhline(90, color="0.5", linestyle=":", label="most that there is")
+right.axhline(90, color="0.5", linestyle=":", label="maximum")
 right.legend(fontsize="small", loc="lower right")
 right.set(xlabel="experiments", ylabel="best yield so far [%]", title="All searches")
 plt.show()

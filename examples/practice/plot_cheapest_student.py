@@ -1,19 +1,19 @@
 """
-What is the cheapest student that is good enough?
-=================================================
+Search for the cheapest student
+===============================
 
-A search for the best student takes a large one, even if one of a hundredth of its size is behind by
-less than anybody cares about. Say how much worse it may be, and `CheapestStudentSearchCV` takes the
-cheapest within that: here the fewest parameters at an error that is at most one per cent above the
+A search for the most accurate student selects a large one, even if a student of a hundredth of its
+size is nearly as accurate. `CheapestStudentSearchCV` selects the cheapest student within a
+tolerance: here the one with the fewest parameters whose error is at most one per cent above the
 lowest.
 """
 
 # %%
-# The search
-# ----------
+# Search
+# ------
 #
-# Costs may be parameters, operations for a row, or the latency, measured. The rows are
-# patients, of whom the progression of diabetes is predicted.
+# The cost may be the number of parameters, the operations per sample, or the measured latency. The
+# target is the progression of diabetes.
 
 import tempfile
 
@@ -44,8 +44,8 @@ with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share 
     ).fit(X_train, y_train)
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 
 results = search.cv_results_
 print(f"{'hidden units':>12}{'parameters':>12}{'RMSE in validation':>20}")
@@ -60,13 +60,13 @@ for params, cost, score in zip(
 teacher = search.best_estimator_.teacher_
 for name, model in (("teacher", teacher), ("student", search.best_estimator_)):
     error = ((model.predict(X_test) - y_test) ** 2).mean() ** 0.5
-    print(f"{name}, test rows: RMSE {error:.3f}, {n_parameters(model):,} parameters")
+    print(f"{name}, test samples: RMSE {error:.3f}, {n_parameters(model):,} parameters")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# The line joins the students than which none is both cheaper and better.
+# The line is the Pareto front: no student is both cheaper and more accurate than one on it.
 
 results = {**results, "mean_test_neg_RMSE": results["mean_test_score"]}
 display = ParetoDisplay.from_cv_results(results, scores=["neg_RMSE"], costs=["neg_n_parameters"])
@@ -79,7 +79,7 @@ ax.plot(
     markersize=14,
     markerfacecolor="none",
     color="#D55E00",
-    label="chosen",
+    label="selected",
 )
 best = -results["mean_test_score"].max()
 ax.axhspan(best, 1.01 * best, color="0.9", zorder=0, label="within 1 % of the best")

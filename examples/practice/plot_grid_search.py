@@ -1,19 +1,19 @@
 """
-Does a search over students fit the teacher again and again?
-============================================================
+Grid search with a cached teacher
+=================================
 
-Not if the student is told where to keep it. In a grid search the teacher is the same for all
-candidates of a fold. With ``memory=`` the first candidate fits it, and the others, which find it
-there, take less time. Everything else is as in any search of scikit-learn.
+In a grid search over the parameters of a student, the teacher is the same for all candidates of a
+fold. With ``memory=`` the first candidate fits and caches it, and the others load it and take less
+time. Everything else is as in any search of scikit-learn.
 """
 
 # %%
-# The search
-# ----------
+# Search
+# ------
 #
-# The student is a step of a Pipeline, whose first step fills in missing values. A teacher is found
-# again if its rows, its settings and its ``random_state`` are the same, so that the latter has to
-# be a number.
+# The student is a step of a Pipeline, whose first step imputes missing values. A teacher is found
+# in the cache if its samples, its parameters and its ``random_state`` are the same, so the latter
+# must be an integer.
 
 import tempfile
 
@@ -52,8 +52,8 @@ with tempfile.TemporaryDirectory() as folder:
     ).fit(X, y)
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 
 print(f"{'units':>6}{'spread weight':>15}{'log loss':>10}{'seconds for a fit':>19}")
 results = search.cv_results_
@@ -66,10 +66,10 @@ for params, score, seconds in zip(
     print(f"{units:6}{weight:15}{-score:10.3f}{seconds:19.2f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# The first candidate pays for the teachers of its folds.
+# The fit time of the first candidate includes the teachers of its folds.
 
 figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
 ax.bar(names, results["mean_fit_time"], color="#0072B2")

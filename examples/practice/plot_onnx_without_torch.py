@@ -1,15 +1,15 @@
 """
-Does a server need torch to predict?
-====================================
+ONNX export, and prediction without torch
+=========================================
 
-No. `export_onnx` writes all that a student predicts, uncertainty included, as one ONNX graph. The
-server needs numpy and onnxruntime; it never imports torch, gives the same numbers, and answers a
-single row in less time, since it checks nothing.
+`export_onnx` writes all predictions of a student, uncertainty included, as one ONNX graph. A server
+needs only numpy and onnxruntime. It never imports torch, returns the same numbers, and predicts a
+single sample in less time, since it validates nothing.
 """
 
 # %%
-# The graph
-# ---------
+# Graph
+# -----
 
 import subprocess
 import sys
@@ -40,11 +40,11 @@ export_onnx(student, graph)
 print(f"{graph.name}: {graph.stat().st_size / 1024:.0f} KiB")
 
 # %%
-# The server
-# ----------
+# Server
+# ------
 #
-# A process of its own, with this program and nothing else. ``examples/serve_with_onnxruntime.py``
-# is a longer one, which predicts the rows of a file block by block.
+# A separate process runs this program. ``examples/serve_with_onnxruntime.py`` is a longer one,
+# which predicts the samples of a file in blocks.
 
 server = """
 import sys, numpy, onnxruntime
@@ -60,14 +60,14 @@ print(subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 epistemic = np.load(answer)
 expected = student.predict_uncertainty(X_test).epistemic
-print(f"largest difference of the epistemic parts: {np.abs(epistemic - expected).max():.1e} nats")
+print(f"largest difference in epistemic uncertainty: {np.abs(epistemic - expected).max():.1e} nats")
 
 # %%
-# What a row takes
-# ----------------
+# Latency of one sample
+# ---------------------
 #
-# The graph gives label, probabilities and all parts of the uncertainty at once. The student is
-# asked for its parts only.
+# The graph returns label, probabilities and all parts of the uncertainty. The student's
+# `predict_uncertainty` returns the uncertainty only.
 
 session = onnxruntime.InferenceSession(graph)
 row = X_test[:1]
@@ -77,18 +77,18 @@ calls = {
 }
 times = {name: 1e3 * min(repeat(call, number=20, repeat=10)) / 20 for name, call in calls.items()}
 for name, milliseconds in times.items():
-    print(f"{name}: {milliseconds:.3f} ms for a row")
+    print(f"{name}: {milliseconds:.3f} ms per sample")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
 left.loglog(expected, epistemic, ".", color="#0072B2")
 ends = [expected.min(), expected.max()]
 left.loglog(ends, ends, color="0.6", zorder=0)
-left.set(xlabel="student [nats]", ylabel="graph [nats]", title="Epistemic part, test images")
+left.set(xlabel="student [nats]", ylabel="graph [nats]", title="Epistemic uncertainty, test images")
 right.barh(list(times), list(times.values()), color="#0072B2")
-right.set(xlabel="milliseconds for a row", title="What a row takes")
+right.set(xlabel="milliseconds per sample", title="Latency")
 plt.show()
 folder.cleanup()

@@ -1,18 +1,18 @@
 """
-Is this student good enough?
-============================
+Report on a student
+===================
 
-Twenty networks predict how diabetes progresses in a year, and one network has learnt to say what
-they say. Before it is used, somebody has to decide whether it may be. A report holds it against its
-teacher, on patients whom neither has seen: what it predicts, how sure it is, where it knows least,
-and what it saves.
+Twenty networks predict the progression of diabetes after one year, and a student is distilled from
+them. Before it is deployed, somebody has to decide whether it is good enough. A report compares it
+with its teacher on held-out patients: accuracy, calibration, where the epistemic uncertainty is
+largest, and the cost it saves.
 """
 
 # %%
-# The student
-# -----------
+# Student
+# -------
 #
-# Columns are in the units of the clinic; both models standardise them for themselves.
+# Features have clinical units; both models standardise them.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_diabetes
@@ -31,11 +31,11 @@ teacher = BayesianEnsembleRegressor(n_members, **settings)
 student = HydraPlusRegressor(teacher, **settings).fit(X_train, y_train)
 
 # %%
-# The numbers
-# -----------
+# Scores
+# ------
 #
-# Each has a standard error. That of the difference is the smaller one, since both models predict
-# the same patients: it tells whether the student lost anything.
+# Each score has a standard error. That of the difference is smaller, since both models predict for
+# the same patients: it shows whether the student is worse.
 
 found = report(student, X_test, y_test)
 frame = found.to_frame()
@@ -44,10 +44,11 @@ shown = frame.section.isin(["accuracy", "proper scores", "calibration"])
 print(frame.loc[shown, columns].round(3).to_string(index=False))
 
 # %%
-# Where it knows least
-# --------------------
+# Profile of the epistemic uncertainty
+# ------------------------------------
 #
-# The column that explains most of the epistemic part, and where along it more patients would help.
+# The feature that explains most of the epistemic uncertainty, and the values of it for which more
+# patients would help.
 
 explained = frame[frame.section == "where it knows least"]
 column = explained.quantity.iloc[0].removeprefix("epistemic part explained by ")
@@ -57,10 +58,10 @@ for name, model in (("student", student), ("teacher", student.teacher_)):
 plt.show()
 
 # %%
-# The page
-# --------
+# Report
+# ------
 #
-# ``found.save("report.html")`` writes it to a file that can be sent to whoever decides. A notebook,
-# and this gallery, show it when it is the last line of a cell.
+# ``found.save("report.html")`` writes the report to a file. A notebook, and this gallery, show it
+# when it is the last line of a cell.
 
 found

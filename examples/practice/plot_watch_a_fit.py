@@ -1,19 +1,19 @@
 """
-Is a long fit still getting anywhere?
-=====================================
+Early stopping and learning curves
+==================================
 
-With ``DeepEnsemble(early_stopping=True)`` each member sets rows aside, watches the loss on them,
-stops when it has not fallen for a while, and keeps the best epoch. The history of the fit shows
-afterwards, or while it runs by a callback, that the epochs it did without would have been wasted:
-the loss of training goes on falling, that of validation does not.
+With ``DeepEnsemble(early_stopping=True)`` each member sets validation samples aside, monitors their
+loss, stops when it no longer falls, and keeps the best epoch. The history of the fit, or a callback
+while it runs, shows that further epochs would have been wasted: the training loss goes on falling,
+the validation loss does not.
 """
 
 # %%
-# The fit
-# -------
+# Fit
+# ---
 #
-# Callbacks are skorch's. This one prints a line now and then; ``verbose=1`` prints what is being
-# trained, and for how long it will be.
+# Callbacks are skorch's. This one prints the training loss at some epochs; ``verbose=1`` prints
+# what is being trained, and the remaining time.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -49,15 +49,15 @@ ensemble = BayesianEnsembleRegressor(
     callbacks=[Report()],
     random_state=0,
 ).fit(X, y)
-print("epoch that each member has kept:", ensemble.best_epochs_)
+print("best epoch of each member:", ensemble.best_epochs_)
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Means over the members that were still in training. The target is standardised. Training rows are
-# scored by what is minimised, the beta-NLL, and validation rows by the likelihood:
-# compare the courses of the two curves, not their levels.
+# Means over the members that were still in training. The target is standardised. The training loss
+# is the beta-NLL, the validation loss the NLL: compare the shapes of the two curves, not their
+# levels.
 
 history = ensemble.history_
 epochs = history[:, "epoch"]
@@ -65,7 +65,7 @@ figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
 ax.plot(epochs, history[:, "train_loss"], "--", color="#D55E00", label="training (beta-NLL)")
 ax.plot(epochs, history[:, "valid_loss"], color="#0072B2", label="validation (NLL)")
 for number, epoch in enumerate(ensemble.best_epochs_):
-    ax.axvline(epoch, color="0.7", zorder=0, label="epochs kept" if number == 0 else None)
+    ax.axvline(epoch, color="0.7", zorder=0, label="best epochs" if number == 0 else None)
 ax.set(xlabel="epoch", ylabel="mean loss of the members")
 ax.legend()
 plt.show()

@@ -1,21 +1,21 @@
 """
-Can one small network stand in for five hundred trees?
-======================================================
+Distillation of a random forest
+===============================
 
-A random forest of 500 trees reads handwritten digits. One network with two layers of 128 units is
-taught to say what the forest says. It is as accurate, and its predictions take a fraction of the
-time: a small one for a single image, for which the forest has to call all its trees, and still one
-for thousands.
+A random forest of 500 trees classifies handwritten digits. One network with two layers of 128 units
+is distilled from it. The student is as accurate, and predicts in a fraction of the time: a small
+fraction for a single image, for which the forest has to call all its trees, and a larger one for
+thousands.
 """
 
 # %%
 # Teacher and student
 # -------------------
 #
-# Any ensemble of scikit-learn can teach. `as_teacher` puts the 500 trees together into twenty
-# members, so that the student needs twenty heads and not 500. Besides the images the student learns
-# from mixtures of two of them, about which the forest is asked as well. A temperature of 1 leaves
-# the members' probabilities as they are, since those of trees are soft enough.
+# Any ensemble of scikit-learn can be a teacher. `as_teacher` groups the 500 trees into twenty
+# members, so the student needs twenty heads, not 500. The transfer set has the images and mixtures
+# of two of them (mixup). A temperature of 1 leaves the members' probabilities unchanged, since
+# those of trees are soft enough.
 
 from functools import partial
 from time import process_time
@@ -51,11 +51,11 @@ student = HydraPlusClassifier(
 ).fit(X_train, y_train)
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# The student's total uncertainty comes out below the forest's: it learns from the rows that the
-# trees were grown on, of which they are more certain than of new ones.
+# The student's total uncertainty is below the forest's: it learns from the training samples of the
+# trees, on which the forest is more certain than on new ones.
 
 n_rows = [1, 10, 100, 1000, 10000]
 rows = np.resize(X_test, (n_rows[-1], X_test.shape[1]))
@@ -102,11 +102,11 @@ print(
 )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# On the left, what predictions cost. On the right, how many are wrong of those that remain when the
-# least certain are declined: the student's uncertainty finds its errors as the forest's does.
+# Left: prediction time. Right: the error rate when the most uncertain images are rejected. The
+# student's uncertainty ranks its errors as well as the forest's does.
 
 looks = dict(zip(table, ("o-", "s--"), strict=True))
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
@@ -122,13 +122,13 @@ for name, teller in zip(table, (student.teacher_, student), strict=True):
         plot_random=False,
         linestyle=looks[name][1:],
     )
-axes[0].set(xlabel="rows", ylabel="milliseconds of the processor", title="Time to predict")
+axes[0].set(xlabel="samples", ylabel="CPU time [ms]", title="Prediction time")
 axes[0].legend()
 axes[1].set(
     xlim=(0.7, 1),
-    xlabel="share of the images answered",
-    ylabel="share of errors among these",
-    title="Errors among the images answered",
+    xlabel="coverage",
+    ylabel="error rate",
+    title="Risk-coverage curves",
 )
 axes[1].legend(fontsize="small")
 plt.show()

@@ -1,20 +1,20 @@
 """
-Can a student learn what a chain does not know, without an ensemble ever being kept?
-====================================================================================
+Distillation of a Markov chain with GPED
+========================================
 
-A Markov chain draws thousands of networks from the posterior, and where they disagree nobody should
-trust any of them. To average over them takes as many predictions, and as much memory. Here nothing
-is kept of them: while the chain runs, each of its networks answers a few unlabelled points, and a
-student takes a step towards the mean of the answers so far. What the student says of the plane
-afterwards is what the chain has said, in one network's time.
+A Markov chain draws thousands of networks from the posterior, and the epistemic uncertainty is
+large where they disagree. Averaging over them takes as many predictions, and as much memory. GPED
+stores none of them. While the chain runs, each of its networks predicts for a few unlabelled
+points, and the student takes a gradient step towards the mean of these predictions. Afterwards the
+student predicts the chain's uncertainty at the cost of one network.
 """
 
 # %%
 # Chain and student
 # -----------------
 #
-# The student is to know the doubt far from the data too, so the transfer set has points from all
-# over the plane. They have no labels; only the chain is asked about them.
+# The student should learn the uncertainty far from the data too, so the transfer set has points
+# from all over the plane. They need no labels; only the chain predicts for them.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,8 +38,8 @@ chain = BayesianEnsembleClassifier(
 student = GPEDDistiller(chain, random_state=0).fit(X, y, X_transfer=plane, X_monitor=grid)
 
 # %%
-# What the chain says of the grid is averaged while it runs, as `monitor_`: for comparison only, the
-# student never sees it.
+# The chain's predictions on the grid are averaged while it runs, as `monitor_`. They are for
+# comparison only; the student does not learn from them.
 
 
 def epistemic(proba, share):
@@ -52,17 +52,17 @@ doubts = {
     "the chain": epistemic(student.monitor_["predictive"], student.monitor_["share"]),
     "the student": says.epistemic,
 }
-print(f"{'':14}{'mean doubt':>12}{'near the data':>16}{'far away':>12}")
+print(f"{'':14}{'mean':>12}{'near the data':>16}{'far away':>12}")
 far = np.abs(grid - [0.5, 0.25]).max(axis=1) > 2
 for name, doubt in doubts.items():
     print(f"{name:14}{doubt.mean():12.3f}{doubt[~far].mean():16.3f}{doubt[far].mean():12.3f}")
 print(f"correlation of the two: {np.corrcoef(*doubts.values())[0, 1]:.3f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Between the moons and behind them the chain's networks disagree. The student's map has the same
+# The chain's networks disagree between the moons and behind them. The student's map has the same
 # ridges.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")

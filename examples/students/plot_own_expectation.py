@@ -1,20 +1,20 @@
 """
-Can a student learn a question of your own?
-===========================================
+Custom posterior expectations
+=============================
 
-What does it matter that a patient's uncertainty is large, if every plausible model gives the same
-answer? Write the question as a function of a model's probabilities, and a student learns its mean
-over the posterior while the chain runs. Here it is which share of the chain's networks would read a
-tumour as malignant: a vote, which is clearer than the mean probability.
+A patient's uncertainty may not matter if every plausible model gives the same diagnosis. Any
+function of a model's probabilities can be distilled: the student learns its posterior mean while
+the chain runs. Here it is the share of the chain's networks that classify a tumour as malignant, a
+vote that is clearer than the mean probability.
 """
 
 # %%
-# The question
-# ------------
+# Expectation
+# -----------
 #
-# The function takes the probabilities of some networks, of shape (networks, rows, classes), and
-# gives a value for each network and row. Votes are 0 or 1, so that their mean lies between: the
-# student's output has a sigmoid as link, and learns by the cross-entropy of it.
+# The function takes the probabilities of some networks, of shape (networks, samples, classes), and
+# returns a value for each network and sample. Votes are 0 or 1, and their mean is between: the
+# student's output has a sigmoid link, and is trained by cross-entropy.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,34 +47,36 @@ student = GPEDDistiller(chain, expectations=("predictive", vote), random_state=0
 student.fit(X_train, y_train, X_monitor=X_test)
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# What the chain answers about the test rows is averaged while it runs, as ``monitor_``, which the
-# student never sees.
+# The chain's predictions for the test samples are averaged while it runs, as ``monitor_``. The
+# student does not learn from them.
 
 said = student.predict_expectation(X_test, "votes").ravel()
 asked = np.asarray(student.monitor_["votes"]).ravel()
 malignant = student.predict_proba(X_test)[:, 0]
-print(f"share of votes, student against chain: off by {np.abs(said - asked).mean():.3f} on average")
-print(f"mean probability in its place: off by {np.abs(malignant - asked).mean():.3f}")
+print(f"share of votes: mean absolute error {np.abs(said - asked).mean():.3f}")
+print(f"mean probability instead: mean absolute error {np.abs(malignant - asked).mean():.3f}")
 doubtful = np.abs(malignant - 0.5) < 0.4
 agreed = np.abs(asked - 0.5) > 0.4
-print(f"test rows with a mean probability of .1 to .9: {doubtful.sum()}")
-print(f"of these, rows on which nine networks of ten agree or more: {(doubtful & agreed).sum()}")
+print(f"test samples with a mean probability of .1 to .9: {doubtful.sum()}")
+print(f"of these, samples on which nine in ten networks agree: {(doubtful & agreed).sum()}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# On the left, the student's votes beside the chain's. On the right, the same votes beside the mean
-# probability: they are nearer to 0 and 1, as networks may agree on a class of which each is unsure.
+# Left: the student's share of votes against the chain's. Right: against the mean probability. Votes
+# are closer to 0 and 1, as networks may agree on a class of which each is uncertain.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharey=True)
 axes[0].plot(asked, said, ".", color="#0072B2")
-axes[0].set(xlabel="share of votes, chain", ylabel="share of votes, student", title="Is it right?")
+axes[0].set(
+    xlabel="share of votes, chain", ylabel="share of votes, student", title="Fidelity to the chain"
+)
 axes[1].plot(malignant, said, ".", color="#D55E00")
-axes[1].set(xlabel="mean probability, student", title="Is it something else?")
+axes[1].set(xlabel="mean probability, student", title="Votes and mean probability")
 for ax in axes:
     ax.axline((0, 0), slope=1, color="0.6", zorder=0)
 plt.show()

@@ -1,22 +1,21 @@
 """
-Can the networks be of your own making?
-=======================================
+Custom torch modules
+====================
 
-Any function or class that builds a torch module will do, for the teacher and for the student. Here
-the networks know that the problem is periodic: the angle goes in as its sine and cosine. Outside
-the angles of training, where a plain perceptron can only guess, teacher and student go on as they
-should.
+Teacher and student accept any function or class that builds a torch module. Here the module encodes
+that the problem is periodic: its inputs are the sine and cosine of the angle. Outside the range of
+the training angles a plain perceptron cannot extrapolate; this teacher and its student can.
 """
 
 # %%
-# The module
-# ----------
+# Module
+# ------
 #
-# It is built from the number of columns and the width of the output, which for a regression is a
-# mean and a raw variance for each target; further arguments are given as ``module__<name>``.
-# Ensembles train all members of it at once. The module of a Hydra+ student is an ``nn.Sequential``,
-# since its last two layers become heads, one for each member. ``normalize="y"`` hands on the
-# inputs as they are: here they are angles.
+# It is built from the number of features and the width of the output, which for regression is a
+# mean and a raw variance for each target; ``module__<name>`` passes further arguments. Ensembles
+# train all members at once. The module of a Hydra+ student is an ``nn.Sequential``, since its last
+# two layers become heads, one for each member. With ``normalize="y"`` the inputs, here angles, are
+# not standardised.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -69,10 +68,10 @@ models["own module"] = student.teacher_
 models["student of it"] = student
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# Root mean squared error to the truth, on the turn of training and on the turns beside it.
+# Root mean squared error to the true function, on the training period and on the adjacent ones.
 
 grid = np.linspace(-3 * np.pi, 3 * np.pi, 601)[:, np.newaxis]
 within = np.abs(grid[:, 0]) <= np.pi
@@ -82,8 +81,8 @@ for name, model in models.items():
     print(f"{name:16}{squares[within].mean() ** 0.5:8.3f}{squares[~within].mean() ** 0.5:8.3f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 
 figure, axes = plt.subplots(3, 1, figsize=(6.5, 6), layout="constrained", sharex=True, sharey=True)
 turns = grid[:, 0] / np.pi

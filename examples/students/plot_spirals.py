@@ -1,17 +1,16 @@
 """
-Does a student know where its teacher's members disagree?
-=========================================================
+Hydra and Hydra+ on three spirals
+=================================
 
-An ensemble of twenty networks learns to tell the three arms of a spiral apart. On the arms its
-members agree; away from them each draws its borders elsewhere, and there the ensemble is uncertain
-for want of knowledge (epistemic), not because of noise (aleatoric). One network is taught what the
-ensemble says, twice: by Hydra, which imitates each member on the training points, and by Hydra+
-with the defaults of this package. On the arms both predict as well as the teacher. Away from them
-Hydra has lost most of the disagreement, and Hydra+ has kept most of it.
+An ensemble of twenty networks classifies the three arms of a spiral. On the arms its members agree.
+Away from them their decision boundaries differ, and the uncertainty is epistemic, not aleatoric.
+Two students are distilled from the ensemble: by Hydra, which imitates each member on the training
+samples, and by Hydra+ with the defaults of this package. On the arms both predict as well as the
+teacher. Away from them Hydra has lost most of the disagreement, and Hydra+ has kept most of it.
 
-Hydra+ asks the teacher about points around the training points too, and minimises the difference
-of the spreads; what each of the two does is measured in :doc:`/measured/classification`. Neither
-student knows more than the teacher, though. Beyond the arms the teacher is unsure; between their
+Hydra+ also uses teacher predictions at points around the training samples, and minimises the
+difference of the spreads; :doc:`/measured/classification` measures the effect of each. Neither
+student knows more than the teacher, though. Beyond the arms the teacher is uncertain. Between their
 ends it is still certain, where the logits of its networks are larger than the random functions that
 are added to them (:doc:`/user_guide/unseen`).
 
@@ -19,10 +18,10 @@ The problem is that of the first figure of Ferianc & Rodrigues (2022).
 """
 
 # %%
-# One teacher, two students
-# -------------------------
+# Teacher and students
+# --------------------
 #
-# The ensemble is fitted once. Frozen, it teaches both students.
+# The ensemble is fitted once, frozen, and used as the teacher of both students.
 
 import warnings
 
@@ -65,10 +64,10 @@ models = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# On new points of the arms, and on points all over a square of side 40, outside the arms.
+# On held-out samples of the arms, and on points of a square of side 40 outside the arms.
 
 X_test, y_test = make_spirals(3000, random_state=1)
 X_away = np.random.default_rng(0).uniform(-20, 20, size=(6000, 2))
@@ -88,10 +87,10 @@ for name, model in models.items():
     )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# All maps have the same scale, from 0 to the log of three: the entropy of not knowing at all.
+# All maps have the same scale, from 0 to log 3, the entropy of the uniform distribution.
 
 figure, axes = plt.subplots(3, 4, figsize=(9, 6.8), layout="constrained", sharex=True, sharey=True)
 for row, (name, model) in zip(axes, models.items(), strict=True):

@@ -1,22 +1,23 @@
 """
-Which part of its teacher's uncertainty does a student keep?
+Ensemble distillation and ensemble distribution distillation
 ============================================================
 
-A sine wave whose noise grows to the right is seen between -3 and 3 only. Ten networks tell the
-noise (aleatoric) from what they cannot know, beyond the data (epistemic). Two small networks with
-ten and ten units are asked to imitate them between -5 and 5. The one that is taught the
-*distribution* of what the ten say keeps both parts. The one that is taught their mixture, which is
-plain ensemble distillation, keeps the total, and can no longer say which of the two it is.
+The training samples are a sine wave between -3 and 3, with noise that grows to the right. Ten
+networks separate the noise (aleatoric) from the uncertainty beyond the data (epistemic). Two small
+networks with ten and ten units are distilled from them between -5 and 5. The student of the
+*distribution* over the members' predictions keeps both parts. The student of their mixture, which
+is plain ensemble distillation, keeps the total uncertainty, but cannot separate its parts.
 
 The problem is that of the second figure of Lindqvist, Olmin, Lindsten & Svensson (2020).
 """
 
 # %%
-# One teacher, two students
-# -------------------------
+# Teacher and students
+# --------------------
 #
-# The teacher is fitted once. Frozen, it teaches both students, about rows without labels that reach
-# beyond its own data: ``TransferOnly`` leaves the rows with labels to the teacher.
+# The teacher is fitted once, frozen, and used for both students. Their transfer set is unlabelled
+# and extends beyond the teacher's data; with ``TransferOnly`` they do not learn from the labelled
+# samples.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,10 +59,10 @@ models = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# Standard deviations, on rows within the data and on rows beyond them; true is that of the noise.
+# Standard deviations within and beyond the data; the true one is that of the noise.
 
 grid = np.linspace(-5, 5, 401)[:, np.newaxis]
 within = np.abs(grid[:, 0]) <= 3
@@ -89,12 +90,12 @@ print(
 )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Above, what each model predicts, plus and minus two total standard deviations. Below, the standard
-# deviations of its parts. Between the grey lines there are data. Where there are none, the ensemble
-# is surer than it should be, on the left above all, and so are those that learn from it.
+# Top: predictions, plus and minus two total standard deviations. Bottom: aleatoric and epistemic
+# standard deviations. The data lie between the grey lines. Beyond them the ensemble is
+# overconfident, most of all on the left, and so are its students.
 
 figure, axes = plt.subplots(2, 3, figsize=(9, 5.4), layout="constrained", sharex=True, sharey="row")
 x = grid[:, 0]

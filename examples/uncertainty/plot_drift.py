@@ -1,16 +1,16 @@
 """
-Does a model notice that its world has changed?
-===============================================
+Drift monitoring
+================
 
-Labels come late, if at all, but the epistemic part of the uncertainty needs none. A student reads
-digits from a scanner whose sensor wears out: each batch is a little noisier than the one before.
-The student still reads nearly all of them when a monitor of its features and of its uncertainty
-tells that images are no longer those that it was judged on.
+Labels come late, if at all, but epistemic uncertainty needs none. A student classifies digits from
+a scanner whose sensor degrades: each batch is a little noisier than the one before. A monitor of
+the features and the uncertainty detects the drift while the student still classifies nearly all
+images correctly.
 """
 
 # %%
-# The student
-# -----------
+# Student
+# -------
 
 import warnings
 
@@ -35,13 +35,13 @@ student = HydraPlusClassifier(teacher, max_epochs=max_epochs, random_state=0)
 student.fit(X_train, y_train)
 
 # %%
-# The alarm
-# ---------
+# Alarm
+# -----
 #
-# A monitor compares the stream with validation images, which the student has not seen. Its p-value
-# may be looked at after every batch: if nothing changes, it is at most .01, ever, once in a hundred
-# streams at most. Each image comes once: repeated ones are not independent of one another.
-# skdistill itself warns of values outside the range of training; these warnings are left out here.
+# A monitor compares the stream with held-out validation images. Its p-value is valid after every
+# batch: if nothing changes, it is ever at most .01 in at most one of a hundred streams. Each image
+# occurs once: repeated ones are not independent. skdistill itself warns of values outside the range
+# of training; these warnings are silenced here.
 
 warnings.simplefilter("ignore", SchemaWarning)
 rng = np.random.default_rng(0)
@@ -68,12 +68,12 @@ print(f"what has moved: {len(monitor.features_)} of {len(monitor.columns_)}, suc
 print(monitor.features_[-2:])
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Not every change takes images away from those of training. Where their contrast fades to grey they
-# come nearer to the middle of these, and the epistemic part rises late: the monitor watches the
-# total, and every feature, too.
+# Not every change moves images away from the training images. With fading contrast they approach
+# the mean image, and the epistemic uncertainty rises late. Therefore the monitor also tests the
+# total uncertainty and every feature.
 
 figure, axes = plt.subplots(3, 1, figsize=(6.5, 6.4), layout="constrained", sharex=True)
 axes[0].plot(np.maximum(p_values, 1e-12), "o-", color="#0072B2", markersize=4, label="p-value")

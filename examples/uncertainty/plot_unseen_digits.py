@@ -1,20 +1,20 @@
 """
-Does a student know the digits that nobody taught it?
-=====================================================
+Out-of-distribution detection on digits
+=======================================
 
-An ensemble learns to read handwritten digits, but no 8 or 9 is ever shown to it. When they come its
-members disagree, so that its epistemic uncertainty tells them from the digits it knows. One network
-that was taught by the ensemble, without having seen an 8 or 9 either, finds them nearly as well.
-Digits turned on their side are farther from all that it has seen, and it finds nearly all of them.
+An ensemble is trained on handwritten digits without 8 and 9. On these its members disagree, so its
+epistemic uncertainty separates them from known digits. A student, which has not seen an 8 or 9
+either, detects them nearly as well. Rotated digits are farther from the training images, and the
+student detects nearly all of them.
 """
 
 # %%
 # Teacher and students
 # --------------------
 #
-# Pixels have one unit, and are standardised by one scale. To each network of the teacher a random
-# function is added that vanishes at the training images; the student has the same functions.
-# ``distance_aware=False`` leaves them out.
+# All pixels are standardised by one scale. A random function that vanishes at the training images
+# is added to each network of the teacher; the student has the same functions.
+# ``distance_aware=False`` omits them.
 
 import warnings
 
@@ -63,12 +63,12 @@ models = {
 }
 
 # %%
-# The table
-# ---------
+# Results
+# -------
 #
-# The area under the ROC curve (AUROC) is the chance that a strange image is given more epistemic
-# uncertainty than a test image of a known digit: .5 is guessing, 1 is perfect. skdistill warns of
-# values outside the range of training, which are wanted here.
+# The area under the ROC curve (AUROC) is the probability that an out-of-distribution image has a
+# larger epistemic uncertainty than a test image of a known digit: .5 is chance, 1 is perfect.
+# skdistill warns of values outside the range of training, which are intended here.
 
 warnings.simplefilter("ignore", SchemaWarning)
 print(f"{'':28}{'known digits':>22}{'AUROC':>10}{'AUROC':>10}")
@@ -84,8 +84,8 @@ for name, model in models.items():
     )
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
 # Above, how uncertain teacher and student are of known digits and of 8 and 9. Below, what this
 # rests on: the known digits that the student takes for strange, and the strange ones that it takes

@@ -103,7 +103,7 @@ class Column:
 
 @dataclass(frozen=True, repr=False)
 class Schema:
-    """The columns of the table that a model was fitted on.
+    """Schema of the table that a model was fitted to: type, range and categories of each column.
 
     Parameters
     ----------

@@ -44,10 +44,10 @@ _MULTI_OUTPUT = (MultiOutputClassifier, MultiOutputRegressor)
 
 
 def predict_uncertainty(model: BaseEstimator, X: ArrayLike) -> Uncertainty:
-    r"""Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
+    r"""Predict total, aleatoric and epistemic uncertainty, also for models inside meta-estimators.
 
-    scikit-learn's meta-estimators delegate ``predict``, but not ``predict_uncertainty``; this
-    function finds the estimator inside. On a bare estimator it is its method.
+    scikit-learn's meta-estimators delegate ``predict``, but not ``predict_uncertainty``. This
+    function finds the estimator inside. For a bare estimator it calls the method.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def predict_uncertainty(model: BaseEstimator, X: ArrayLike) -> Uncertainty:
 
 
 def predict_members(model: BaseEstimator, X: ArrayLike) -> np.ndarray:
-    """Predict with every member; see :func:`predict_uncertainty`.
+    """Predict with each member; accepts the models of :func:`predict_uncertainty`.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def predict_members(model: BaseEstimator, X: ArrayLike) -> np.ndarray:
 
 
 def predict_quantiles(model: BaseEstimator, X: ArrayLike, quantiles: ArrayLike) -> np.ndarray:
-    """Predict quantiles; see :func:`predict_uncertainty`.
+    """Predict quantiles of y; accepts the models of :func:`predict_uncertainty`.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def predict_quantiles(model: BaseEstimator, X: ArrayLike, quantiles: ArrayLike) 
 
 
 def predict_interval(model: BaseEstimator, X: ArrayLike, coverage: ArrayLike = 0.9) -> np.ndarray:
-    """Predict central intervals; see :func:`predict_uncertainty`.
+    """Predict central intervals; accepts the models of :func:`predict_uncertainty`.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def predict_interval(model: BaseEstimator, X: ArrayLike, coverage: ArrayLike = 0
 
 
 def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> Any:
-    """Predict what a service answers with, as one table; see :func:`predict_uncertainty`.
+    """Predict a table with uncertainty; accepts the models of :func:`predict_uncertainty`.
 
     Parameters
     ----------

@@ -16,14 +16,14 @@ def report(
     *,
     feature_names: ArrayLike | None = None,
 ) -> ModelReport:
-    """Measure a fitted model on held-out rows, and make one page of it.
+    """Evaluate a fitted model on held-out samples, and return a report of one page.
 
-    The page has accuracy, proper scores, calibration, whether the uncertain rows are those with
-    large errors, where the model knows least, how it follows its teacher, what it costs and how
-    fast it is, with pictures. It opens offline, on a phone, and in a notebook.
+    The report has accuracy, proper scores, calibration, the ranking of errors by uncertainty, the
+    features that explain the epistemic uncertainty, the fidelity to the teacher, the cost and the
+    latency, with figures. It opens offline, on a phone, and in a notebook.
 
-    Where the model knows least is told by :func:`skdistill.metrics.uncertainty_profile` of the
-    epistemic part, or of the total if the model cannot tell its parts.
+    :func:`skdistill.metrics.uncertainty_profile` finds the features that explain the epistemic
+    uncertainty, or the total uncertainty if the model cannot separate its parts.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _is_silent = ContextVar("_is_silent", default=False)
 
 
 class SchemaWarning(UserWarning):
-    """Values to predict are unlike those of fit: many are missing, unknown or outside the range.
+    """Warning that X differs from the table of fit: missing, unknown or out-of-range values.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Active learning: which samples of a pool to label next."""
+"""Active learning: selection of the samples to label next."""
 
 from ._features import gradient_features
 from ._select import select_batch

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Data of the papers: toy generators, tables for regression and classification, and images.
+"""Data sets of the papers: synthetic data, tables for regression and classification, and images.
 
-The real sets are read from a file in the folder that the environment variable ``SKDISTILL_DATA``
-names, or else downloaded once, with :func:`sklearn.datasets.fetch_openml`, and kept in `data_home`.
+Real data sets are read from the folder that the environment variable ``SKDISTILL_DATA`` names, or
+else downloaded once, with :func:`sklearn.datasets.fetch_openml`, and cached in `data_home`.
 
 References
 ----------

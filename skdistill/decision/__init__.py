@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What to do with an uncertainty: abstain, and intervals that hold, with guarantees.
+"""Decisions under uncertainty: selective prediction and conformal intervals.
 
-Meta-estimators around anything that :func:`skdistill.predict_uncertainty` takes. What they promise
-rests on held-out samples, not on the model being right. A fitted model is given in a
-:class:`~sklearn.frozen.FrozenEstimator`, and `fit` has the held-out samples; any other is cloned,
-and fitted on a part of the samples.
+Meta-estimators around any model that :func:`skdistill.predict_uncertainty` accepts. Their
+guarantees rest on held-out samples, not on the model being correct. A fitted model is given in a
+:class:`~sklearn.frozen.FrozenEstimator`, and `fit` takes the held-out samples; any other is cloned,
+and fitted to a part of the samples.
 """
 
 from ._adaptive import AdaptiveConformalRegressor

@@ -83,12 +83,12 @@ class _Ratio(Rule):
 
 
 class ConformalRegressor(IntervalRegressor):
-    r"""Regressor whose intervals cover y with the probability that is asked for.
+    r"""Conformal regressor: intervals with guaranteed marginal coverage.
 
-    Split conformal prediction [1]_: the errors of held-out samples, over the standard deviations
-    that the estimator predicts, say how wide intervals have to be. With `likelihood_ratio` the
-    promise is kept for samples to come whose features are distributed in another way, as long as y
-    depends on them as before (covariate shift) [2]_.
+    Split conformal prediction [1]_ calibrates the width of the intervals by the errors of held-out
+    samples, divided by the predicted standard deviations. With `likelihood_ratio` the coverage also
+    holds under covariate shift, where the distribution of the features changes but not that of y
+    given the features [2]_.
 
     Parameters
     ----------

@@ -31,19 +31,19 @@ _LOSSES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 class SelectivePredictor(HeldOutEstimator):
-    r"""Predictor that abstains where it is uncertain, so that what it answers is right enough.
+    r"""Selective predictor: abstains where it is uncertain, with a guarantee on its risk.
 
-    A threshold on the uncertainty is found with held-out samples, such that the risk, the expected
-    loss of answered samples, is at most `max_risk`:
+    Held-out samples determine a threshold on the uncertainty, such that the risk, the expected loss
+    of the samples that it predicts for, is at most `max_risk`:
 
     .. math::
 
         P\bigl(\mathbb{E}[\ell(y, \hat y) \mid u(x) < \tau] \le \text{max\_risk}\bigr)
         \ge 1 - \delta,
 
-    whatever the model, over draws of held-out samples that are independent and distributed as the
-    samples to come. It is the largest threshold that learn-then-test [1]_ accepts, in the setting
-    of selective prediction [2]_.
+    for any model, if held-out and future samples are independent and identically distributed. It is
+    the largest threshold that learn-then-test [1]_ accepts, in the setting of selective
+    prediction [2]_.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pictures of predictive distributions and of their uncertainty.
+"""Displays of predictive distributions and their uncertainty.
 
-As in scikit-learn, a display holds the data of its picture, `from_estimator` and its kin compute
-them, and `plot` draws them again with another style. matplotlib is needed only there.
+As in scikit-learn, a display stores the data of its figure, `from_estimator` and similar methods
+compute them, and `plot` draws them again in another style. Only drawing needs matplotlib.
 """
 
 from ._anytime import AnytimeDisplay, EarlyPredictionDisplay

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Second-order distributions: what every model of the library predicts for a row.
+"""Second-order distributions: what every model of the library predicts for a sample.
 
 Results have the dtype and the device of the tensors that a distribution is made of. Equations are
 those of the paper that a class names:

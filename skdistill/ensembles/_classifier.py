@@ -21,12 +21,12 @@ from ._spec import PARAMETER_TABLE
 class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     """Ensemble of networks that each predict class probabilities.
 
-    Every member minimises the cross-entropy of the labels with a Gaussian prior on the weights;
-    members differ in their initial weights and in the order of their minibatches, as in deep
-    ensembles [1]_, or are draws from the posterior, see `inference`. Members are trained
-    together, in stacks. The predicted probabilities are the mean over members; the entropy of that
-    mean is the total uncertainty, the members' mean entropy its aleatoric part, and the mutual
-    information of label and member the epistemic part [2]_, all in nats.
+    Every member minimises the cross-entropy of the labels with a Gaussian prior on the weights.
+    Members differ in their initial weights and in the order of their minibatches, as in deep
+    ensembles [1]_, or are draws from the posterior, see `inference`. They are trained together, in
+    stacks. The predicted probabilities are the mean over members. The entropy of that mean is the
+    total uncertainty, the members' mean entropy the aleatoric part, and the mutual information of
+    label and member the epistemic part [2]_, all in nats.
 
     Parameters
     ----------

@@ -22,8 +22,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     """Ensemble of networks that each predict a mean and a variance.
 
     Every member minimises the negative log-likelihood of a Gaussian (or its beta-NLL [2]_) with a
-    Gaussian prior on the weights; members differ in their initial weights and in the order of
-    their minibatches, as in deep ensembles [1]_. Members are trained together, in stacks.
+    Gaussian prior on the weights. Members differ in their initial weights and in the order of their
+    minibatches, as in deep ensembles [1]_. They are trained together, in stacks.
 
     Parameters
     ----------

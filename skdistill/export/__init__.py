@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models as ONNX graphs, which run without torch, and as programs of torch.export."""
+"""Export of fitted models as ONNX graphs, which run without torch, and by torch.export."""
 
 from ._onnx import export_onnx, export_rounds
 from ._pipelines import register_converters

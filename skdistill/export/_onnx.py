@@ -17,22 +17,23 @@ from ._pipelines import pipeline_graph, steps_before
 
 
 def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
-    """Write a fitted model as one ONNX graph of everything that it predicts.
+    """Export a fitted model as one ONNX graph with all its predictions.
 
     The graph has one input `X` with any number of rows, in float32, or in float64 if the model was
     fitted in float64. Its outputs have fixed names:
 
-    - of a regressor, `mean`, `std`, `total`, `aleatoric` and `epistemic`, the last three variances
+    - for regression, `mean`, `std`, `total`, `aleatoric` and `epistemic`, the last three variances
       in squared units of y, and `interval`, the central one of 90 %, where it is cheap;
-    - of a classifier, `label`, `probabilities`, `total`, `aleatoric` and `epistemic`, the last
+    - for classification, `label`, `probabilities`, `total`, `aleatoric` and `epistemic`, the last
       three entropies in nats.
 
     A :class:`GPEDDistiller` has its other expectations too, as `expectation_<name>`: all but a
     classifier's "predictive", its probabilities, and a regressor's three, outputs of those names.
 
-    What the model cannot tell is left out: the two parts, where it has one network. Families that
-    draw carry their draws. Of a column of categories that are numbers X holds these; of text, the
-    position of the category in the metadata's `schema`. Others, and NaN, are missing or unknown.
+    Outputs that the model does not have are left out, such as the aleatoric and epistemic parts of
+    a single network. Families that sample carry their draws. A column of numerical categories holds
+    these numbers in X; a column of text, the position of the category in the metadata's `schema`.
+    Other values, and NaN, are missing or unknown.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Families of distributions that a student may predict, each with how it is learnt.
+"""Families of distributions that a student may predict, each with its loss.
 
 ``DistributionDistiller(teacher, family="dirichlet")`` is ``family=DirichletFamily()``. Names end in
 ``Family`` because :class:`skdistill.distributions.Dirichlet` is the distribution itself, which such
-a student predicts. For a family of your own, a subclass of :class:`Family`, see
+a student predicts. For custom families, subclasses of :class:`Family`, see
 :doc:`/user_guide/own_family`.
 """
 

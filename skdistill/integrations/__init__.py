@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models as models of other libraries, each in a module of the library's name."""
+"""Adapters of fitted models to other libraries, one module for each library."""
 
 __all__: list[str] = []

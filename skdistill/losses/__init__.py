@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses: functions of a prediction and a target that return one value per row.
+"""Losses: functions of a prediction and a target that return one value per sample.
 
 A loss is differentiable, once, with respect to its first argument, the prediction, and to nothing
 else. Its gradient is known in closed form: ``loss.and_gradient(prediction, ...)`` returns the loss

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How good a predictive distribution is: scores, calibration, and fidelity to the teacher.
+"""Metrics of predictive distributions: scores, calibration, and fidelity to the teacher.
 
 Every metric takes arrays and returns a float (the curves return arrays), but for :func:`fidelity`,
-which compares estimators. Means over rows are weighted by ``sample_weight``, so that an integer
-weight is the same as repeating the row; where there are several targets the metric is computed for
-each and averaged uniformly. Where rows are ordered by their uncertainty, equal uncertainties count
-as they do on average over their orders. A ValueError says which argument has another shape than it
-should, or values that it cannot have.
+which compares estimators. Means over samples are weighted by ``sample_weight``, so an integer
+weight is the same as repeating the sample. With several targets the metric is computed for each,
+and averaged uniformly. Where samples are ordered by their uncertainty, ties are averaged over all
+orders. A ValueError names an argument of the wrong shape, or with values that it cannot have.
 
 The log loss of class probabilities is scikit-learn's, :func:`sklearn.metrics.log_loss`.
 

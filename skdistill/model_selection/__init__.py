@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Costs of a student, the search for the cheapest that is good enough, and cross-validation.
+"""Costs of a student, the search for the cheapest one within a tolerance, and cross-validation.
 
-A student needs to be large to be as good as its teacher, and small to be worth while: a search
-weighs both. Costs are better when smaller; their scorers return the negative, as scikit-learn's
-``neg_`` scorers do.
+A student must be large to match its teacher, and small to be worth while: a search weighs both.
+Costs are better when smaller; their scorers return the negative, as scikit-learn's ``neg_`` scorers
+do.
 
-Folds of random samples tell how good a model is on samples like those of training.
-:class:`GapSplit` and :class:`TailSplit` leave out samples that are unlike them, and
-:func:`score_unseen` tells whether the model knows.
+Random folds measure performance on samples like those of training. :class:`GapSplit` and
+:class:`TailSplit` hold out-of-distribution samples out, and :func:`score_unseen` scores the
+prediction and the uncertainty for them.
 """
 
 from ._costs import costs_and_scores as costs_and_scores

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Networks, and stacks of networks that train and predict as one.
+"""Networks, and stacks of networks that are trained and evaluated as one.
 
 A *stack* is one module that holds S networks of the same architecture. Every parameter of it has
 a leading member axis, so that slice ``m`` of every parameter is member ``m``, and one batched

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Watching a fitted model in use: have its inputs, or its uncertainty, drifted?
+"""Drift monitoring of a fitted model: of its inputs and its uncertainty.
 
-The tests here may be looked at after every batch: the probability of ever raising a false alarm is
-bounded, however long the stream.
+The tests are valid after every batch: the probability of ever raising a false alarm is bounded,
+however long the stream.
 """
 
 from ._monitor import DriftMonitor

@@ -38,12 +38,12 @@ _PARTS = ("epistemic", "total")
 
 
 class DriftMonitor:
-    r"""Tells whether batches that a model predicts for have drifted from a reference.
+    r"""Monitor of drift between a reference and the batches that a model predicts for.
 
-    Every feature is watched, and the model's uncertainty. The p-value holds for looking at it after
-    every batch: if all samples are exchangeable with those of the reference, the probability that
-    it is *ever* at most `alpha` is at most `alpha`, however long the stream and however small the
-    reference. No labels are needed.
+    It tests every feature, and the model's uncertainty; no labels are needed. The p-value is valid
+    after every batch: if all samples are exchangeable with those of the reference, the probability
+    that it is *ever* at most `alpha` is at most `alpha`, however long the stream and however small
+    the reference.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models in files that are safe to open.
+"""Persistence of fitted models in files that are safe to load.
 
-A file is in the safetensors format: arrays, and a JSON text that says what they belong to. Classes
-and functions stand in it by names, which :func:`load` looks up in a list and never imports; so
-loading runs no code of the file's author. A SHA-256 of the whole file finds damage.
+A file has the safetensors format: arrays, and JSON that says what they belong to. It contains
+classes and functions as names, which :func:`load` looks up in a list and never imports, so loading
+runs no code of the file's author. A SHA-256 of the whole file detects damage.
 """
 
 from ._models import load, save

@@ -25,10 +25,10 @@ def save(
     include_teacher: bool = False,
     layout: str = "file",
 ) -> None:
-    """Save a fitted model to a file that is safe to open.
+    """Save a fitted model to a file that is safe to load.
 
-    The file is written whole or not at all. The model that :func:`load` makes of it predicts the
-    same, bit for bit.
+    The file is written atomically. The model that :func:`load` returns has the same predictions,
+    bit for bit.
 
     Parameters
     ----------
@@ -85,11 +85,10 @@ def save(
 
 
 def load(path: str | os.PathLike) -> BaseEstimator:
-    """Load a model that :func:`save` has written.
+    """Load a model saved by :func:`save`.
 
-    Loading runs no code that the file brings. What the file says is trusted in no other way either:
-    sizes and shapes are checked before memory is taken, and the whole by its SHA-256, which finds
-    damage, but not changes of somebody who computes it anew.
+    Loading runs no code from the file. Sizes and shapes are checked before memory is allocated. The
+    SHA-256 of the file detects damage, but not a change by somebody who computes it anew.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Smaller networks: group lasso while they train, then units and filters removed for good.
+"""Structured pruning: group lasso during training, then removal of units and filters.
 
 The weights that lead to a unit, or a convolution's filter, are one group of the penalty
 :math:`R(\\phi) = \\sum_k \\sqrt{n_k} \\lVert \\phi_{G_k} \rVert_2`, which makes whole groups zero;

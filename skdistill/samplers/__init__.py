@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How members of an ensemble come about: trained each, or drawn from the posterior by chains.
+"""Inference methods of ensembles: deep ensembles, MC dropout and Markov chains.
 
 Stochastic-gradient Markov chains draw the weights of networks from their posterior.
 

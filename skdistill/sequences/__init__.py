@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sequences of tokens: generation, and the uncertainty of generated sequences.
+"""Sequence models: generation, and the uncertainty of generated sequences.
 
 Models predict one token after the other. The uncertainty of a sequence is that of its tokens, by
 the chain rule, and that of an input is the mean over the sequences that a beam search has found, as

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Anything a user has becomes a teacher: an estimator with members to imitate."""
+"""Teachers: adapters that give fitted or unfitted models members to imitate."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Transfer sets: the rows on which a student imitates its teacher.
+"""Transfer sets: the samples on which a student imitates its teacher.
 
-Rows of the user's own are wrapped as :class:`TransferSet`. The others are made from the training
-rows by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
-:class:`Munge`, :class:`UniformBox` and :class:`Disagreement`. :class:`TransferOnly` keeps the
-student from the training rows themselves. A maker holds settings only;
-``prepare(X)`` returns a function that draws new rows for the given ones. In a distiller that is
-fitted on a frame, the columns in ``categorical=`` may be given by name.
+:class:`TransferSet` wraps samples of the user. Generators draw them from the training samples:
+:class:`GaussianNoise`, :class:`Mixup`, :class:`Munge`, :class:`UniformBox` and
+:class:`Disagreement`. With :class:`TransferOnly` the student does not learn from the training
+samples themselves. A generator stores parameters only; ``prepare(X)`` returns a function that draws
+new samples for the given ones. If a distiller is fitted to a DataFrame, ``categorical=`` accepts
+column names.
 """
 
 from __future__ import annotations

@@ -90,11 +90,11 @@ def plan_of(booster: DistributionEstimator, task: Task) -> RoundsPlan:
 class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     """Decompose a teacher into small networks whose mean approaches it round by round [1]_.
 
-    Each round searches a *weak learner*, a network whose errors oppose the sum of the errors made
-    before it, and adds it to the mean if that comes nearer to the teacher on the training rows. The
-    first rounds alone already predict, so that accuracy can
-    be traded for time when predicting: by a number of rounds, of operations or of seconds, or row
-    by row. The booster is a classifier or a regressor as its teacher is.
+    Each round searches for a *weak learner*, a network whose errors oppose the sum of the errors of
+    those before it, and adds it if the mean then comes closer to the teacher on the training
+    samples. Prediction may stop after any round (anytime prediction): after a number of rounds,
+    operations or seconds, or sample by sample. The booster is a classifier if its teacher is one,
+    else a regressor.
 
     Parameters
     ----------

@@ -171,15 +171,15 @@ def _informed(spec: FitSpec, plan: FamilyPlan, predictions: MemberPredictions) -
 class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     """Distil an ensemble into one network that predicts a distribution over predictions.
 
-    The student is a classifier or a regressor as its teacher is. For a row it predicts not an
-    ensemble's members but the distribution they seem to be drawn from [1]_, [2]_: its mean is the
-    prediction, and its spread the epistemic uncertainty. The student is one network without heads.
+    The student is a classifier if its teacher is one, else a regressor. For each sample it predicts
+    the distribution of the members' predictions [1]_, [2]_: its mean is the prediction, and its
+    spread the epistemic uncertainty. The student is one network without heads.
 
-    What it predicts, and how it learns that, is its `family`, see :mod:`skdistill.families`: for
-    regression "gaussian", "normal_inverse_gamma" or "normal_inverse_wishart", for classification
-    "dirichlet" or "logit_normal", for both "latent_factor", whose members are functions to draw,
-    "mixture", which has the total uncertainty only, and, to compare with and for nothing else, the
-    random last layers "gauss_head" and "dropout_head".
+    `family` defines the distribution and its loss, see :mod:`skdistill.families`. Those for
+    regression are "gaussian", "normal_inverse_gamma" and "normal_inverse_wishart"; those for
+    classification are "dirichlet" and "logit_normal". Both have "latent_factor", which draws
+    functions, "mixture", which has the total uncertainty only, and, for comparison only, the random
+    last layers "gauss_head" and "dropout_head".
 
     Parameters
     ----------

@@ -50,14 +50,15 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     """Distil posterior expectations into one network, while chains draw from the posterior [1]_.
 
     With an unfitted teacher whose members are drawn by Markov chains, the student learns while
-    these run, and no sample is kept (Algorithm 1): after every H-th iteration the chains' states
-    predict a minibatch of the transfer set, and the student takes a step towards the mean of these
-    predictions. It learns posterior expectations directly: of a classifier the predictive
-    distribution and how its entropy splits into aleatoric and epistemic uncertainty;
-    of a regressor mean, aleatoric and epistemic variance; and expectations of your own.
+    the chains run, and no posterior sample is stored (Algorithm 1): after every H-th iteration the
+    chains' states predict for a minibatch of the transfer set, and the student takes a gradient
+    step towards the mean of these predictions. It learns posterior expectations directly. For
+    classification these are the predictive distribution and the split of its entropy into aleatoric
+    and epistemic uncertainty; for regression, the mean and the aleatoric and epistemic variance;
+    and custom expectations.
 
     With any other teacher, fitted or without chains, the student learns the expectations over its
-    stored members: see :class:`DistributionDistiller` for the teachers that there are.
+    stored members. :class:`DistributionDistiller` documents the supported teachers.
 
     Parameters
     ----------

@@ -113,19 +113,19 @@ def _warn_of_many_heads(plan: HydraPlan) -> None:
 
 
 class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
-    """Distil an ensemble into one network with a shared core and many heads (Hydra+ [1]_).
+    """Distil an ensemble of regressors into one network with a shared core and many heads [1]_.
 
-    Member n of the teacher is imitated by head n mod M. The loss is Eq 10 of [1]_, plus two terms
-    of ours that match the spread of the heads to that of the members::
+    Head n mod M imitates member n of the teacher. The loss is Eq 10 of [1]_, plus two terms of this
+    package that match the spread of the heads to that of the members::
 
         (1 - alpha) L1 + alpha ((1 - beta) L2 + beta L3) + diversity_weight L4
             + spread_weight (residual mismatch / 2 + spread mismatch / 4)
 
     with L1 the label's likelihood, L2 the KL divergence between the aggregates, L3 the mean KL
-    divergence between each member and its head, L4 how alike the heads' weights are; see
-    :mod:`skdistill.losses` for each. One more head tells the gain: the factor by which the heads'
-    epistemic variance is multiplied for the scale of the members', part of what the spread mismatch
-    compares. What it adds is taken from the heads' variances, so that the total stays.
+    divergence between each member and its head, and L4 how similar the heads' weights are; see
+    :mod:`skdistill.losses` for each. One more head predicts a gain. It multiplies the heads'
+    epistemic variance to match the members' scale, and is part of the spread mismatch. What it adds
+    is subtracted from the heads' variances, so that the total variance does not change.
 
     Parameters
     ----------
@@ -336,19 +336,18 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
-    """Distil an ensemble of classifiers into one network with a core and many heads [1]_.
+    """Distil an ensemble of classifiers into one network with a shared core and many heads [1]_.
 
-    Member n of the teacher is imitated by head n mod M. The loss is Eq 10 of [1]_, plus a term of
-    ours that matches the heads' mutual information to that of the members::
+    Head n mod M imitates member n of the teacher. The loss is Eq 10 of [1]_, plus a term of this
+    package that matches the heads' mutual information to that of the members::
 
         (1 - alpha) L1 + alpha ((1 - beta) L2 + beta L3) + diversity_weight L4
             + spread_weight (log MI of the heads - log MI of the members)^2
 
     with L1 the label's cross-entropy, L2 the cross-entropy between the aggregates, L3 the mean
     cross-entropy between each member and its head, both softened by a temperature, and L4 how
-    alike the heads' weights are; see :mod:`skdistill.losses` for each. With classes the members'
-    ranking by epistemic uncertainty survives distillation well, but its scale does not; the last
-    term keeps it.
+    similar the heads' weights are; see :mod:`skdistill.losses` for each. Without the last term,
+    distillation keeps the ranking by epistemic uncertainty, but not its scale.
 
     Parameters
     ----------

@@ -43,14 +43,14 @@ _CHUNK_BYTES = 2**24
 
 
 class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
-    r"""Distil an ensemble of sequence models into one that knows where its members disagree [1]_.
+    r"""Distil an ensemble of sequence models into one that predicts their disagreement [1]_.
 
     At each token the student predicts a Dirichlet distribution over the probabilities of the next
-    one. It learns on given sequences (teacher forcing): at each token the members' probabilities
-    are summarised by a Dirichlet with their mean and about their spread (the proxy), from which the
-    student minimises the divergence of its own. Its mean is the prediction; its entropy and its
-    informations tell the total, aleatoric and epistemic uncertainty of the token, and, by the chain
-    rule, those of the sequence.
+    one. It is trained on given sequences (teacher forcing). At each token the proxy, a Dirichlet
+    with the members' mean and approximately their spread, summarises the members' probabilities,
+    and the student minimises its divergence from the proxy. The mean of the Dirichlet is the
+    prediction. Its entropy and informations give the total, aleatoric and epistemic uncertainty of
+    the token and, by the chain rule, those of the sequence.
 
     Parameters
     ----------
