@@ -76,9 +76,9 @@ print(f"median delay: {10 * np.median(alarms):.0f} patients; no alarm: {np.isinf
 # The picture
 # -----------
 #
-# Left, the p-value with the new device, and with the old one throughout. Right, those of the columns
-# at the end: blood pressure alone is below the level. The student's uncertainty has not moved, since
-# a pressure ten millimetres higher is no strange one.
+# Left, the p-value with the new device, and with the old one throughout. Right, those of the
+# columns at the end: blood pressure alone is below the level. The student's uncertainty has not
+# moved, since a pressure ten millimetres higher is no strange one.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
 batches = np.arange(1, n_batches + 1)
