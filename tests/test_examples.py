@@ -18,13 +18,17 @@ FEW_ROUNDS = {"n_rounds": 2, "max_epochs": 2}
 
 # What each page prints, and the constants at its top that make it run quickly.
 PAGES = {
+    "plot_abstention": ("promise broken", FEW | {"n_draws": 2}),
+    "plot_active_learning": ("of each seed", FEW | {"n_seeds": 1}),
     "plot_anytime": ("of the teacher's operations", FEW_ROUNDS),
     "plot_bayesian_optimisation": ("at random:", FEW | {"n_searches": 2}),
     "plot_cheapest_student": ("RMSE in validation", FEW),
+    "plot_conformal_shift": ("estimated ratio", FEW | {"n_draws": 2}),
     "plot_decompose_boosting": ("ms per sample", FEW_ROUNDS),
     "plot_distil_forest": ("student (1 network)", FEW),
     "plot_distil_regression": ("RMSE", FEW),
     "plot_drift": ("accuracy before", FEW),
+    "plot_drifted_feature": ("what has moved", FEW | {"n_streams": 2}),
     "plot_early_prediction": ("share of the time", FEW_ROUNDS),
     "plot_gped": ("the student", {"max_epochs": 2}),
     "plot_gradient_ratio": ("reverse KL, with the one", {"n_classes_max": 1000}),
