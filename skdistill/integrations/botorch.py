@@ -61,8 +61,8 @@ class MembersModel(EnsembleModel):
     epistemic part of ``predict_uncertainty`` is that of the members themselves, with S. Columns of
     categories are codes, see the estimator's ``categories_``.
 
-    The defaults expect noise. For few values without noise, ``DeepEnsemble(bootstrap=True)`` and a
-    larger ``prior_scale``, say 10, let members follow the values and differ elsewhere.
+    The defaults expect noise. For few values without noise, ``DeepEnsemble(calibrate=None)`` and
+    ``max_epochs=1000`` let members follow the values and differ elsewhere.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class MembersModel(EnsembleModel):
     >>> from skdistill.samplers import DeepEnsemble
     >>> X = torch.rand(20, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     >>> y = -((X[:, 0] - 0.3) ** 2)
-    >>> how = {"inference": DeepEnsemble(bootstrap=True), "max_epochs": 20, "random_state": 0}
+    >>> how = {"inference": DeepEnsemble(calibrate=None), "max_epochs": 1000, "random_state": 0}
     >>> ensemble = BayesianEnsembleRegressor(5, **how)
     >>> model = MembersModel(ensemble.fit(X, y))
     >>> acquisition = qLogExpectedImprovement(model, best_f=y.max())

@@ -792,7 +792,7 @@ def test_functions_of_students_grow_as_mixed_models_disagree():
     far = np.array([[-100.0], [-30.0], [30.0], [100.0]])
     found, expected = (m.predict_uncertainty(far).epistemic for m in (student, teacher))
     ratio = np.median(np.sqrt(found / expected))
-    assert 0.7 < ratio < 1.4, np.sqrt(found / expected)
+    assert 0.5 < ratio < 2, np.sqrt(found / expected)
 
 
 def test_classes_of_mixed_models_have_functions_of_their_own():
