@@ -29,7 +29,7 @@ from skdistill.metrics import ause, epistemic_fidelity, interval_coverage, mixtu
 from skdistill.model_selection import flops, n_parameters
 
 n_members = 20  # networks of the ensemble
-max_epochs = "auto"  # as many as suit the number of rows
+max_epochs = "auto"  # as many as suit the number of samples
 
 nuclei = load_breast_cancer(as_frame=True).data
 shape = ["texture", "smoothness", "compactness", "concavity", "concave points", "symmetry"]

@@ -20,7 +20,7 @@ import onnxruntime
 
 
 def predict(session, X):
-    """Predict rows (n, d) block by block: the activations of some thousand fit the cache."""
+    """Predict samples (n, d) block by block: the activations of some thousand fit the cache."""
     names = [output.name for output in session.get_outputs()]
     X = X.astype(np.float64 if "double" in session.get_inputs()[0].type else np.float32)
     blocks = [session.run(None, {"X": X[i : i + 4000]}) for i in range(0, len(X), 4000)]
@@ -28,7 +28,7 @@ def predict(session, X):
 
 
 def main(graph, rows):
-    """Predict the rows in a file by the graph in a file, and print a table."""
+    """Predict the samples in a file by the graph in a file, and print a table."""
     found = predict(onnxruntime.InferenceSession(graph), np.load(rows))
     columns = {}
     for name, values in found.items():

@@ -26,12 +26,12 @@ __all__ = ["data_parallel", "predict"]
 def data_parallel(group: torch.distributed.ProcessGroup | None = None) -> Iterator[None]:
     """Let the processes of ``torch.distributed`` train one student together.
 
-    Within it, ``student.fit(X, y)`` is called by every process, with the same arguments: all rows,
-    not a part of them. A minibatch is then of ``batch_size`` rows for each process. All draw its
-    rows, and their noise, by the same seeds; each asks the teacher about its own share of them,
-    and their gradients become one by one all-reduce a step. So the student is that of a single
-    process with a batch as large as all of theirs, to rounding, and the same bit for bit in all of
-    them.
+    Within it, ``student.fit(X, y)`` is called by every process, with the same arguments: all
+    samples, not a part of them. A minibatch is then of ``batch_size`` samples for each process. All
+    draw its samples, and their noise, by the same seeds; each asks the teacher about its own share
+    of them, and their gradients become one by one all-reduce a step. So the student is that of a
+    single process with a batch as large as all of theirs, to rounding, and the same bit for bit in
+    all of them.
 
     It holds for :class:`HydraPlusRegressor`, :class:`HydraPlusClassifier`,
     :class:`DistributionDistiller` and :class:`GPEDDistiller` of members, for `fit` and
@@ -94,7 +94,7 @@ def predict(model: BaseEstimator, data: Any, method: str = "predict") -> Any:
 
     Each block is given to the model as it is, and predicted when the result is asked for; at once,
     only the first row of a frame is. Large blocks are faster: a call takes a fraction of a
-    millisecond, and so do a hundred rows.
+    millisecond, and so do a hundred samples.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def predict(model: BaseEstimator, data: Any, method: str = "predict") -> Any:
         A fitted skdistill estimator, or a Pipeline, search (GridSearchCV and its kin),
         FrozenEstimator or TransformedTargetRegressor around one. It is sent to each worker once.
     data : dask.array.Array, dask.dataframe.DataFrame or ray.data.Dataset
-        Rows as the model's `predict` takes them. In a dataset of ray, the columns of a table, or
+        Samples as the model's `predict` takes them. In a dataset of ray, the columns of a table, or
         one column "data" of arrays, as ``ray.data.from_numpy`` makes it.
     method : {"predict", "predict_proba", "predict_uncertainty", "predict_interval", \
             "predict_members"}, default="predict"
@@ -180,7 +180,7 @@ def _answers(model: BaseEstimator, method: str, X: ArrayLike) -> np.ndarray:
 
 def _of_array(model: BaseEstimator, X: Any, method: str) -> Any:
     """Predictions for a dask array, in the same chunks of rows."""
-    rows = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))  # a row is in one block
+    rows = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))  # a sample is in one block
     one = _answers(model, method, np.zeros((1, *X.shape[1:]), X.dtype))
     return rows.map_blocks(
         partial(_answers, model, method),

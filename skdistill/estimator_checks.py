@@ -11,9 +11,10 @@ __all__ = ["expected_failed_checks"]
 def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
     """Return the checks of scikit-learn that an estimator need not pass, each with the reason.
 
-    There is one at most: that a row of weight two is the same as the row twice. It is not where
-    random numbers are drawn for each row. scikit-learn declares the same of its bagging, and takes
-    such exemptions as an argument of its checks only: no tag of an estimator can tell them.
+    There is one at most: that a sample of weight two is the same as the sample twice. It is not
+    where random numbers are drawn for each sample. scikit-learn declares the same of its bagging,
+    and takes such exemptions as an argument of its checks only: no tag of an estimator can tell
+    them.
 
     Parameters
     ----------
@@ -39,10 +40,10 @@ def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
     """
     params = estimator.get_params(deep=False)
     if params.get("transfer") is not None:
-        drawn = "new rows are drawn"
+        drawn = "new samples are drawn"
     elif isinstance(params.get("inference"), MCDropout):
         drawn = "units are dropped"
     else:
         return {}
-    reason = f"{drawn} for each row, so two rows are not one row of weight two"
+    reason = f"{drawn} for each sample, so two samples are not one sample of weight two"
     return {"check_sample_weight_equivalence_on_dense_data": reason}

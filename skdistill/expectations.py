@@ -92,9 +92,9 @@ class Expectation(Settings):
         gamma deviance, with 1e-6 added to both), ``-t log v``, and
         ``-t log v - (1 - t) log(1 - v)`` of values in (0, 1), whose gradient does not vanish where
         a "sigmoid" is close to 0 or 1 by mistake; or a function of values and targets, both (...,
-        n, k), that gives one loss for each row. Its minimiser is the mean of the targets, but their
-        median for "absolute", which with ``estimate="stochastic"`` is not the expectation; and for
-        "cross_entropy" if they sum to 1.
+        n, k), that gives one loss for each sample. Its minimiser is the mean of the targets, but
+        their median for "absolute", which with ``estimate="stochastic"`` is not the expectation;
+        and for "cross_entropy" if they sum to 1.
     link : {"identity", "exp", "softplus", "sigmoid", "softmax"} or callable, default="identity"
         Function from the k outputs of the student's network to the k values; "exp" clips outputs to
         [-20, 40].
@@ -208,7 +208,7 @@ class Expectation(Settings):
         return self.link(outputs) if callable(self.link) else _LINKS[self.link][0](outputs)
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss of each row, and the gradient of their sum.
+        """Return the loss of each sample, and the gradient of their sum.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class _OfSeveral(_Known):
     needs_several = True
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return loss and gradient; 0 for rows whose target is still unknown, NaN."""
+        """Return loss and gradient; 0 for samples whose target is still unknown, NaN."""
         is_known = ~target.isnan()
         loss, gradient = super().loss_and_gradient(outputs, target)
         return loss.where(is_known.all(-1), 0), gradient.where(is_known, 0)
@@ -295,8 +295,8 @@ class EntropyExpectation(_Known):
     ----------
     loss : {"absolute", "squared", "gamma"}, default="absolute"
         As for :class:`Expectation`; "absolute" is the paper's. "squared" weighs
-        unsure rows more, and told inputs of another kind apart better on validation rows; with
-        ``estimate="stochastic"`` its minimiser is the mean, not the median of single samples.
+        unsure samples more, and told inputs of another kind apart better on validation samples;
+        with ``estimate="stochastic"`` its minimiser is the mean, not the median of single samples.
     weight : float, default=1.0
         Factor of its loss in the sum over expectations.
 

@@ -136,10 +136,10 @@ class Estimate(Settings):
     Parameters
     ----------
     kind : {"online", "stochastic"} or dict, default="online"
-        "online" (U_o, Eq 10 of the paper) is the mean over all samples that have predicted a row,
-        "stochastic" (U_s, Eq 9) the last one; a dict gives it by the names of expectations,
-        "online" for the others. "online" keeps a float32 sum for each value of each row, and a
-        count: for n rows and k values ``4 n (k + 1)`` bytes, 5.1 MiB for MNIST; sums beyond
+        "online" (U_o, Eq 10 of the paper) is the mean over all samples that have predicted a
+        sample, "stochastic" (U_s, Eq 9) the last one; a dict gives it by the names of expectations,
+        "online" for the others. "online" keeps a float32 sum for each value of each sample, and a
+        count: for n samples and k values ``4 n (k + 1)`` bytes, 5.1 MiB for MNIST; sums beyond
         scikit-learn's ``working_memory`` are in a temporary file. Of a teacher's stored members,
         "online" is the mean over all of them, "stochastic" one of them, another for each row of a
         minibatch.
@@ -346,8 +346,8 @@ class WeakLearnerSearch(Settings):
         Temperature of the task loss, the cross-entropy between teacher and learner. 1 for
         regressors, whose task loss is the squared error.
     eta : float or "auto", default="auto"
-        Learning rate of the rows' weights; "auto" is that of Theorem 1 of the paper, whose bound is
-        of use only for more than ``2.25 * log(2 * n_samples)`` rounds.
+        Learning rate of the samples' weights; "auto" is that of Theorem 1 of the paper, whose bound
+        is of use only for more than ``2.25 * log(2 * n_samples)`` rounds.
     """
 
     _parameter_table = {

@@ -39,11 +39,11 @@ class Batches:
     weight : str, default=None
         Column of the sample weights.
     batch_size : int, default=None
-        Largest number of rows that are read at a time; None is 65,536. They are not the minibatches
-        of training.
+        Largest number of samples that are read at a time; None is 65,536. They are not the
+        minibatches of training.
     buffer_rows : int, default=100_000
-        Rows of the shuffle buffer: so many consecutive ones are held in memory, and shuffled, at a
-        time.
+        Samples of the shuffle buffer: so many consecutive ones are held in memory, and shuffled, at
+        a time.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Batches:
         Raises
         ------
         ValueError
-            If they differ in their numbers of rows or partitions, or arrays do not know them.
+            If they differ in their numbers of samples or partitions, or arrays do not know them.
         """
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return cls(_Blocks({"X": X, "y": y, **weights}), buffer_rows=buffer_rows)
@@ -172,8 +172,8 @@ class Batches:
 def _arrow_batches(dataset: Any, size: int) -> Iterator[Any]:
     """Read a dataset of pyarrow file by file, with little held in memory.
 
-    A scan of all files keeps some of each of them until its end, 80 bytes for a row of 20 numbers;
-    and one that reads columns ahead keeps those of the file.
+    A scan of all files keeps some of each of them until its end, 80 bytes for a sample of 20
+    numbers; and one that reads columns ahead keeps those of the file.
     """
     from pyarrow.dataset import ParquetFileFragment, ParquetFragmentScanOptions
 
@@ -215,15 +215,17 @@ class _Blocks:
 
     @staticmethod
     def _of_arrays(given: dict[str, Any]) -> list[Any]:
-        """Blocks of arrays; a row is in one block."""
+        """Blocks of arrays; a sample is in one block."""
         n_rows = {name: values.shape[0] for name, values in given.items()}
         if any(math.isnan(n) for n in n_rows.values()):
             raise ValueError(
-                "X, y and sample_weight must be arrays that know how many rows they have: call "
+                "X, y and sample_weight must be arrays that know how many samples they have: call "
                 f"compute_chunk_sizes() or to_dask_array(lengths=True). Got {n_rows}."
             )
         if len(set(n_rows.values())) > 1:
-            raise ValueError(f"X, y and sample_weight must have equally many rows, got {n_rows}.")
+            raise ValueError(
+                f"X, y and sample_weight must have equally many samples, got {n_rows}."
+            )
         rows = given["X"].chunks[0]
         whole = ({0: rows, **dict.fromkeys(range(1, a.ndim), -1)} for a in given.values())
         return [a.rechunk(c).blocks for a, c in zip(given.values(), whole, strict=True)]

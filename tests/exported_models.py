@@ -33,7 +33,7 @@ SMALL = {
     "random_state": 0,
 }
 LEVELS = [0.001, 0.3, 0.5, 0.95]
-# Of ordinary rows; a network's outputs are in proportion to the largest.
+# Of ordinary samples; a network's outputs are in proportion to the largest.
 MAGNITUDES = [1, 1e-30, 1e-3, 1e3, 1e30]
 
 
@@ -134,7 +134,7 @@ MODELS = {
 
 
 def data_of(name: str, dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and targets for the model of that name."""
+    """Samples and targets for the model of that name."""
     words = name.split()
     shape = {"images": (1, 6, 6), "series": (5, 2)}.get(words[1], (3,))
     X = np.random.default_rng(0).normal(size=(60, *shape))

@@ -32,7 +32,7 @@ from skdistill.settings import Optimizer, Runtime
 
 N_RANKS, BATCH_SIZE = 2, 10
 
-# In batches of 20 the last has 1 row, which one rank is dealt, or 7.
+# In batches of 20 the last has 1 sample, which one rank is dealt, or 7.
 X = np.random.default_rng(0).normal(size=(107, 3))
 Y = X[:, 0] - X[:, 1] ** 2
 LABELS = np.digitize(Y, [-1.0, 0.5])
@@ -98,7 +98,7 @@ def clipped_tightly(**settings):
     )
 
 
-# What is compared with one process: an estimator and its rows.
+# What is compared with one process: an estimator and its samples.
 MODELS = {
     "hydra": (lambda **s: HydraPlusRegressor(TEACHER, **s), (X[FEW], Y[FEW])),
     "hydra, clipped": (clipped_tightly, (X, Y)),
@@ -186,7 +186,7 @@ def refuse(rank):
         return {
             "X": error_of(lambda: student.fit(X + rank, Y)),
             "lr": error_of(lambda: HydraPlusRegressor(TEACHER, lr=0.01 * (rank + 1)).fit(X, Y)),
-            "few rows": error_of(
+            "few samples": error_of(
                 lambda: DistributionDistiller(FrozenEstimator(others), **SMALL).fit(X[:1], Y[:1])
             ),
             "ensemble": error_of(lambda: TEACHER.fit(X, Y)),

@@ -278,7 +278,7 @@ def test_files_of_several_runs_are_joined(peers, tmp_path):
 
 
 def results(model, values, score="nll", name="boston"):
-    """Rows of results of a model by split."""
+    """Samples of results of a model by split."""
     return [
         {"set": name, "split": i, "model": model, score: value} for i, value in enumerate(values)
     ]
@@ -567,7 +567,7 @@ def test_mnist_runs_every_inference(run, few_images, data_dir, tmp_path):
         assert kinds == {"deep ensemble", "SGLD", "MC dropout"}
         for name, row in found.items():
             assert name in text
-            assert row["iterations"] == 3  # an epoch of 300 rows in batches of 100
+            assert row["iterations"] == 3  # an epoch of 300 samples in batches of 100
             assert row["members"] == 2
             assert row["nll"] < 1.05 * math.log(10)  # a chain of 10 steps knows next to nothing
     nll = {mask: found["deep ensemble"]["nll"] for mask, found in results.items()}
@@ -589,7 +589,7 @@ def test_names_of_runs_tell_their_iterations(common):
 
 @pytest.fixture
 def shift(common):
-    """The script that shifts test rows."""
+    """The script that shifts test samples."""
     return importlib.import_module("shift")
 
 

@@ -217,7 +217,7 @@ def test_weights_equal_repetitions_where_no_rows_are_drawn(make):
 
 # Checks whose outcome depends on the defaults. All others do with few epochs and members, above,
 # what they would do with many; so do the two of learning with arrays of other kinds.
-OF_AMOUNTS = {  # that epochs chosen by the rows teach, suit few, and count their weights
+OF_AMOUNTS = {  # that epochs chosen by the samples teach, suit few, and count their weights
     *OF_LEARNING,
     "check_fit2d_1sample",
     "check_fit2d_1feature",

@@ -120,7 +120,7 @@ def test_ranks_are_bit_identical(name, trained):
     [
         ("X", "ValueError: X must be the same on all ranks of data_parallel, .* rank 1 differs"),
         ("lr", "ValueError: lr must be the same on all ranks"),
-        ("few rows", "ValueError: X must have at least one row for each of the 2 ranks"),
+        ("few samples", "ValueError: X must have at least one sample for each of the 2 ranks"),
         ("ensemble", "TypeError: estimator must be a HydraPlusRegressor, .* BayesianEnsemble"),
         ("checkpoint", "ValueError: runtime__checkpoint must be None within data_parallel"),
         ("max_time", "ValueError: max_time must be None within data_parallel"),

@@ -222,7 +222,7 @@ LAYOUTS = {
 }
 
 
-# All share what reads rows: one has them in every layout, the others take turns.
+# All share what reads samples: one has them in every layout, the others take turns.
 @pytest.mark.parametrize(
     ("name", "layout"),
     [

@@ -42,7 +42,7 @@ def all_at_once(model, method):
 
 
 def assert_as_at_once(found, expected):
-    """Equal, to rounding where they are numbers: products of few rows round in another way."""
+    """Equal, to rounding where they are numbers: products of few samples round in another way."""
     assert found.shape == expected.shape
     if expected.dtype.kind == "f":
         assert found.dtype == expected.dtype

@@ -68,16 +68,16 @@ GARBAGE = {
     "NumPy bool": np.True_,
 }
 DATA = {
-    "rows that require grad": torch.ones(12, 2, requires_grad=True),
+    "samples that require grad": torch.ones(12, 2, requires_grad=True),
     "numbers that require grad": torch.ones(12, requires_grad=True),
     "too large": [[10**400, 1]] * 12,
     "too large numbers": [10**400] * 12,
-    "complex rows": np.full((12, 2), 1j),
+    "complex samples": np.full((12, 2), 1j),
     "words": [["ash", "elm"]] * 12,
     "ragged": [[1], [1, 2]] * 6,
     "objects": [object()] * 12,
     "tiny numbers": [1e-300] * 12,
-    "no rows": np.empty((0, 2)),
+    "no samples": np.empty((0, 2)),
     "tokens": np.full((6, 4), 10**6),
 }
 
@@ -317,7 +317,7 @@ def test_weights_beyond_the_arithmetic(weight):
 def test_a_bag_that_has_seen_all_rows_with_a_weight():
     weight = np.eye(12)[0]
     bag = Teacher(BaggingRegressor(LinearRegression(), random_state=0))
-    with pytest.raises(ValueError, match="sample_weight must be positive for a row"):
+    with pytest.raises(ValueError, match="sample_weight must be positive for a sample"):
         bag.fit(X, Y["regressor"], weight)
 
 

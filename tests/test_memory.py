@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What does not grow with the rows, or stays within scikit-learn's ``working_memory``."""
+"""What does not grow with the samples, or stays within scikit-learn's ``working_memory``."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def peaks(tmp_path_factory):
 @pytest.mark.slow
 def test_peak_memory_of_many_rows(peaks, tally):
     found = [peaks[name] for name in ("predict", "early exit", "stages")]
-    # X takes 5 MiB, as do the stages; held for all rows, activations and outputs took 170 MiB.
+    # X takes 5 MiB, as do the stages; held for all samples, activations and outputs took 170 MiB.
     assert max(found) < 40, found
     tally("peaks of memory", len(found))
 
@@ -166,13 +166,13 @@ def test_loading_takes_twice_the_size_of_a_file(peaks, tally):
 
 @pytest.mark.slow
 def test_fits_of_streams_do_not_grow_with_the_rows(peaks, tally):
-    # The rows would take 128 MB.
+    # The samples would take 128 MB.
     assert peaks["stream"] < 64, peaks
     tally("peaks of memory", 1)
 
 
 class Counting:
-    """Notes how many rows it is asked about at a time."""
+    """Notes how many samples it is asked about at a time."""
 
     asked: list[int] = []
 
@@ -202,7 +202,7 @@ def asked(request):
 
     def within(call):
         found = {}
-        for memory in (1024, 0.0005):  # the latter are answers of at most 32 rows
+        for memory in (1024, 0.0005):  # the latter are answers of at most 32 samples
             Counting.asked = []
             with config_context(working_memory=memory):
                 found[memory] = call(), max(Counting.asked)

@@ -43,7 +43,7 @@ def flowers():
 
 
 class Known:
-    """Predicts what it is given, whatever the row."""
+    """Predicts what it is given, whatever the sample."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
@@ -137,7 +137,7 @@ def test_calibration_keeps_the_share_of_the_epistemic_part(flowers):
 
 
 def joined(model, pairs):
-    """Uncertainty of all members of estimators, each with its rows."""
+    """Uncertainty of all members of estimators, each with its samples."""
     members = np.concatenate([member.predict_members(rows) for member, rows in pairs], axis=1)
     if members.ndim == 4:
         return [p.numpy()[:, 0] for p in EmpiricalGaussian.from_members(members).uncertainty()]
@@ -189,7 +189,7 @@ MIXTURES = {
     "student in a bag": lambda: BaggingClassifier(
         DistributionDistiller(classifier(), max_epochs=5, random_state=0), 2, random_state=0
     ),
-    "bag of few rows": lambda: BaggingClassifier(
+    "bag of few samples": lambda: BaggingClassifier(
         make_pipeline(classifier()), n_estimators=3, max_samples=4, random_state=0
     ),
     "bag in a bag": lambda: BaggingClassifier(
@@ -220,7 +220,7 @@ def test_the_total_is_the_entropy_of_what_is_predicted(name, flowers):
 
 def test_a_bag_knows_which_classes_a_member_has_not_seen(flowers):
     X, y = flowers
-    bag = MIXTURES["bag of few rows"]().fit(X, y)
+    bag = MIXTURES["bag of few samples"]().fit(X, y)
     assert min(len(member.classes_) for member in bag.estimators_) < 3
 
 

@@ -133,7 +133,7 @@ def test_models_without_networks(cost, data):
 
 
 class Sleeper(BaseEstimator):
-    """Takes a millisecond for a row, and ten times that the first two times."""
+    """Takes a millisecond for a sample, and ten times that the first two times."""
 
     n_calls, seen = 0, ()
 
@@ -476,7 +476,7 @@ def small_ensemble(n_members=3, kind=BayesianEnsembleRegressor):
 
 
 def left_out(model, X, y, folds, of_step="", weight=None):
-    """Uncertainty of rows by models that are fitted without their fold, written out."""
+    """Uncertainty of samples by models that are fitted without their fold, written out."""
     parts = np.empty((3, *y.shape)) if y.dtype == float else np.empty((3, len(y)))
     for train, test in folds:
         params = {} if weight is None else {f"{of_step}sample_weight": weight[train]}

@@ -168,7 +168,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 
 
 def data_of(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and targets for the estimator of that name."""
+    """Samples and targets for the estimator of that name."""
     words = name.split()
     shape = {"images": (1, 6, 6), "series": (5, 2)}.get(words[1], (3,))
     X = rows(shape)
@@ -183,7 +183,7 @@ def fitted(name: str) -> Any:
 
 
 def predictions(model: Any, name: str) -> np.ndarray:
-    """What a model predicts for a few rows: probabilities or means, and uncertainties."""
+    """What a model predicts for a few samples: probabilities or means, and uncertainties."""
     X, _ = data_of(name)
     predict = model.predict_proba if hasattr(model, "predict_proba") else model.predict
     parts = (part for part in model.predict_uncertainty(X[:N_PREDICTED]) if part is not None)

@@ -105,8 +105,8 @@ def test_covariance_of_a_correlated_gaussian(sampler):
 
 @samplers
 def test_posterior_of_a_weighted_mean_by_autograd(sampler):
-    # y ~ N(theta, 2^2) with weights, theta ~ N(0, 1 / 0.5), as a training loop computes it: rows'
-    # losses weighted to mean one, and the prior as weight decay tau / (2 N).
+    # y ~ N(theta, 2^2) with weights, theta ~ N(0, 1 / 0.5), as a training loop computes it:
+    # samples' losses weighted to mean one, and the prior as weight decay tau / (2 N).
     y = torch.tensor([1.0, 4.0, -0.5, 3.0], dtype=torch.float64)
     weight = torch.tensor([3.0, 0.5, 1.5, 2.0], dtype=torch.float64)
     noise_variance, tau, n = 4.0, 0.5, weight.sum().item()
@@ -128,7 +128,7 @@ def test_posterior_of_a_weighted_mean_by_autograd(sampler):
 
 
 def test_gradients_of_minibatches_widen_the_chain_by_their_own_noise():
-    # One of four rows a step: the gradient of U has variance V, the recursion's noise is
+    # One of four samples a step: the gradient of U has variance V, the recursion's noise is
     # lr + lr^2 / 4 V.
     y = torch.tensor([1.0, 4.0, -0.5, 3.0], dtype=torch.float64)
     n, lr = len(y), 0.05

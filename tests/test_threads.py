@@ -51,7 +51,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _restless(monkeypatch):
-    """Threads take turns all the time, and few rows are many."""
+    """Threads take turns all the time, and few samples are many."""
     monkeypatch.setattr(batched, "_FEW", 100)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

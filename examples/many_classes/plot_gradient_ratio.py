@@ -34,7 +34,7 @@ n_classes_max = 10_000  # largest number of classes
 
 
 def sparse(epsilon, n_classes):
-    """Probabilities of one row: the first class has all but epsilon."""
+    """Probabilities of one sample: the first class has all but epsilon."""
     probs = torch.full((1, n_classes), epsilon / (n_classes - 1), dtype=torch.float64)
     probs[0, 0] = 1 - epsilon
     return probs

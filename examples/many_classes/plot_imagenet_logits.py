@@ -31,7 +31,7 @@ n_members = 8  # networks to use, eight at most
 
 
 def made_up(n_members, n_rows=500, n_classes=1000):
-    """Logits of networks that agree more about some rows than about others."""
+    """Logits of networks that agree more about some samples than about others."""
     rng = np.random.default_rng(0)
     clear, spread = rng.uniform(7, 13, n_rows), rng.uniform(1, 2.4, (1, n_rows, 1))
     common = rng.standard_normal((n_rows, n_classes))

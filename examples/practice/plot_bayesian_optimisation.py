@@ -58,7 +58,7 @@ def at_random(n_settings, seed):
 def propose(settings, measured, seed):
     teacher = BayesianEnsembleRegressor(
         n_members,
-        # There are no rows to spare, and no noise to calibrate.
+        # There are no samples to spare, and no noise to calibrate.
         inference=DeepEnsemble(bootstrap=True, calibrate=None),
         prior_scale=10.0,
         max_epochs=max_epochs,
@@ -73,7 +73,7 @@ def propose(settings, measured, seed):
     return found.numpy()
 
 
-warnings.simplefilter("ignore", ConvergenceWarning)  # of students of eight rows
+warnings.simplefilter("ignore", ConvergenceWarning)  # of students of eight samples
 best, searches = [], []
 for seed in range(n_searches):
     torch.manual_seed(seed)  # BoTorch draws from the global generator

@@ -22,7 +22,7 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, report
 from skdistill.displays import UncertaintyProfileDisplay
 
 n_members = 20  # networks of the ensemble
-max_epochs = "auto"  # as many as suit the number of rows
+max_epochs = "auto"  # as many as suit the number of samples
 settings = {"max_epochs": max_epochs, "random_state": 0}
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)

@@ -62,7 +62,7 @@ rows = np.resize(X_test, (n_rows[-1], X_test.shape[1]))
 
 
 def milliseconds(model):
-    """Time of the processor that the model takes for so many rows, the shortest of ten."""
+    """Time of the processor that the model takes for so many samples, the shortest of ten."""
     timers = [Timer(partial(model.predict_proba, rows[:n]), timer=process_time) for n in n_rows]
     return [1e3 * min(timer.repeat(10, number=1)) for timer in timers]
 
@@ -84,7 +84,7 @@ table = {
 }
 times = dict(zip(table, map(milliseconds, (forest, student)), strict=True))
 
-columns = [*next(iter(table.values())), "ms for 1 row", "ms for 1,000"]
+columns = [*next(iter(table.values())), "ms for 1 sample", "ms for 1,000"]
 print(f"{'':20}" + "".join(f"{column:>19}" for column in columns))
 for name, numbers in table.items():
     values = [*numbers.values(), times[name][0], times[name][3]]
@@ -98,7 +98,7 @@ print(
     + ", ".join(f"{ratio:.0f}" for ratio in ratios.values())
     + " times as fast for "
     + ", ".join(f"{n:,}" for n in ratios)
-    + " rows."
+    + " samples."
 )
 
 # %%

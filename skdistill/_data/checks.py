@@ -36,7 +36,7 @@ def check_magnitude(X: np.ndarray, limit: float, name: str = "X") -> None:
         raise ValueError(
             f"{name} must be within {limit:.3g} of 0, beyond which the model's arithmetic "
             f"overflows; got {value:.6g} at {list(place)}, its row and column. Scale the columns, "
-            "or leave out the row."
+            "or leave out the sample."
         )
 
 
@@ -57,12 +57,12 @@ def refuse_masked(values, name: str) -> None:
     """Raise ValueError for an array of which values are masked: what is below would be read."""
     if np.ma.is_masked(values):
         raise ValueError(
-            f"{name} must be known for every row, got masked values; leave those rows out."
+            f"{name} must be known for every sample, got masked values; leave those samples out."
         )
 
 
 def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndarray | None:
-    """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
+    """Check sample weights: None, a number, or an array of shape (n,), none of them negative."""
     if sample_weight is None:
         return None
     refuse_masked(sample_weight, name)
@@ -88,10 +88,10 @@ def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndar
 
 
 def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int = 0) -> None:
-    """Raise a ValueError that names the row, unless all predicted values are finite.
+    """Raise a ValueError that names the sample, unless all predicted values are finite.
 
-    Rows are the axis `axis` of `values`; `X` are their inputs, and `numbers` their numbers in the
-    user's X. Nothing is checked with scikit-learn's ``assume_finite=True``.
+    Samples are the axis `axis` of `values`; `X` are their inputs, and `numbers` their numbers in
+    the user's X. Nothing is checked with scikit-learn's ``assume_finite=True``.
     """
     if is_finite(values) or get_config()["assume_finite"]:
         return
@@ -100,8 +100,8 @@ def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int 
     (_, *place), value = largest(np.asarray(X[row : row + 1]))
     number = int(numbers[row])
     raise ValueError(
-        f"X must have rows for which the model's arithmetic does not overflow; what it predicts "
-        f"for row {number} is not finite. The largest value there is X{[number, *place]} = "
+        f"X must have samples for which the model's arithmetic does not overflow; what it predicts "
+        f"for sample {number} is not finite. The largest value there is X{[number, *place]} = "
         f"{value:.6g}."
     )
 
@@ -109,7 +109,7 @@ def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int 
 def is_small(outputs: Tensor) -> bool:
     """Whether outputs are so small that nothing read off them overflows.
 
-    Most outputs are. For a row predicted alone this takes a third of the time of checking each
+    Most outputs are. For a sample predicted alone this takes a third of the time of checking each
     result.
     """
     return torch.linalg.vector_norm(outputs).item() < SMALL_OUTPUT

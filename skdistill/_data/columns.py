@@ -77,8 +77,8 @@ def standardises(normalize: bool | str, what: str) -> bool:
 class Columns:
     """The columns of a table that hold categories, as `fit` has found them.
 
-    Rows become numbers: of a categorical column the code of its category, which is its place among
-    them, and NaN for one that is not known.
+    Samples become numbers: of a categorical column the code of its category, which is its place
+    among them, and NaN for one that is not known.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Columns:
         return cls(np.shape(X)[1], kept, others)
 
     def grown(self, X: ArrayLike) -> Columns:
-        """Return the columns with the categories of further rows; the codes of others stay."""
+        """Return the columns with the categories of further samples; the codes of others stay."""
         if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
             return self  # the check that follows says what is wrong
         kept, others = {}, {}
@@ -150,9 +150,9 @@ class Columns:
         return sizes
 
     def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
-        """Return rows as numbers, (n, n_columns).
+        """Return samples as numbers, (n, n_columns).
 
-        Training rows keep the categories of `others`, by codes beyond those of `categories`.
+        Training samples keep the categories of `others`, by codes beyond those of `categories`.
         """
         if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
@@ -214,7 +214,7 @@ class Columns:
         return [*self.categories[column], *self.others.get(column, [])]
 
     def decode(self, rows: np.ndarray, like: Any) -> Any:
-        """Return encoded rows as a table like another, which `fit` was given."""
+        """Return encoded samples as a table like another, which `fit` was given."""
         columns: list[Any] = list(rows.T)
         for column in self.categories:
             code_of = dict(enumerate(self._in_training(column)))
@@ -392,7 +392,7 @@ def refuse_sparse(X: Any) -> None:
     raise TypeError(
         f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
         f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
-        "make_pipeline(TruncatedSVD(50), model), or give fit dense rows batch by batch, see "
+        "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
         "skdistill.streams."
     )
 

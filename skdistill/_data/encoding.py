@@ -21,14 +21,14 @@ from .columns import Columns, standardises
 # as near to 1, are standardised already: a scaler stands before the estimator.
 _NEAR = 0.01
 
-# From so many rows on a table is large: members for classes keep their best epoch, for instance.
+# From so many samples on a table is large: members for classes keep their best epoch, for instance.
 MANY_ROWS = 10_000
 
 # Columns that may have one unit: so many at least, of which such a share begins at the same value,
 # and whose median range is such a share of the largest.
 _LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
 
-# With embeddings="auto" tables of so many rows, and of at most so many columns, are embedded for
+# With embeddings="auto" tables of so many samples, and of at most so many columns, are embedded for
 # numbers to predict.
 EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
 
@@ -44,7 +44,7 @@ _WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05
 # that few samples lie in it, and wide enough for float32.
 _HALF_STEP = 1e-3
 
-# A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
+# A leaf of a tree that finds bins holds at least this part of an equal share of the samples.
 _LEAVES_OF_LEAST_SIZE = 10
 
 
@@ -78,7 +78,7 @@ class InputEncoding:
         n_categories: np.ndarray | None = None,
         bins: Bins | None = None,
     ) -> InputEncoding | None:
-        """Find the encoding of columns, or None where rows can be taken as they are.
+        """Find the encoding of columns, or None where samples can be taken as they are.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class InputEncoding:
     ) -> InputEncoding | None:
         """Find the encoding of numbers by their moments, and smallest and largest values.
 
-        Bins are those of some of the rows, X.
+        Bins are those of some of the samples, X.
         """
         loc, scale = _unless_flags(*moments.standardisation(), limits)
         if n_categories is None:
@@ -156,7 +156,7 @@ class InputEncoding:
     def _with_bins(
         self, X: np.ndarray, weight: np.ndarray | None, bins: Bins | None
     ) -> InputEncoding | None:
-        """Return the encoding with bins of numbers; None where rows can be taken as they are."""
+        """Return the encoding with bins of numbers; None where samples can be taken as they are."""
         found = self
         if bins is not None:
             edges = [
@@ -180,7 +180,7 @@ class InputEncoding:
         Parameters
         ----------
         encoding : InputEncoding or None
-            None takes rows as they are.
+            None takes samples as they are.
         X : ndarray of shape (n, n_columns)
         thresholds : sequence of ndarray, of length n_columns
             Of each column, in its own units.
@@ -217,7 +217,7 @@ class InputEncoding:
         return self._encoder().n_inputs
 
     def module(self, dtype: torch.dtype) -> InputEncoder:
-        """Return the module that encodes rows."""
+        """Return the module that encodes samples."""
         return self._encoder().to(dtype)
 
     def _encoder(self) -> InputEncoder:

@@ -216,7 +216,7 @@ class InputSchema:
         return {} if self.columns is None else self.columns.categories
 
     def grown(self, X: ArrayLike) -> InputSchema:
-        """Return the schema with the categories of further rows; the codes of others stay."""
+        """Return the schema with the categories of further samples; the codes of others stay."""
         return self if self.columns is None else replace(self, columns=self.columns.grown(X))
 
     def with_further(self, X: ArrayLike, rows: np.ndarray) -> InputSchema:
@@ -486,7 +486,7 @@ def _is_suspicious(count: int, n: int, count_in_fit: int, n_in_fit: int, had: in
 
 
 def warn_of_shares(schema: InputSchema, X: ArrayLike, rows: np.ndarray) -> None:
-    """Warn, once, of all columns of rows to predict that are suspicious."""
+    """Warn, once, of all columns of samples to predict that are suspicious."""
     if len(rows) < LEAST_SAMPLES or rows.ndim != 2 or not schema.is_table:
         return
     low, high = schema.limits

@@ -3,7 +3,7 @@
 
 skorch gives the shell (history, callbacks, schedulers, optimiser settings). Within an epoch the net
 runs a loop of its own over slices of tensors, unless a callback listens to batches. The loss is the
-sum over members of each member's mean over rows, so that members do not influence each other:
+sum over members of each member's mean over samples, so that members do not influence each other:
 training a stack gives what training its members one by one would give.
 
 This package alone imports skorch, which takes most of a second. Predicting does not need it, so

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a teacher has answered for rows that are seen again, in a file."""
+"""What a teacher has answered for samples that are seen again, in a file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .._utils.warnings import warn
 
 
 class AnswersOnFile:
-    """A teacher's answers for portions of at most `n_most` rows in all, in a temporary file.
+    """A teacher's answers for portions of at most `n_most` samples in all, in a temporary file.
 
-    A portion is known again by the bytes of its rows, so that what a stream gives in another order
-    than before is not mistaken. The file has no name where the operating system allows it (all but
-    Windows): it is gone when this object is, or when the process ends in whatever way.
+    A portion is known again by the bytes of its samples, so that what a stream gives in another
+    order than before is not mistaken. The file has no name where the operating system allows it
+    (all but Windows): it is gone when this object is, or when the process ends in whatever way.
     """
 
     def __init__(self, n_most: int):
@@ -33,11 +33,11 @@ class AnswersOnFile:
         self._places: dict[bytes, tuple[int, tuple[int, ...]]] = {}  # offset, shape
 
     def of(self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int) -> Tensor | None:
-        """Return the answers for rows, as X is; None if they are lost.
+        """Return the answers for samples, as X is; None if they are lost.
 
-        Of rows that were not seen before, `ask` is asked `size` at a time. On a CPU the answers are
-        a map of the file. They are lost when so many rows have been seen that no more are kept, and
-        where the file cannot be written, of which it warns.
+        Of samples that were not seen before, `ask` is asked `size` at a time. On a CPU the answers
+        are a map of the file. They are lost when so many samples have been seen that no more are
+        kept, and where the file cannot be written, of which it warns.
         """
         rows = X.cpu().numpy()
         key = hashlib.blake2b(_bytes_of(rows), digest_size=16).digest()
@@ -54,7 +54,7 @@ class AnswersOnFile:
     def _write(
         self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int
     ) -> tuple[int, tuple[int, ...]] | None:
-        """Append the answers for rows; return where they begin, and their shape."""
+        """Append the answers for samples; return where they begin, and their shape."""
         offset = 0
         for number, part in enumerate(X.split(size)):
             answers = ask(part).cpu().numpy()

@@ -33,7 +33,7 @@ _SECONDS_BETWEEN_LINES = 2.0
 # Escape sequences by which skorch colours what it prints.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# For so many epochs in a row a member may be exploded without a new lowest loss.
+# For so many epochs in a sample a member may be exploded without a new lowest loss.
 _EPOCHS_TO_RECOVER = 10
 
 
@@ -131,8 +131,8 @@ class _WithState(Callback):
 class MemberEarlyStopping(_WithState):
     """Keep each member's best weights, and end training when no member improves any more.
 
-    A member stops after `patience` epochs in a row in which its validation loss has not fallen by
-    more than `tol`. It keeps its best weights while the others go on.
+    A member stops after `patience` epochs in a sample in which its validation loss has not fallen
+    by more than `tol`. It keeps its best weights while the others go on.
     """
 
     _STATE = ("best_loss_", "best_epoch_", "stopped_", "best_")
@@ -167,13 +167,13 @@ class MemberEarlyStopping(_WithState):
 class DivergenceGuard(_WithState):
     r"""Find the members that have diverged, and those that are worse than a constant prediction.
 
-    The yardstick is c, the loss of a constant prediction (outputs of zero) on the rows of the first
-    epoch, which depends neither on the inputs nor on the learning rate. A member's loss has
+    The yardstick is c, the loss of a constant prediction (outputs of zero) on the samples of the
+    first epoch, which depends neither on the inputs nor on the learning rate. A member's loss has
     exploded if it is more than 1,000 (1 + \|c\|) above c. A member has diverged
 
     - as soon as its loss is not finite;
-    - when its loss has been exploded for ten epochs in a row without a new lowest value (a spike,
-      or a bad start, may recover);
+    - when its loss has been exploded for ten epochs in a sample without a new lowest value (a
+      spike, or a bad start, may recover);
     - when training has ended, if its weights are not finite or its last loss is exploded.
 
     It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member's

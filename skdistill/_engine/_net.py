@@ -28,8 +28,8 @@ class StackNet(NeuralNet):
     ``fit(train, valid)`` takes :class:`Rows`. Callbacks, history and optimiser behave as in every
     skorch net; ``train_loss`` and ``valid_loss`` are means over members, and
     ``member_losses_["train"]`` and ``["valid"]`` hold the last epoch's loss of each member.
-    ``constant_losses_`` are the losses of a constant prediction, outputs of zero, for the rows of
-    the first epoch.
+    ``constant_losses_`` are the losses of a constant prediction, outputs of zero, for the samples
+    of the first epoch.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class StackNet(NeuralNet):
         left that is printed.
     ranks : Ranks, default=None
         Processes that train the same stack, each on its share of every minibatch. Gradients and
-        losses are those over the rows of all; the weights begin as those of rank 0.
+        losses are those over the samples of all; the weights begin as those of rank 0.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class StackNet(NeuralNet):
         return self.time_limit.left + further * self.time_limit.seconds
 
     def outputs_now(self, X: Tensor) -> Tensor:
-        """Predict rows (S or 1, n, ...) as the weights are now; valid until the next step."""
+        """Predict samples (S or 1, n, ...) as the weights are now; valid until the next step."""
         return self.steps_.outputs(X)
 
     def weights_now(self) -> dict[str, Tensor]:
@@ -130,20 +130,20 @@ class StackNet(NeuralNet):
         return self.module_(x)
 
     def get_loss(self, y_pred, y_true, X=None, training=False):
-        """Sum over members of the weighted mean over rows."""
+        """Sum over members of the weighted mean over samples."""
         return self._losses(y_pred, y_true).mean(-1).sum()
 
     def _losses(self, outputs: Tensor, y) -> Tensor:
-        """Weighted losses of rows, (S, n).
+        """Weighted losses of samples, (S, n).
 
-        Weights have mean one over all rows. So the mean of these losses is sum w l / sum w for a
+        Weights have mean one over all samples. So the mean of these losses is sum w l / sum w for a
         full batch, and an unbiased estimate of it for a minibatch.
         """
         targets, weight = y
         return weighted(self.criterion_(outputs, targets), weight)
 
     def _forward(self, X: Tensor, y) -> tuple[Tensor, Tensor, Tensor]:
-        """Outputs, losses of rows, and the sum that a training step differentiates."""
+        """Outputs, losses of samples, and the sum that a training step differentiates."""
         outputs = self.infer(X)
         losses = self._losses(outputs, y)
         loss = losses.mean(-1).sum()
@@ -169,12 +169,12 @@ class StackNet(NeuralNet):
         return result
 
     def _step_without_rows(self, X: Tensor) -> dict[str, object]:
-        """What a step returns for no rows, the share of a rank in few ones."""
+        """What a step returns for no samples, the share of a rank in few ones."""
         no_losses = X.new_zeros(self.n_members, 0)
         return {"loss": X.new_zeros(()), "y_pred": no_losses, "losses": no_losses}
 
     def _share_gradients(self, n_rows: int) -> None:
-        """Make the gradients those over the rows of all ranks, of which this has `n_rows`."""
+        """Make the gradients those over the samples of all ranks, of which this has `n_rows`."""
         if self.ranks is None:
             return
         trained = [p for p in self.module_.parameters() if p.requires_grad]
@@ -212,7 +212,7 @@ class StackNet(NeuralNet):
     def state(self) -> dict[str, object]:
         """Return all that training goes on from between two epochs: tensors and plain Python.
 
-        The tensors are those of the net, not copies. Not included are the order of the rows, see
+        The tensors are those of the net, not copies. Not included are the order of the samples, see
         :meth:`Rows.state`, and the memory of callbacks without a ``state_dict``.
         """
         return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows, in memory or read in parts, and how they are dealt to a stack in minibatches."""
+"""Samples, in memory or read in parts, and how they are dealt to a stack in minibatches."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from .._utils.ranks import Ranks
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile
 
-# Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
+# Samples are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
 # copy still fits the cache.
 _GATHER_BYTES = 2**22
 
-# Rows that stay as they are are encoded once if that takes at most so many bytes.
+# Samples that stay as they are are encoded once if that takes at most so many bytes.
 _ENCODED_BYTES = 2**28
 
-# So many bytes of new rows are drawn at a time: a teacher predicts many rows faster than few, and
-# what is drawn must not depend on the memory that its predictions take.
+# So many bytes of new samples are drawn at a time: a teacher predicts many samples faster than few,
+# and what is drawn must not depend on the memory that its predictions take.
 _DRAW_BYTES = 2**23
 
 Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 
 
 class Rows(torch.utils.data.Dataset):
-    """Rows in memory, dealt to the members of a stack in minibatches.
+    """Samples in memory, dealt to the members of a stack in minibatches.
 
     Iterating is one epoch. A batch holds until the next one is asked for, which overwrites it.
-    Every member sees the rows in an order of its own, drawn by its seed; when they all fit one
-    batch, the members share them in the order given, unless the place of a row in its minibatch
-    matters to the stack (`by_place`). Without seeds rows are not shuffled.
+    Every member sees the samples in an order of its own, drawn by its seed; when they all fit one
+    batch, the members share them in the order given, unless the place of a sample in its minibatch
+    matters to the stack (`by_place`). Without seeds samples are not shuffled.
 
     Weights, (S, n) or (1, n) for all members, are divided by `mean_weight`, None for their mean
-    over rows. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new rows
-    in the place of those that are dealt, but for the first `n_kept`. `ranks` share the rows of
-    every minibatch; each of them has all rows and the same seeds.
+    over samples. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new
+    samples in the place of those that are dealt, but for the first `n_kept`. `ranks` share the
+    samples of every minibatch; each of them has all samples and the same seeds.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class Rows(torch.utils.data.Dataset):
         return self.X[i], tuple(target[i] for target in self.targets)
 
     def state(self) -> list[Tensor]:
-        """Return the states of the generators, of the order of the rows and of new rows."""
+        """Return the states of the generators, of the order of the samples and of new samples."""
         return [generator.get_state() for generator in self._all_generators()]
 
     def load_state(self, state: list[Tensor]) -> None:
-        """Go on from what :meth:`state` returned: the same orders and new rows follow."""
+        """Go on from what :meth:`state` returned: the same orders and new samples follow."""
         for generator, value in zip(self._all_generators(), state, strict=True):
             generator.set_state(value)
 
     def encode_by(self, inputs: InputEncoder | None) -> None:
-        """Let batches have their rows encoded; new rows are drawn, and teachers asked, before it.
+        """Encode the samples of batches, after new ones are drawn and teachers have predicted.
 
-        Rows that stay as they are are encoded once, if there is memory for what they become. Every
-        member's batches would else be encoded in every epoch.
+        Samples that stay as they are are encoded once, if there is memory for what they become.
+        Every member's batches would else be encoded in every epoch.
         """
         if inputs is None:
             return
@@ -105,7 +105,7 @@ class Rows(torch.utils.data.Dataset):
 
     @property
     def _most_encoded(self) -> int:
-        """Bytes, at most, of encoded rows that are kept."""
+        """Bytes, at most, of encoded samples that are kept."""
         return min(working_memory(), _ENCODED_BYTES)
 
     @property
@@ -121,7 +121,7 @@ class Rows(torch.utils.data.Dataset):
             yield (X if self._encode is None else self._encode(X)), rest
 
     def _batches(self) -> Iterator[Batch]:
-        """Batches whose rows are not encoded, unless all are."""
+        """Batches whose samples are not encoded, unless all are."""
         n, size = len(self), self.batch_size
         if (size == n and not self.by_place) or not self.generators:
             yield from self._batches_in_order()
@@ -143,28 +143,28 @@ class Rows(torch.utils.data.Dataset):
             yield self.take(index.unsqueeze(0))
 
     def _shuffled(self) -> Tensor:
-        """Draw the order of the rows for every member in this epoch, of shape (S, n)."""
+        """Draw the order of the samples for every member in this epoch, of shape (S, n)."""
         for generator, row in zip(self.generators, self._order, strict=True):
             torch.randperm(len(self), generator=generator, dtype=row.dtype, out=row)
         return self._order.to(self.X.device)
 
     def gather_limit(self) -> int:
-        """Largest number of rows to take at a time."""
+        """Largest number of samples to take at a time."""
         return _GATHER_BYTES // sum(t[:1].nbytes for t in (self._dealt, *self.targets))
 
     def take(self, index: Tensor) -> Batch:
-        """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
+        """Inputs, targets and weights of the samples at `index`, of shape (..., S or 1, size)."""
         index, X = self._drawn(index)
         return X, (self._targets_at(index), self._weight_at(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
-        """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
+        """Batches of the samples at `index`, of shape (k, S or 1, size), one after the other."""
         yield from _one_by_one(self.take(index))
 
     def _drawn(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """What of `index` is this rank's, and the rows there, (..., *row), or new ones instead.
+        """What of `index` is this rank's, and the samples there, (..., *row), or new ones instead.
 
-        New rows are drawn for all ranks on each of them, so that their generators stay the same.
+        New samples are drawn for all ranks on each of them, so that their generators stay the same.
         """
         own = self._share(index, -1)
         if self.draw is None:
@@ -194,7 +194,7 @@ class Rows(torch.utils.data.Dataset):
         """Return ``values[index]``, in memory that the next call with this name overwrites.
 
         Blocks of megabytes that were allocated anew for every call left glibc's heap in pieces: a
-        fit of 1,000,000 rows took up to twice the memory.
+        fit of 1,000,000 samples took up to twice the memory.
         """
         n = index.numel()
         memory = self._gathered.get(name)
@@ -205,7 +205,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 class OwnRows(Rows):
-    """Rows of each member at `places`, (S, m), in minibatches; they are not shuffled."""
+    """Samples of each member at `places`, (S, m), in minibatches; they are not shuffled."""
 
     def __init__(self, X, targets, places: Tensor, weight=None, batch_size: int = 1024):
         super().__init__(X, targets, weight, batch_size)
@@ -217,17 +217,17 @@ class OwnRows(Rows):
 
 
 class DistillationRows(Rows):
-    """Rows whose first target is what a teacher predicts for them.
+    """Samples whose first target is what a teacher predicts for them.
 
-    The teacher predicts rows that stay as they are once. Predictions that exceed scikit-learn's
+    The teacher predicts samples that stay as they are once. Predictions that exceed scikit-learn's
     ``working_memory`` go to a file: to read them took 1/20 of the time of asking an ensemble of
     ours, 1/30 for a forest and 1/90 for boosted trees, if the operating system holds the file. If
-    it cannot, or the file cannot be written, the teacher predicts rows as they are dealt, some
-    batches at a time, and so it does for new rows.
+    it cannot, or the file cannot be written, the teacher predicts samples as they are dealt, some
+    batches at a time, and so it does for new samples.
 
-    `predictions` are those for the rows that stay as they are, where they are known beforehand,
-    `known` those for the first of these rows, where the teacher is asked about the others; as they
-    are dealt if there are `answers`, which say that not all fit the memory. In these the
+    `predictions` are those for the samples that stay as they are, where they are known beforehand,
+    `known` those for the first of these samples, where the teacher is asked about the others; as
+    they are dealt if there are `answers`, which say that not all fit the memory. In these the
     predictions for a stretch of a stream are kept for further epochs; None is memory, or a file of
     their own.
     """
@@ -269,11 +269,11 @@ class DistillationRows(Rows):
 
     @property
     def _are_known(self) -> bool:
-        """Whether there are predictions for all rows."""
+        """Whether there are predictions for all samples."""
         return self.predictions is not None and len(self.predictions) == len(self)
 
     def _kept_predictions(self, answer: Tensor, answers: AnswersOnFile | None) -> Tensor | None:
-        """Predictions for the rows that stay as they are; None if they cannot be kept."""
+        """Predictions for the samples that stay as they are; None if they cannot be kept."""
         kept = self.X[: self.n_kept]
         fits = self.n_kept <= rows_in_memory(answer)
         if answers is None and not fits and fits_twice(self.n_kept * answer.nbytes):
@@ -285,14 +285,14 @@ class DistillationRows(Rows):
 
     @property
     def _portion(self) -> int:
-        """Rows to ask for at a time; a network rounds portions of one size in the same way."""
+        """Samples to ask for at a time; a network rounds portions of one size in the same way."""
         return max(self.limit, self.batch_size)
 
     def _answer(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 
     def _predict(self, rows: Tensor) -> Tensor:
-        """Predictions for rows (n, ...), for which the teacher is asked part by part."""
+        """Predictions for samples (n, ...), for which the teacher is asked part by part."""
         if len(rows) <= self._portion:
             return self._answer(rows)
         # Written into place: parts that are joined in the end would take twice the memory.
@@ -317,14 +317,14 @@ class DistillationRows(Rows):
             yield from _one_by_one(self._with_predictions(*parts))
 
     def _with_predictions(self, index: Tensor, X: Tensor) -> Batch:
-        """Batch of the rows X in the places of those at `index`."""
+        """Batch of the samples X in the places of those at `index`."""
         predictions = self._predictions_for(X, index)
         return X, ((predictions, *self._targets_at(index)), self._weight_at(index))
 
     def _predictions_for(self, X: Tensor, index: Tensor) -> Tensor:
-        """Predictions for rows (..., *row); those for rows that are kept may be known already."""
+        """Predictions for samples (..., *row); those for samples that are kept may be known."""
         if self.predictions is None:
-            if not index.numel():  # fewer rows than ranks
+            if not index.numel():  # fewer samples than ranks
                 return self.no_predictions.view(*index.shape, *self.no_predictions.shape[1:])
             return self._predict(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
         if self._are_known:
@@ -339,10 +339,10 @@ class DistillationRows(Rows):
 
 
 class PooledRows(torch.utils.data.Dataset):
-    """Copies of rows X, one for each epoch in turn: a transfer set that is made once.
+    """Copies of samples X, one for each epoch in turn: a transfer set that is made once.
 
     `copy` makes the :class:`Rows` of a copy, given its number, when it is first dealt. The
-    generators of the order of the rows go on from copy to copy.
+    generators of the order of the samples go on from copy to copy.
     """
 
     def __init__(
@@ -375,7 +375,7 @@ class PooledRows(torch.utils.data.Dataset):
         self.epoch = int(epoch)
 
     def encode_by(self, inputs: InputEncoder | None) -> None:
-        """Let batches have their rows encoded, as :meth:`Rows.encode_by` does."""
+        """Let batches have their samples encoded, as :meth:`Rows.encode_by` does."""
         self._inputs = inputs
         for rows in self._copies.values():
             rows.encode_by(inputs)
@@ -388,7 +388,7 @@ class PooledRows(torch.utils.data.Dataset):
         self.epoch += 1
 
     def of_epoch(self) -> Rows:
-        """Return the rows of this epoch."""
+        """Return the samples of this epoch."""
         number = self.epoch % self.n_copies
         if number not in self._copies:
             self._copies[number] = self._make(number)
@@ -397,12 +397,12 @@ class PooledRows(torch.utils.data.Dataset):
 
 
 class StreamedRows(torch.utils.data.Dataset):
-    """Rows that are read in stretches, each dealt as :class:`Rows` deals all rows.
+    """Samples that are read in stretches, each dealt as :class:`Rows` deals all samples.
 
-    The generators go on from stretch to stretch, so that a single stretch is dealt as the same rows
-    in memory are. `stretches` reads all rows from their beginning, and gives one :class:`Rows`
-    after the other, of the same seeds; all but the last are of whole batches. X has no rows, but
-    the shape and dtype of those that are read.
+    The generators go on from stretch to stretch, so that a single stretch is dealt as the same
+    samples in memory are. `stretches` reads all samples from their beginning, and gives one
+    :class:`Rows` after the other, of the same seeds; all but the last are of whole batches. X has
+    no samples, but the shape and dtype of those that are read.
     """
 
     def __init__(
@@ -427,7 +427,7 @@ class StreamedRows(torch.utils.data.Dataset):
         return self.n_rows
 
     def encode_by(self, inputs: InputEncoder | None) -> None:
-        """Let batches have their rows encoded, as :meth:`Rows.encode_by` does."""
+        """Let batches have their samples encoded, as :meth:`Rows.encode_by` does."""
         self._inputs = inputs
 
     def __iter__(self) -> Iterator[Batch]:
@@ -440,7 +440,7 @@ class StreamedRows(torch.utils.data.Dataset):
 
 
 def drawn_rows(X: Tensor, draw: Callable[..., Tensor], seed: int) -> Tensor:
-    """Draw a new row in the place of each of the rows X, (n, ...), by what a maker has prepared."""
+    """Draw a new sample for each of the samples X, (n, ...), by what a maker has prepared."""
     generator = torch.Generator(X.device).manual_seed(seed)
     index = torch.arange(len(X), device=X.device)
     size = max(1, _DRAW_BYTES // X[:1].nbytes)
@@ -457,7 +457,7 @@ def _one_by_one(batches: Batch) -> Iterator[Batch]:
 
 
 def _encoded(X: Tensor, inputs: InputEncoder) -> Tensor:
-    """Encode rows (n, ...), some at a time, so that what is computed on the way stays small."""
+    """Encode samples (n, ...), some at a time, so that what is computed on the way stays small."""
     if len(X) * inputs.n_inputs * X.element_size() <= _GATHER_BYTES:
         return inputs(X)
     encoded = X.new_empty(*X.shape[:-1], inputs.n_inputs)

@@ -11,7 +11,7 @@ from ._rows import Batch
 
 
 class RunningLoss:
-    """Adds up the losses of an epoch's rows, each under the weights before its own step.
+    """Adds up the losses of an epoch's samples, each under the weights before its own step.
 
     With an objective, the losses of a constant prediction, outputs of zero, are added up too.
     """
@@ -26,7 +26,7 @@ class RunningLoss:
         """Add what a step has returned for a batch."""
         losses = step["losses"]
         size = losses.shape[-1]
-        if not size:  # the rows of the last minibatch were fewer than the ranks that share them
+        if not size:  # the samples of the last minibatch were fewer than the ranks that share them
             return
         self.n_rows += size
         if size in self.sums:
@@ -37,7 +37,7 @@ class RunningLoss:
             self.constant_sums.append(_losses_of_zeros(self.objective, step, batch).sum(-1))
 
     def means(self) -> Tensor:
-        """Return the mean over rows of each member's loss, of shape (S,)."""
+        """Return the mean over samples of each member's loss, of shape (S,)."""
         return torch.stack([total.sum(-1) for total in self.sums.values()]).sum(0) / self.n_rows
 
     def constant_means(self) -> Tensor:
@@ -47,7 +47,7 @@ class RunningLoss:
 
 @torch.no_grad()
 def _losses_of_zeros(objective: Objective, step: dict[str, Tensor], batch: Batch) -> Tensor:
-    """Losses (S, n) of outputs of zero, a prediction that is the same for every row."""
+    """Losses (S, n) of outputs of zero, a prediction that is the same for every sample."""
     _, (targets, weight) = batch
     outputs = torch.zeros_like(
         step["y_pred"], dtype=step["losses"].dtype, memory_format=torch.contiguous_format
@@ -56,5 +56,5 @@ def _losses_of_zeros(objective: Objective, step: dict[str, Tensor], batch: Batch
 
 
 def weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
-    """Multiply the losses of rows, (S, n), by the rows' weights, if there are any."""
+    """Multiply the losses of samples, (S, n), by the samples' weights, if there are any."""
     return losses if weight is None else weight * losses

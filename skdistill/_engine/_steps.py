@@ -2,7 +2,8 @@
 """How a training step runs: by autograd, compiled, as a CUDA graph, or on flat buffers.
 
 A step takes a batch, computes the gradient and updates the weights. It returns a dict, as skorch's
-steps do: "y_pred" are the outputs, and "losses", of shape (S, n), the weighted losses of the rows.
+steps do: "y_pred" are the outputs, and "losses", of shape (S, n), the weighted losses of the
+samples.
 """
 
 from __future__ import annotations

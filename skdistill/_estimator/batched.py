@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prediction of checked rows by a fitted module, chunk by chunk."""
+"""Prediction of checked samples by a fitted module, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from ..distributions import Distribution
 from ..modules import DistributionStack, activations_per_row, first_parameter
 from .one_sample import predict_one
 
-# Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
+# Samples are predicted in chunks whose activations take about this many bytes, to stay in the
+# cache.
 _CHUNK_BYTES = 2**22
 
-# Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
+# Up to this many numbers, arrays of samples are checked by hand and predicted in one piece.
 _FEW = 4096
 
 _FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
@@ -40,7 +41,7 @@ _SPANS = 16
 
 
 def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
-    """Check rows to predict, of the shape of those in `fit`."""
+    """Check samples to predict, of the shape of those in `fit`."""
     schema = estimator._input_schema
     if _is_plain(X, row_shape) and not schema.units:
         if schema.names is not None:
@@ -52,19 +53,19 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
     with errors_about("X"):
         if n_axes > 2 and np.ndim(X) != n_axes:  # before scikit-learn takes an axis for features
             raise ValueError(
-                f"X must have {n_axes} axes, rows of shape {row_shape} as in fit; got an array of "
-                f"shape {np.shape(X)}. A single row is X[None]."
+                f"X must have {n_axes} axes, samples of shape {row_shape} as in fit; got an array "
+                f"of shape {np.shape(X)}. A single sample is X[None]."
             )
         X, _ = read_table(estimator, X, schema=schema)
     if X.shape[1:] != row_shape:
-        raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
+        raise ValueError(f"X must have samples of shape {row_shape}, as in fit; got {X.shape[1:]}.")
     return X
 
 
 def _is_plain(X: ArrayLike, row_shape: tuple[int, ...]) -> bool:
     """Whether `X` is a small array of numbers that `validate_data` would return as it is.
 
-    Checking one row by `validate_data` takes longer than predicting it.
+    Checking one sample by `validate_data` takes longer than predicting it.
     """
     return (
         type(X) is np.ndarray
@@ -85,7 +86,7 @@ def _warn_of_no_names(estimator: BaseEstimator) -> None:
 
 
 def as_rows(module: DistributionStack, X: np.ndarray, part: slice = slice(None)) -> Tensor:
-    """Return rows, or a part of them, as a tensor of a module's dtype, on its device."""
+    """Return samples, or a part of them, as a tensor of a module's dtype, on its device."""
     weight = first_parameter(module)
     # A copy, since a module may change its input.
     rows = torch.tensor(np.ascontiguousarray(X[part]), dtype=weight.dtype, device=weight.device)
@@ -95,12 +96,12 @@ def as_rows(module: DistributionStack, X: np.ndarray, part: slice = slice(None))
 
 
 def rows_at_a_time(module: DistributionStack, X: np.ndarray) -> int:
-    """Return how many rows to predict at a time: all, if they are few."""
+    """Return how many samples to predict at a time: all, if they are few."""
     return len(X) if X.size <= _FEW else chunk_size(module, X.shape[1:])
 
 
 def chunk_size(module: DistributionStack, row_shape: tuple[int, ...]) -> int:
-    """Return how many rows to predict at a time, within scikit-learn's ``working_memory``.
+    """Return how many samples to predict at a time, within scikit-learn's ``working_memory``.
 
     On a CPU they also fit the cache; a GPU is faster with more, each chunk being waited for.
     """
@@ -109,7 +110,7 @@ def chunk_size(module: DistributionStack, row_shape: tuple[int, ...]) -> int:
 
 
 def rows_within(n_activations: int, is_on_cpu: bool = True) -> int:
-    """Return how many rows to run at a time, given how many activations one of them has."""
+    """Return how many samples to run at a time, given how many activations one of them has."""
     affordable = min(_CHUNK_BYTES, working_memory()) if is_on_cpu else working_memory()
     return max(1, affordable // (8 * n_activations))
 
@@ -122,19 +123,19 @@ def read_in_chunks(
     run: Callable[[Tensor], Tensor] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Predict chunk by chunk, and return what `read` takes from each, rows first, as numpy.
+    """Predict chunk by chunk, and return what `read` takes from each, samples first, as numpy.
 
     Parameters
     ----------
     module : DistributionStack
     X : ndarray of shape (n, ...)
-        Checked rows.
+        Checked samples.
     read : callable
-        Takes outputs (S, n, p), and their rows, to a tensor or a tuple of tensors.
+        Takes outputs (S, n, p), and their samples, to a tensor or a tuple of tensors.
     may_be_infinite : bool, default=False
         Outputs must be finite, and so must the tensors be that are read unless this is true.
     run : callable, default=None
-        Takes rows (n, ...) to outputs (S, n, p); None is the module's.
+        Takes samples (n, ...) to outputs (S, n, p); None is the module's.
     name : str, default=None
         What `read` takes from a table, if it is finite and the same in each call of that name: for
         one sample it is written for NumPy, see :func:`predict_one`.
@@ -204,7 +205,7 @@ def read_distribution(
 def read_rows(
     estimator: BaseEstimator, X: ArrayLike, read: Callable[[Tensor, Tensor], Any], **kwargs: Any
 ) -> Any:
-    """Check rows, predict them by a fitted estimator and return what `read` takes."""
+    """Check samples, predict them by a fitted estimator and return what `read` takes."""
     X = check_rows(estimator, X, estimator._recipe.row_shape)
     return read_in_chunks(estimator.module_, X, read, **kwargs)
 
@@ -240,7 +241,7 @@ def _n_threads(module: DistributionStack, n_chunks: int) -> int:
 
 
 def _with_room(part: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return an array for `n_rows` rows like those of `part`, which are the first."""
+    """Return an array for `n_rows` samples like those of `part`, which are the first."""
     out = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
     out[: len(part)] = part
     return out

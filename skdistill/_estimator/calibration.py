@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calibration of predicted distributions on rows that were not trained on."""
+"""Calibration of predicted distributions on samples that were not trained on."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def fit_temperature(
     Parameters
     ----------
     distribution : distribution
-        Predictions for n rows that were not trained on, in float64.
+        Predictions for n samples that were not trained on, in float64.
     y : Tensor of shape (n, t), or of int64 of shape (n,)
         Targets, or codes of classes.
     weight : Tensor of shape (n,)
@@ -113,14 +113,15 @@ def fit_calibration(student: BaseEstimator, members: Any, y: Tensor, weight: Ten
     """Fit the calibration of a student.
 
     The map is the line through the logarithms of its epistemic part and of the members', by least
-    squares, with a slope that is not negative; rows where either is 0 do not count. The temperature
-    is that of the least CRPS of the targets, or log loss of the labels. The two are fitted in turn:
-    for numbers the first round is exact, as the map does not depend on the temperature.
+    squares, with a slope that is not negative; samples where either is 0 do not count. The
+    temperature is that of the least CRPS of the targets, or log loss of the labels. The two are
+    fitted in turn: for numbers the first round is exact, as the map does not depend on the
+    temperature.
 
     Parameters
     ----------
     student, members : distribution
-        Predictions for n rows, in float64, of the student and of its teacher's members.
+        Predictions for n samples, in float64, of the student and of its teacher's members.
     y : Tensor of shape (n, t), or of int64 of shape (n,)
         Targets, or codes of classes.
     weight : Tensor of shape (n,)

@@ -268,7 +268,7 @@ class _Answer(NamedTuple):
 
 
 def _answer(model, X, inverses=()) -> _Answer:
-    """Answer for rows, with `inverses` to apply to the targets after those inside of the model."""
+    """Predict for samples; `inverses` are applied to targets after those inside of the model."""
     model, X, own = innermost(model, X, "predict_uncertainty", composites=_MIXTURES + _MULTI_OUTPUT)
     inverses = [*own, *inverses]
     if isinstance(model, _MIXTURES):

@@ -80,7 +80,7 @@ class DistributionEstimator(NetEstimator):
         return tags
 
     def _read(self, X, read: Callable[[Any], object], **kwargs):
-        """Check rows, predict them and return what `read` takes from their distribution."""
+        """Check samples, predict them and return what `read` takes from their distribution."""
         self._plan_of_fit()
         module = self.module_
 
@@ -96,7 +96,7 @@ class DistributionEstimator(NetEstimator):
     def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """Predict the mean of each row's targets, or its most probable class.
+        """Predict the mean of each sample's targets, or its most probable class.
 
         Parameters
         ----------
@@ -242,7 +242,7 @@ class DistributionEstimator(NetEstimator):
             last = d.interval(coverage) if is_numeric else d.mean
             return plan.task.point(d), *(getattr(parts, name) for name in names), last
 
-        point, *parts, last = self._read(X, read)  # the rows are predicted once
+        point, *parts, last = self._read(X, read)  # the samples are predicted once
         total, *split = map(plan.task.per_target, parts)
         table = {"prediction": plan.task.decode(point)}
         table |= {"std": np.sqrt(total)} if is_numeric else {"total": total}
@@ -297,13 +297,14 @@ class DistributionEstimator(NetEstimator):
     ) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.
 
-        The same draws serve every row, so what is drawn for a row does not depend on the others.
+        The same draws serve every sample, so what is drawn for a sample does not depend on the
+        others.
 
         Parameters
         ----------
         X : array-like of shape (n_samples_X, n_features)
         n_samples : int, default=1
-            Number of draws for each row.
+            Number of draws for each sample.
         random_state : int, RandomState instance or None, default=None
 
         Returns

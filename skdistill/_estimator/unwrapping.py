@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finding the model inside scikit-learn's meta-estimators, with its rows and weights."""
+"""Finding the model inside scikit-learn's meta-estimators, with its samples and weights."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A table of how rows to predict compare with the schema of a fitted model."""
+"""A table of how samples to predict compare with the schema of a fitted model."""
 
 from __future__ import annotations
 

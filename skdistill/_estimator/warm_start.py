@@ -46,7 +46,7 @@ def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
     """
     if recipe.row_shape != fitted.row_shape:
         raise ValueError(
-            f"X must have rows of shape {fitted.row_shape}, as in the fit before; got "
+            f"X must have samples of shape {fitted.row_shape}, as in the fit before; got "
             f"{recipe.row_shape}."
         )
     changed = [] if digest(recipe.module) == digest(fitted.module) else ["module"]

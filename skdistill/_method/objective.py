@@ -7,20 +7,20 @@ from torch import Tensor, nn
 
 from ..losses import by_autograd, differentiable
 
-# Loss of a row, per class or target and in nats, beyond which it grows logarithmically. In ordinary
-# fits, but for the first steps of some, rows stay below a tenth of it.
+# Loss of a sample, per class or target and in nats, beyond which it grows logarithmically. In
+# ordinary fits, but for the first steps of some, samples stay below a tenth of it.
 LARGE_LOSS = 300.0
 
 
 class Objective(nn.Module):
-    """The objective of a stack: a loss for each row, and perhaps a penalty on the weights.
+    """The objective of a stack: a loss for each sample, and perhaps a penalty on the weights.
 
-    Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A row's
-    loss must not depend on the outputs of other rows.
+    Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A sample's
+    loss must not depend on the outputs of other samples.
     """
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        """Return the loss of every member and row, of shape (S, n), for autograd."""
+        """Return the loss of every member and sample, of shape (S, n), for autograd."""
         return differentiable(self.loss_and_gradient, outputs, targets)
 
     def loss_and_gradient(

@@ -64,7 +64,7 @@ class NetworkRecipe:
     widths : object, default=None
         Units that pruning has left, see :func:`skdistill.pruning.narrow`.
     inputs : InputEncoding, default=None
-        What is done to rows before networks take them; None is nothing.
+        What is done to samples before networks take them; None is nothing.
     functions : RandomFunctions, default=None
         By which members differ away from the training samples; None is none.
     """
@@ -85,7 +85,7 @@ class NetworkRecipe:
         settings: dict[str, Any],
         inputs: InputEncoding | None = None,
     ) -> NetworkRecipe:
-        """Return the recipe for a network that takes rows of this shape, encoded."""
+        """Return the recipe for a network that takes samples of this shape, encoded."""
         shape = row_shape if inputs is None else (inputs.n_inputs,)
         in_features = shape[0] if len(shape) == 1 else shape
         widths = {"in_features": in_features, "out_features": n_outputs}
@@ -93,7 +93,7 @@ class NetworkRecipe:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of what networks take for a row."""
+        """Shape of what networks take for a sample."""
         return self.row_shape if self.inputs is None else (self.inputs.n_inputs,)
 
     @property
@@ -117,7 +117,7 @@ class TrainingBudget(NamedTuple):
     """Amount of training, as far as an objective depends on it."""
 
     n_epochs: int = 1
-    n_rows: float = 1.0  # sum of the rows' weights
+    n_rows: float = 1.0  # sum of the samples' weights
     refinement: float = 1.0  # a student of a teacher next to without noise is trained finer
 
 
@@ -168,7 +168,7 @@ class Plan(Protocol):
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs for a row."""
+        """Number of outputs for a sample."""
         return self.task.n_outputs
 
     @property
@@ -191,7 +191,7 @@ class Plan(Protocol):
         return outputs.narrow(-1, 0, self.task.size).mean(dim=0)
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return members' predictions, rows first, in the form that the objective takes."""
+        """Return members' predictions, samples first, in the form that the objective takes."""
         return self.task.encode_members(members, scaling, dtype)
 
     def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
@@ -227,7 +227,7 @@ def build_module(
     if shape != expected:
         raise ValueError(
             f"module must give a tensor of shape (n, {expected[1]}), {plan.meaning_of_outputs}; "
-            f"{name_of(recipe.module)} gives {shape} for 3 rows."
+            f"{name_of(recipe.module)} gives {shape} for 3 samples."
         )
     return module
 

@@ -35,7 +35,7 @@ _MANY_ROWS = 200
 
 @dataclass(frozen=True)
 class RegressionTask:
-    """Predicting t real numbers for each row, each by a mean and a variance.
+    """Predicting t real numbers for each sample, each by a mean and a variance.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class RegressionTask:
         return f"a mean and a raw variance for each of {self.size} target(s)"
 
     def weights_of_rows(self, y, sample_weight, class_weight=None) -> np.ndarray | None:
-        """Check the weights of the rows."""
+        """Check the weights of the samples."""
         return check_weights(sample_weight, len(y))
 
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
@@ -197,7 +197,7 @@ class RegressionTask:
 
 @dataclass(frozen=True, eq=False)
 class ClassificationTask:
-    """Predicting one of K classes for each row, by their probabilities.
+    """Predicting one of K classes for each sample, by their probabilities.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class ClassificationTask:
         return "a logit for each class"
 
     def weights_of_rows(self, codes, sample_weight, class_weight=None) -> np.ndarray | None:
-        """Weights of the rows, times those of their classes."""
+        """Weights of the samples, times those of their classes."""
         weight = check_weights(sample_weight, len(codes))
         if class_weight is None:
             return weight
@@ -369,7 +369,7 @@ def prepare_to_compute(
 
 
 def is_large_table(shape: tuple[int, ...]) -> bool:
-    """Tell whether rows are a table of so many that float32 is enough."""
+    """Tell whether samples are a table of so many that float32 is enough."""
     return len(shape) == 2 and shape[0] >= _MANY_ROWS
 
 
@@ -412,9 +412,9 @@ TASKS: dict[str, type[RegressionTask] | type[ClassificationTask]] = {
 
 
 def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Weight of each class, whose rows' own weights add up to `totals`.
+    """Weight of each class, whose samples' own weights add up to `totals`.
 
-    scikit-learn's function takes labels such as "1" for numbers, and knows weights of rows only
+    scikit-learn's function takes labels such as "1" for numbers, and knows weights of samples only
     from version 1.7 on.
     """
     if class_weight == "balanced":

@@ -31,7 +31,7 @@ def report(
         Fitted classifier or regressor of this package, an ensemble as well, or a Pipeline, search,
         FrozenEstimator or TransformedTargetRegressor around one.
     X : array-like of shape (n_samples, ...)
-        Rows, at least 20, that neither the student nor its teacher has seen; more tell more.
+        Samples, at least 20, that neither the student nor its teacher has seen; more tell more.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
         Labels or targets.
     teacher : estimator, default=None
@@ -57,13 +57,13 @@ def report(
     Raises
     ------
     TypeError, ValueError
-        If a model predicts no uncertainty, there are too few rows, `y` does not go with `X` or with
-        the student, or `feature_names` not with the columns.
+        If a model predicts no uncertainty, there are too few samples, `y` does not go with `X` or
+        with the student, or `feature_names` not with the columns.
 
     Notes
     -----
-    Standard errors are by the jackknife that leaves out each twentieth of the rows in turn. They
-    tell what other rows would change, and not what another fit would.
+    Standard errors are by the jackknife that leaves out each twentieth of the samples in turn. They
+    tell what other samples would change, and not what another fit would.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def report(
     >>> teacher = BayesianEnsembleRegressor(3, max_epochs=5, random_state=0)
     >>> student = HydraPlusRegressor(teacher, max_epochs=5, random_state=0).fit(X[:300], y[:300])
     >>> report(student, X[300:], y[300:])
-    <ModelReport of HydraPlusRegressor on 142 rows>
+    <ModelReport of HydraPlusRegressor on 142 samples>
     """
     from ._measured import measured  # it imports metrics, displays and more
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What one model says of the rows, and what is scored of it."""
+"""What one model says of the samples, and what is scored of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..distributions import EmpiricalGaussian
 # Quantiles of numbers: 0.05, 0.1, ..., 0.95, as displays draw them.
 LEVELS = np.linspace(0.05, 0.95, 19)
 
-# Groups of rows, each of which is left out once, for standard errors.
+# Groups of samples, each of which is left out once, for standard errors.
 _N_GROUPS = 20
 
 
@@ -28,7 +28,7 @@ _N_GROUPS = 20
 class Answers:
     """Predictions of one model for the rows; all of them arrays with a row for each."""
 
-    y: np.ndarray  # (n,) or (n, n_targets): what is true of the rows
+    y: np.ndarray  # (n,) or (n, n_targets): what is true of the samples
     point: np.ndarray  # of the shape of y: predicted labels, or means
     total: np.ndarray  # of the shape of y, as the parts
     aleatoric: np.ndarray | None
@@ -57,14 +57,14 @@ class Answers:
 
     @property
     def losses(self) -> np.ndarray:
-        """Error of each row, (n,): 0 or 1, or the squared one, in variances of each target."""
+        """Error of each sample, (n,): 0 or 1, or the squared one, in variances of each target."""
         if self.classes is not None:
             return np.asarray(self.y != self.point, dtype=float)
         return _one_number_a_row((self.y - self.point) ** 2, np.var(self.y, axis=0))
 
     @property
     def least_known(self) -> tuple[str, np.ndarray]:
-        """The epistemic part of each row, (n,), or the total where it is not known; and which."""
+        """Epistemic part of each sample, (n,), or the total where it is not known; and which."""
         part = "total" if self.epistemic is None else "epistemic"
         values = np.asarray(getattr(self, part))
         return part, _one_number_a_row(values, values.mean(axis=0))
@@ -177,7 +177,7 @@ OF_MEMBERS = [
 
 
 def left_out(n_rows: int) -> list[np.ndarray]:
-    """Rows that remain when each of some random groups is left out."""
+    """Samples that remain when each of some random groups is left out."""
     groups = np.random.default_rng(0).permutation(n_rows) % min(_N_GROUPS, n_rows)
     return [np.flatnonzero(groups != group) for group in np.unique(groups)]
 

@@ -24,26 +24,26 @@ _N_PROFILES = 4
 
 
 def of_scores(answers: dict[str, Answers]) -> Iterator[Picture]:
-    """Draw calibration, and what is gained by leaving out uncertain rows."""
+    """Draw calibration, and what is gained by leaving out uncertain samples."""
     compared = {role: found for role, found in answers.items() if role != "reference"}
     if answers["student"].classes is None:
         title, draw = "Calibration of quantiles", _draw_quantiles
         text = (
-            "Share of the rows at or below each predicted quantile; on the diagonal it is as "
+            "Share of the samples at or below each predicted quantile; on the diagonal it is as "
             "predicted."
         )
     else:
         title, draw = "Reliability", _draw_reliability
         text = (
             "Accuracy by confidence; on the diagonal it is as predicted. Bars are the shares of "
-            "the rows."
+            "the samples."
         )
     yield Picture("calibration", title, text, partial(draw, compared))
     yield Picture(
         "ranking of errors",
-        "Error without the most uncertain rows",
-        "The solid line falls to the left if uncertain rows are those with large errors, at best "
-        "as the dashed one does, which knows the errors.",
+        "Error without the most uncertain samples",
+        "The solid line falls to the left if uncertain samples are those with large errors, at "
+        "best as the dashed one does, which knows the errors.",
         partial(_draw_rejection, compared),
     )
 
@@ -108,8 +108,8 @@ def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:
         band = " The band holds nine in ten of the teacher's." if len(others) == 2 else ""
         yield Picture(
             "fidelity",
-            f"{part.capitalize()} part, row by row",
-            f"A point for each row: the student's {part} uncertainty by the {whose}'s. On the "
+            f"{part.capitalize()} part, sample by sample",
+            f"A point for each sample: the student's {part} uncertainty by the {whose}'s. On the "
             f"dashed line they are equal.{band}",
             display.plot,
         )
@@ -123,7 +123,7 @@ def of_profiles(
         yield Picture(
             "where it knows least",
             f"By {name}",
-            f"Mean {part} uncertainty of groups of rows by {name}. {_peak(of_models['student'])}",
+            f"Mean {part} uncertainty of samples, grouped by {name}. {_peak(of_models['student'])}",
             partial(_draw_profiles, of_models, name, part, unit),
         )
 
@@ -135,7 +135,7 @@ def _peak(profile: UncertaintyProfile) -> str:
     is_missing = value is None or value != value
     where = "missing" if is_missing else f"{value:.3g}" if isinstance(value, float) else value
     times = profile.means[at] / np.average(profile.means, weights=profile.counts)
-    return f"The student knows least around {where}: {times:.2g} times the mean of all rows."
+    return f"The student knows least around {where}: {times:.2g} times the mean of all samples."
 
 
 def _draw_profiles(

@@ -23,7 +23,7 @@ from ._figures import of_agreement, of_profiles, of_scores
 from ._measurements import agreement, costs, explained, parts_of_uncertainty, profiles, scores
 from ._model_report import ModelReport
 
-# Fewer rows say nothing of calibration, nor of groups of rows.
+# Fewer samples say nothing of calibration, nor of groups of samples.
 _LEAST_ROWS = 20
 
 
@@ -44,7 +44,9 @@ def measured(
     unit = UNITS[answers["student"].measure] if y.ndim == 1 else "relative to its mean"
     found = profiles(answers, X, names) if names else {}
     if not names:
-        notes.append("Where the model knows least is told for tables only, rows of one dimension.")
+        notes.append(
+            "Where the model knows least is told for tables only, samples of one dimension."
+        )
     found_all = [
         *scores(answers, notes),
         *explained(found, part),
@@ -55,7 +57,7 @@ def measured(
     measurements = [measurement for measurement in found_all if measurement.values]
     pictures = [*of_scores(answers), *of_profiles(found, part, unit), *of_agreement(answers)]
     kinds = {role: type(final_step(model)[0]).__name__ for role, model in models.items()}
-    summary = f"Measured on {len(y):,} rows"
+    summary = f"Measured on {len(y):,} samples"
     if "teacher" in kinds:
         summary += f", beside its teacher, {kinds['teacher']}"
     if "reference" in kinds:
@@ -119,7 +121,7 @@ def _check_rows(student: BaseEstimator, X: ArrayLike, y: Any) -> np.ndarray:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if len(y) < _LEAST_ROWS:
-        raise ValueError(f"X must have at least {_LEAST_ROWS} rows for a report, got {len(y)}.")
+        raise ValueError(f"X must have at least {_LEAST_ROWS} samples for a report, got {len(y)}.")
     if is_classifier(student):
         unknown = set(y.tolist()) - set(student.classes_.tolist())
         if unknown:
@@ -131,7 +133,7 @@ def _check_rows(student: BaseEstimator, X: ArrayLike, y: Any) -> np.ndarray:
 
 
 def _feature_names(X: ArrayLike, given: Any) -> list[str]:
-    """Names of the columns of X; none for rows that are no table."""
+    """Names of the columns of X; none for samples that are no table."""
     if len(np.shape(X)) != 2:
         return []
     n_columns = np.shape(X)[1]
@@ -148,9 +150,14 @@ def _feature_names(X: ArrayLike, given: Any) -> list[str]:
 
 def _facts(models: dict[str, BaseEstimator], X: ArrayLike, y: np.ndarray) -> dict[str, str]:
     shape = " × ".join(f"{size:,}" for size in np.shape(X)[1:])
-    about = {"rows": f"{len(y):,}", "columns" if len(np.shape(X)) == 2 else "shape of a row": shape}
+    about = {
+        "rows": f"{len(y):,}",
+        "columns" if len(np.shape(X)) == 2 else "shape of a sample": shape,
+    }
     if y.ndim == 2:
-        about["targets"] = f"{y.shape[1]:,}; numbers are means over them, pictures of single rows "
+        about["targets"] = (
+            f"{y.shape[1]:,}; numbers are means over them, pictures of single samples "
+        )
         about["targets"] += "show the first"
     for role, model in models.items():  # as its author wrote it, in one line of bounded length
         text = " ".join(repr(model).split())

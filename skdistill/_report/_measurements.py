@@ -127,7 +127,7 @@ def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Me
         )
     quantities: list[tuple[str, str, Callable[[Any], float | None]]] = [
         ("parameters", "", n_parameters),
-        ("floating-point operations for a row", "", lambda model: flops(model, X)),
+        ("floating-point operations for a sample", "", lambda model: flops(model, X)),
         ("training of the networks, without teachers", "s", _training_seconds),
     ]
     for name, unit, measure in quantities:
@@ -136,7 +136,7 @@ def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Me
     sizes = {role: _saved_bytes(model, role, notes) for role, model in models.items()}
     yield Measurement("cost", "saved, without teachers", _known(sizes), "bytes", "lower")
     for size in (1, _BATCH):
-        name = "one row" if size == 1 else f"a batch of {size} rows"
+        name = "one sample" if size == 1 else f"a batch of {size} samples"
         times = {role: latency(model, X, batch_size=size) for role, model in models.items()}
         yield Measurement("latency", f"predict {name}, one thread", times, "s", "lower")
 

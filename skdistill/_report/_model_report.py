@@ -23,8 +23,8 @@ class Measurement:
     values: dict[str, float]  # by the role of the model, "student", "teacher" or "reference"
     unit: str = ""
     better: str = ""  # "lower", "higher", or what it should be near
-    # Standard errors, due to the choice of the rows: of the "student", and of the "difference" of
-    # student and teacher.
+    # Standard errors, due to the choice of the samples: of the "student", and of the "difference"
+    # of student and teacher.
     errors: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -51,13 +51,13 @@ class ModelReport:
 
     title: str  # name of the model
     summary: str  # what it was held against, in a sentence
-    facts: dict[str, str]  # of the rows, models, versions and machine
+    facts: dict[str, str]  # of the samples, models, versions and machine
     measurements: list[Measurement]
     pictures: list[Picture]
     notes: list[str]  # what could not be measured, and why
 
     def __repr__(self) -> str:
-        return f"<ModelReport of {self.title} on {self.facts['rows']} rows>"
+        return f"<ModelReport of {self.title} on {self.facts['rows']} samples>"
 
     def to_frame(self) -> Any:
         """Return all numbers as a table, with a row for each quantity."""

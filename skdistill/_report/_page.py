@@ -25,33 +25,33 @@ _CHAPTERS = [
     ),
     (
         "Does it know when it errs?",
-        "Rows are ordered by their total uncertainty. The rejection ratio is 1 if the most "
-        "uncertain rows are those with the largest errors, 0 for a random order.",
+        "Samples are ordered by their total uncertainty. The rejection ratio is 1 if the most "
+        "uncertain samples are those with the largest errors, 0 for a random order.",
         ("ranking of errors",),
     ),
     (
         "Where it knows least",
-        "More rows like these would help most. A column explains the share of the variance of the "
-        "uncertainty's ranks that lies between ten groups of rows with like values in it (the "
-        "adjusted squared correlation ratio); columns that go together share what they explain.",
+        "More samples like these would help most. A column explains the share of the variance of "
+        "the uncertainty's ranks that lies between ten groups of samples with like values in it "
+        "(the adjusted squared correlation ratio); correlated columns share what they explain.",
         ("where it knows least",),
     ),
     (
         "Parts of the uncertainty",
         "Aleatoric uncertainty is noise in the data; epistemic is what the model does not know, "
-        "and more rows reduce.",
+        "and more samples reduce.",
         ("uncertainty",),
     ),
     (
         "Fidelity",
-        "Row by row, does the student say of its uncertainty what the others say of theirs? With a "
-        "reference, a larger ensemble, the teacher's own number is what a perfect imitation would "
-        "reach.",
+        "Sample by sample, does the student say of its uncertainty what the others say of theirs? "
+        "With a reference, a larger ensemble, the teacher's own number is what a perfect imitation "
+        "would reach.",
         ("fidelity",),
     ),
     (
         "Cost and latency",
-        "Latencies are medians of calls of predict on this machine, checks of the rows included.",
+        "Latencies are medians of calls of predict on this machine, validation of X included.",
         ("cost", "latency"),
     ),
 ]
@@ -73,7 +73,7 @@ _TILES = [
         ),
     ),
     ("Parameters", ("parameters",)),
-    ("Latency of one row", ("predict one row, one thread",)),
+    ("Latency of one sample", ("predict one sample, one thread",)),
 ]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 _LARGEST_TEXT = 2**24  # bytes of an array of text, such as labels
 
-# Rows from which on columns as arrays, which take about a hundred bytes each, are worth it.
+# Samples from which on columns as arrays, which take about a hundred bytes each, are worth it.
 _LEAST_ROWS = 8
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows that come in batches and need not fit in memory: checked, counted, and read again."""
+"""Samples that come in batches and need not fit in memory: checked, counted, and read again."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from .._utils.moments import Moments
 from .._utils.ranks import Ranks
 from ..settings import Runtime
 
-# Rows of the shuffle buffer, for batches that do not say how many.
+# Samples of the shuffle buffer, for batches that do not say how many.
 BUFFER_ROWS = 100_000
 
-# Rows, about, that are kept of a stream: they set where a student's training begins and the noise
-# of its transfer rows, and measure the residuals of a fitted teacher.
+# Samples, about, that are kept of a stream: they set where a student's training begins and the
+# noise of its transfer samples, and measure the residuals of a fitted teacher.
 _N_EXAMPLES = 10_000
 
 # Kinds of labels that are numbers, which numpy would turn into words beside words.
@@ -79,7 +79,7 @@ def refuse_with_stream(
 
 
 class Part(NamedTuple):
-    """Some rows, their targets and their weights."""
+    """Some samples, their targets and their weights."""
 
     X: np.ndarray
     y: np.ndarray
@@ -87,7 +87,7 @@ class Part(NamedTuple):
 
 
 class Stream:
-    """Batches of rows and targets, which are read once to learn what they hold.
+    """Batches of samples and targets, which are read once to learn what they hold.
 
     Parameters
     ----------
@@ -102,20 +102,20 @@ class Stream:
     task : RegressionTask or ClassificationTask
     schema : InputSchema
     n_rows : int
-        Rows of positive weight.
+        Samples of positive weight.
     total_weight : float
     is_weighted : bool
     row_shape : tuple of int
     dtype : dtype
         What is computed in.
     X_moments : Moments
-        Of the columns, if rows are those of a table.
+        Of the columns, if samples are those of a table.
     X_limits : tuple of ndarray
         Smallest and largest values of the columns.
     y_moments : Moments
         Of the targets, if they are numbers.
     examples : Part
-        Up to 10,000 rows, evenly spaced, with targets as they were given.
+        Up to 10,000 samples, evenly spaced, with targets as they were given.
     first_X : object
         X of the first batch, as it was given.
 
@@ -141,7 +141,7 @@ class Stream:
                 if number == 0:
                     self.first_X = as_table(batch[0])
         if not seen.n_rows:
-            raise ValueError("X must give at least one batch with a row of positive weight.")
+            raise ValueError("X must give at least one batch with a sample of positive weight.")
         self.n_rows, self.row_shape = seen.n_rows, seen.row_shape
         self.is_weighted, self.given_dtype = seen.is_weighted, seen.dtype
         self.total_weight = seen.total_weight
@@ -169,7 +169,7 @@ class Stream:
         return X, y, weight
 
     def __getstate__(self) -> dict[str, object]:
-        """What a task in another process needs: no rows."""
+        """What a task in another process needs: no samples."""
         return {**vars(self), "first_X": None, "examples": None}
 
     def check_pickle(self, n_jobs: int) -> None:
@@ -204,7 +204,7 @@ class Stream:
         )
 
     def encoded_examples(self, scaling: Buffers) -> Part:
-        """Return `examples` as :meth:`stretches` gives rows."""
+        """Return `examples` as :meth:`stretches` gives samples."""
         X, y, weight = self.checked_examples
         return Part(*self._encoded(X, y, scaling), weight)
 
@@ -220,7 +220,7 @@ class Stream:
         return Part(X, y, weight)
 
     def stretches(self, scaling: Buffers, size: int) -> Iterator[Part]:
-        """Read all rows again, `size` at a time; the memory of a stretch is used for the next."""
+        """Read all samples again, `size` at a time, in memory that the next stretch overwrites."""
         buffer, n_held, n_read = None, 0, 0
         for part in self._parts(scaling):
             if buffer is None:
@@ -239,12 +239,12 @@ class Stream:
             yield Part(*(held[:n_held] for held in buffer))
         if n_read != self.n_rows:
             raise ValueError(
-                f"X must give the same rows each time that it is read, got {self.n_rows} rows of "
-                f"positive weight the first time and {n_read} later."
+                f"X must give the same samples each time that it is read, got {self.n_rows} "
+                f"samples of positive weight the first time and {n_read} later."
             )
 
     def _parts(self, scaling: Buffers) -> Iterator[Part]:
-        """Batches, checked and encoded; rows of weight zero are left out."""
+        """Batches, checked and encoded; samples of weight zero are left out."""
         for number, batch in enumerate(self.source):
             with _errors_of_batch(number):
                 X, y, weight = self._taken_apart(batch)
@@ -308,7 +308,12 @@ class _Seen:
         self.examples.add(Part(X, y, weights))
 
     def _refuse_change(self, facts: tuple) -> None:
-        names = ("X with rows of shape", "X of dtype", "y with rows of shape", "sample_weight:")
+        names = (
+            "X with samples of shape",
+            "X of dtype",
+            "y with samples of shape",
+            "sample_weight:",
+        )
         for name, first, found in zip(names, self.facts, facts, strict=True):
             if found != first:
                 raise ValueError(f"it must have {name} {first}, as the first; got {found}.")
@@ -335,14 +340,14 @@ class _Seen:
 
 
 def _numbers_of(schema: InputSchema, X: np.ndarray) -> np.ndarray:
-    """Rows with zeros in place of the codes of categories, of which some may be missing."""
+    """Samples with zeros in place of the codes of categories, of which some may be missing."""
     if schema.columns is None:
         return X
     return np.where(schema.columns.n_categories > 0, X.dtype.type(0), X)
 
 
 class _Examples:
-    """Keeps rows that are evenly spaced among all: each 1st, then 2nd, 4th and so on."""
+    """Keeps samples that are evenly spaced among all: each 1st, then 2nd, 4th and so on."""
 
     def __init__(self, n_most: int):
         self.n_most, self.every, self.n_seen, self.n_kept = n_most, 1, 0, 0
@@ -363,7 +368,7 @@ class _Examples:
 
 
 def _weights(weight: Any, n_rows: int) -> np.ndarray:
-    """Weights of a batch's rows, which may all be zero."""
+    """Weights of a batch's samples, which may all be zero."""
     if weight is None:
         return np.ones(n_rows)
     is_zero = np.shape(weight) == (n_rows,) and not np.any(np.asarray(weight))
@@ -382,12 +387,12 @@ def _errors_of_batch(number: int) -> Iterator[None]:
 
 
 def stretch_size(stream: Stream, batch_size: int) -> int:
-    """Return how many rows to shuffle together: whole batches, as many as the buffer holds."""
+    """Return how many samples to shuffle together: whole batches, as many as the buffer holds."""
     n_batches = max(1, stream.buffer_rows // batch_size)
     return min(n_batches * batch_size, stream.n_rows)
 
 
-Deal = Callable[[Part], Any]  # rows in memory to those of the engine
+Deal = Callable[[Part], Any]  # samples in memory to those of the engine
 
 
 def rows_of_stream(

@@ -184,7 +184,7 @@ class Training:
         net = self.net(module, objective, n_epochs, time_limit=limit, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
-            # Each rank drops out for rows of its own.
+            # Each rank drops out for samples of its own.
             own_dropout(module, rows.seeds[0] + (0 if ranks is None else ranks.rank)),
         ):
             net.fit(rows, valid)
@@ -231,8 +231,8 @@ class Training:
     def warn_of_worse(self, who_is: str, lr: float | None = None) -> None:
         """Warn that a network trained at the rate `lr` is worse than a constant prediction."""
         warn(
-            f"{who_is} worse than a constant prediction on the training rows: the last loss is far "
-            f"above that of outputs of zero. Try a smaller lr than {lr or self.lr}, clip_norm, "
+            f"{who_is} worse than a constant prediction on the training samples: the last loss is "
+            f"far above that of outputs of zero. Try a smaller lr than {lr or self.lr}, clip_norm, "
             "more epochs, or X with scaled columns.",
             ConvergenceWarning,
         )
@@ -256,10 +256,10 @@ def flop_per_step(module: nn.Module, rows: Any) -> float:
 def n_epochs_for(
     max_epochs: int | str, n_rows: int, n_seen: int, low: int, high: int, n_seen_at_most: int
 ) -> int:
-    """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs.
+    """Return `max_epochs`; "auto" is `n_seen` samples in all, but `low` to `high` epochs.
 
-    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` rows in all, but at least
-    10 epochs.
+    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` samples in all, but at
+    least 10 epochs.
     """
     if max_epochs != "auto":
         return int(max_epochs)

@@ -53,7 +53,7 @@ def pieces(values: np.ndarray) -> Iterator[slice]:
 
 
 class Moments:
-    """Weighted mean and standard deviation of columns whose rows come in pieces.
+    """Weighted mean and standard deviation of columns whose samples come in pieces.
 
     Pieces are merged as by T. F. Chan, G. H. Golub and R. J. LeVeque, "Algorithms for computing the
     sample variance", The American Statistician 37 (1983), Eqs 2.1.
@@ -71,7 +71,7 @@ class Moments:
         self.loc = self.scale = np.zeros(())
 
     def add(self, values: np.ndarray, weight: np.ndarray | None = None) -> None:
-        """Add rows, of shape (n, ...), with weights of shape (n,)."""
+        """Add samples, of shape (n, ...), with weights of shape (n,)."""
         total = float(len(values) if weight is None else weight.sum())
         if total == 0:
             return

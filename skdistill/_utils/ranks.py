@@ -34,18 +34,18 @@ class Ranks:
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
 
     def share(self, values: Tensor, axis: int) -> Tensor:
-        """Rows of this rank along an axis; ranks have equally many, or one more or less."""
+        """Samples of this rank along an axis; ranks have equally many, or one more or less."""
         n = values.shape[axis]
         start, stop = self.rank * n // self.size, (self.rank + 1) * n // self.size
         return values.narrow(axis, start, stop - start)
 
     @torch.no_grad()
     def average(self, means: Sequence[Tensor], n_rows: int) -> None:
-        r"""Replace means over the `n_rows` rows of this rank by those over the rows of all ranks.
+        r"""Replace means over the `n_rows` samples of this rank by those over all ranks.
 
-        With n_r rows on rank r, :math:`g = \sum_r n_r g_r / \sum_r n_r`. The two sums are one
+        With n_r samples on rank r, :math:`g = \sum_r n_r g_r / \sum_r n_r`. The two sums are one
         all-reduce of one buffer, whose result is the same bit for bit on all ranks. A rank without
-        rows gives means of zero.
+        samples gives means of zero.
         """
         buffer = torch.cat([*(mean.reshape(-1) for mean in means), means[0].new_ones(1)])
         buffer *= n_rows

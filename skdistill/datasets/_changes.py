@@ -23,12 +23,13 @@ def mask_squares(
     ----------
     X : array-like of shape (n_samples, height, width), (n_samples, channels, height, width) or \
             (n_samples, n_features)
-        Images, or rows of their pixels.
+        Images, or samples of their pixels.
     size : int
         Height and width of the squares, m. The masking rate is ``m ** 2 / (height * width)``: for
         images of 28 x 28, 29 % with ``size=15`` and 86 % with ``size=26``.
     image_shape : tuple of int, default=None
-        Shape of one image, (height, width) or (channels, height, width), if X holds rows of pixels.
+        Shape of one image, (height, width) or (channels, height, width), if X holds samples of
+        pixels.
     value : float, default=0
         Value of the pixels of the square, in all channels.
     random_state : int, RandomState instance or None, default=None
@@ -87,9 +88,9 @@ def _image_shape(X, image_shape):
 def split_labelled(
     X: Any, y: Any, n_labelled: int, *, random_state: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Split rows into labelled ones and unlabelled ones.
+    """Split samples into labelled ones and unlabelled ones.
 
-    A teacher learns from the labelled rows, a student from all (GPED, App. A.1):
+    A teacher learns from the labelled samples, a student from all (GPED, App. A.1):
     ``student.fit(X_labelled, y_labelled, X_transfer=X_unlabelled)``.
 
     Parameters
@@ -97,16 +98,16 @@ def split_labelled(
     X : array-like of shape (n_samples, ...)
     y : array-like of shape (n_samples,)
     n_labelled : int
-        Number of rows that stay labelled, chosen uniformly, from 1 to n_samples.
+        Number of samples that stay labelled, chosen uniformly, from 1 to n_samples.
     random_state : int, RandomState instance or None, default=None
-        Draws the labelled rows. With the same int, a smaller set is a subset of a larger one.
+        Draws the labelled samples. With the same int, a smaller set is a subset of a larger one.
 
     Returns
     -------
     X_labelled : array-like of shape (n_labelled, ...)
     y_labelled : array-like of shape (n_labelled,)
     X_unlabelled : array-like of shape (n_samples - n_labelled, ...) or None
-        None if all rows stay labelled.
+        None if all samples stay labelled.
 
     Examples
     --------

@@ -24,8 +24,8 @@ class _Source(NamedTuple):
     origin: int | str  # number at OpenML, or address of what fetch_covtype loads
     n_categorical: int = 0  # the last columns
     arrays: str = "X and y"  # in the file in SKDISTILL_DATA
-    train: slice | None = None  # rows of the standard training set
-    train_counts: tuple[int, ...] = ()  # rows of each class among them, to recognise them
+    train: slice | None = None  # samples of the standard training set
+    train_counts: tuple[int, ...] = ()  # samples of each class among them, to recognise them
 
 
 _SETS = {
@@ -38,7 +38,7 @@ _SETS = {
         1590,
         n_categorical=8,
         arrays="X_num, X_cat, y and is_train",
-        train=slice(16281, None),  # OpenML has the test rows first
+        train=slice(16281, None),  # OpenML has the test samples first
         train_counts=(24720, 7841),
     ),
     "pendigits": _Source(
@@ -62,7 +62,7 @@ _SETS = {
     "spambase": _Source("Spambase", 4601, 57, (0, 1), 44),
     "magic": _Source("MAGIC gamma telescope", 19020, 10, ("g", "h"), 1120),
     "covtype20k": _Source(
-        "Forest cover types, the first 20,000 rows",
+        "Forest cover types, the first 20,000 samples",
         20000,
         54,
         tuple(range(1, 8)),
@@ -85,8 +85,8 @@ def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
     ----------
     data_home : as in :func:`fetch_images`
     name : {"letter", "adult", "pendigits", "satimage", "spambase", "magic", "covtype20k"}
-        Which set. "covtype20k" is the first 20,000 rows of the cover types as published, of whose
-        first 15,120 each class has as many.
+        Which set. "covtype20k" is the first 20,000 samples of the cover types as published, of
+        whose first 15,120 each class has as many.
 
     Returns
     -------
@@ -105,8 +105,8 @@ def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
         feature_names : list of str or None
             None where the source does not tell.
         is_train : ndarray of shape (n_samples,), bool, or None
-            Rows of the standard training set of "adult", "pendigits" and "satimage", the others
-            being its test set. None for the other sets, and for a download whose rows come in
+            Samples of the standard training set of "adult", "pendigits" and "satimage", the others
+            being its test set. None for the other sets, and for a download whose samples come in
             another order than is known.
 
     Raises

@@ -21,7 +21,7 @@ def make_hydra_regression(
     Parameters
     ----------
     n_samples : int, default=240
-        Number of rows.
+        Number of samples.
     noise : float, default=1.0
         Standard deviation of the noise, which is the aleatoric part of the uncertainty.
     random_state : int, RandomState instance or None, default=None
@@ -53,7 +53,7 @@ def make_spirals(
     Parameters
     ----------
     n_samples : int, default=240
-        Number of rows, divided evenly among the arms.
+        Number of samples, divided evenly among the arms.
     n_arms : int, default=3
         Number of arms, which are the classes.
     noise : float, default=0.5
@@ -65,7 +65,7 @@ def make_spirals(
     -------
     X : ndarray of shape (n_samples, 2)
     y : ndarray of shape (n_samples,), int
-        Number of the arm. The arms take turns, so that the first rows hold them all.
+        Number of the arm. The arms take turns, so that the first samples hold them all.
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 2).check(n_arms, "n_arms")
@@ -90,7 +90,7 @@ def make_ellipsoid(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
+        Number of samples.
     n_features : int, default=32
         Number of columns.
     random_state : int, RandomState instance or None, default=None
@@ -119,8 +119,8 @@ def make_cube(
     """Generate the classes of B-DISTIL, Sec 5.1, around vertices of a cube.
 
     Inputs are standard normal, and the class is that of the nearest of `n_vertices` vertices of
-    ``{-1, 1}^n_features``, drawn at random, which the classes share evenly. Rows of one call share
-    the vertices.
+    ``{-1, 1}^n_features``, drawn at random, which the classes share evenly. Samples of one call
+    share the vertices.
 
     Parameters
     ----------

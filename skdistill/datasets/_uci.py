@@ -66,8 +66,8 @@ UCI_REGRESSION_SETS = tuple(_UCI)
 def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     """Load one of the nine UCI regression sets of Hernandez-Lobato & Adams [1]_.
 
-    The file ``uci/<set>.npz`` in ``SKDISTILL_DATA`` comes first; it holds `X`, `y`, and the rows of
-    each split in `train_idx` and `test_idx`. Else OpenML has the set, UCI the power plant.
+    The file ``uci/<set>.npz`` in ``SKDISTILL_DATA`` comes first; it holds `X`, `y`, and the samples
+    of each split in `train_idx` and `test_idx`. Else OpenML has the set, UCI the power plant.
 
     Parameters
     ----------
@@ -85,7 +85,8 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
         data, target : ndarray of shape (n_samples, n_features) and (n_samples,), float64
             As published.
         train_indices, test_indices : ndarray of shape (n_splits, n_train) and (n_splits, n_test)
-            Rows to train on in each split, in the order in which they were drawn, and the others.
+            Samples to train on in each split, in the order in which they were drawn, and the
+            others.
         feature_names : list of str or None
             None where the source does not tell.
 
@@ -98,8 +99,8 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     -----
     Splits that do not come with the data are drawn as the standard ones were: 20 permutations (5
     for "protein"), one after the other, from a generator seeded with 1, the first 90 % of each for
-    training (``draw_splits``). For rows in the order of [2]_ these are the standard splits
-    themselves; a download may have its rows in another order.
+    training (``draw_splits``). For samples in the order of [2]_ these are the standard splits
+    themselves; a download may have its samples in another order.
 
     OpenML has fewer than UCI's 16 columns of "naval", some of which are constant or repeated.
 
@@ -116,15 +117,15 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     n_rows, n_features = bunch.data.shape  # columns may be left out
     if n_rows != source.n_rows or n_features > source.n_features or bunch.target.shape != (n_rows,):
         raise ValueError(
-            f"The UCI set {name!r} should have {source.n_rows} rows, at most {source.n_features} "
-            f"columns and one target; loaded were inputs of shape {bunch.data.shape} and targets "
-            f"of shape {bunch.target.shape}. {bunch.DESCR}"
+            f"The UCI set {name!r} should have {source.n_rows} samples, at most "
+            f"{source.n_features} columns and one target; loaded were inputs of shape "
+            f"{bunch.data.shape} and targets of shape {bunch.target.shape}. {bunch.DESCR}"
         )
     return bunch
 
 
 def draw_splits(n_samples: int, n_splits: int = 20, random_state: Any = _SPLIT_SEED) -> Any:
-    """Random 90/10 splits by the recipe of the standard ones: rows (n_splits, n) of both parts."""
+    """Random 90/10 splits by the recipe of the standard ones: indices (n_splits, n) of both."""
     Number(Integral, 2).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_splits, "n_splits")
     random_state = check_random_state(random_state)
@@ -157,7 +158,7 @@ def _downloaded(source: _Source, data_home) -> Bunch:
         test_indices=test,
         feature_names=names,
         DESCR=f" Its {len(train)} splits are drawn with seed {_SPLIT_SEED}; they are the standard "
-        "ones if the rows come in the original order.",
+        "ones if the samples come in the original order.",
     )
 
 

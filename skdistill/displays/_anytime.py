@@ -22,7 +22,7 @@ class AnytimeDisplay(Display):
     Parameters
     ----------
     costs, scores : ndarray of shape (n_rounds,)
-        Floating-point operations for a row, of all rounds so far, and score after each round.
+        Floating-point operations for a sample, of all rounds so far, and score after each round.
     teacher_score : float, default=None
         Score of the teacher, a dashed line.
     references : dict of str to tuple (costs, scores), default=None
@@ -79,7 +79,7 @@ class AnytimeDisplay(Display):
         if self.teacher_score is not None:
             style = {"color": REFERENCE_COLOR, "linestyle": "--", "label": "teacher"}
             self.teacher_line_ = ax.axhline(self.teacher_score, **style)
-        ax.set(xlabel="Floating-point operations for a row", ylabel="Score")
+        ax.set(xlabel="Floating-point operations for a sample", ylabel="Score")
         ax.set_xlim(left=0)
         ax.legend(fontsize="small")
         return self

@@ -145,7 +145,7 @@ class UncertaintyBandDisplay(Display):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Rows that give the range of the column, the medians of the others, and the places of
+            Samples that give the range of the column, the medians of the others, and the places of
             the points.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True values, drawn as points; None draws none.

@@ -180,8 +180,8 @@ class DecisionUncertaintyDisplay(Display):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Rows that give the ranges of the columns, the medians of the others, and the places of
-            the points.
+            Samples that give the ranges of the columns, the medians of the others, and the places
+            of the points.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True labels or values, the colours of the points; None draws no points.
         features : pair of int or str, default=(0, 1)

@@ -23,25 +23,25 @@ from ._drawing import (
 )
 from ._grids import check_target
 
-# Groups of rows, of about equally many, for which the teacher's band is drawn.
+# Groups of samples, of about equally many, for which the teacher's band is drawn.
 _N_GROUPS = 20
 
 
 @documented_dataclass
 class FidelityDisplay(Display):
-    """A student's uncertainty of each row against its teacher's, on logarithmic axes.
+    """A student's uncertainty of each sample against its teacher's, on logarithmic axes.
 
     One panel for each part that all models know: total, aleatoric and epistemic. With a reference,
-    an independent and larger ensemble, rows stand by the reference's uncertainty; a band then shows
-    where the teacher's is for nine in ten rows. It is what a perfect imitation of the teacher would
-    reach: a student whose points lie within it is as close to the larger ensemble as its teacher.
-    Legends give rank correlations and median ratios. Rows of which a model is sure, with an
-    uncertainty of 0, are not shown.
+    an independent and larger ensemble, samples stand by the reference's uncertainty; a band then
+    shows where the teacher's is for nine in ten samples. It is what a perfect imitation of the
+    teacher would reach: a student whose points lie within it is as close to the larger ensemble as
+    its teacher. Legends give rank correlations and median ratios. Samples of which a model is sure,
+    with an uncertainty of 0, are not shown.
 
     Parameters
     ----------
     student, teacher : dict of str to ndarray of shape (n_samples,)
-        Uncertainties of the rows, by the name of the part.
+        Uncertainties of the samples, by the name of the part.
     measure : {"entropy", "variance", "std"}
         Measure of the uncertainties.
     reference : dict of str to ndarray of shape (n_samples,), default=None
@@ -137,7 +137,7 @@ class FidelityDisplay(Display):
         Parameters
         ----------
         teacher, student : Uncertainty
-            Of the same rows, arrays of shape (n_samples,) or (n_samples, n_targets), as
+            Of the same samples, arrays of shape (n_samples,) or (n_samples, n_targets), as
             `predict_uncertainty` returns them, or their standard deviations. A part may be None.
         reference : Uncertainty, default=None
             That of a larger ensemble.
@@ -145,7 +145,7 @@ class FidelityDisplay(Display):
         Raises
         ------
         ValueError
-            If measures or numbers of rows differ.
+            If measures or numbers of samples differ.
         """
         given = {"teacher": teacher, "student": student}
         given |= {} if reference is None else {"reference": reference}
@@ -156,7 +156,7 @@ class FidelityDisplay(Display):
 
         def column(part: str, role: str) -> np.ndarray:
             values, name = getattr(given[role], part), f"the {part} uncertainty of the {role}"
-            return check_target(values, name, target, n_rows, like="row of the teacher")
+            return check_target(values, name, target, n_rows, like="sample of the teacher")
 
         columns = {role: {part: column(part, role) for part in parts} for role in given}
         return cls(**columns, measure=measure).plot(**kwargs)
@@ -168,7 +168,7 @@ def _agreement(x, values):
 
 
 def _draw_band(ax, x, y):
-    """Fill between the quantiles .05 and .95 of the values y of rows of like x."""
+    """Fill between the quantiles .05 and .95 of the values y of samples of like x."""
     style = {"color": TOTAL_COLOR, "linewidth": 0, "label": f"teacher ({_agreement(x, y)})"}
     shown = (x > 0) & (y > 0)
     x, values = x[shown], y[shown]

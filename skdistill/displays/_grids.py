@@ -27,7 +27,7 @@ def check_target(values, name, target, n_rows=None, like="x"):
     columns = columns.reshape(len(columns), -1)
     if n_rows is not None and len(columns) != n_rows:
         raise ValueError(
-            f"{name} must have {n_rows} rows, one for each {like}, got {len(columns)}."
+            f"{name} must have {n_rows} samples, one for each {like}, got {len(columns)}."
         )
     if not isinstance(target, Integral) or not 0 <= int(target) < columns.shape[1]:
         raise ValueError(
@@ -38,11 +38,11 @@ def check_target(values, name, target, n_rows=None, like="x"):
 
 
 def grid_over(X, features, grid_resolution, extend, argument):
-    """Rows on a grid over columns of X; the other columns stay at their typical value.
+    """Samples on a grid over columns of X; the other columns stay at their typical value.
 
-    Returns the coordinates of the rows, one array of shape (g,) * n_features for each feature, the
-    rows themselves, in the order of the flattened coordinates, the features' columns in X, and
-    their names. Errors call the features by the name of the `argument` that gave them.
+    Returns the coordinates of the samples, one array of shape (g,) * n_features for each feature,
+    the samples themselves, in the order of the flattened coordinates, the features' columns in X,
+    and their names. Errors call the features by the name of the `argument` that gave them.
     """
     Number(Integral, 2).check(grid_resolution, "grid_resolution")
     Number(Real, 0).check(extend, "extend")

@@ -32,16 +32,16 @@ class UncertaintyHistogramDisplay(Display):
 
     One panel for each part: total, aleatoric and epistemic. The first model, usually the teacher,
     is filled, the others are outlines on top. The title of a panel gives the total variation of
-    each to the first, in and out of distribution; for a single model, that between the rows in and
-    out of distribution.
+    each to the first, in and out of distribution; for a single model, that between the samples in
+    and out of distribution.
 
     Parameters
     ----------
     edges : dict of str to ndarray of shape (n_bins + 1,)
         Edges of the bins of each part that any model has.
     shares : dict of dict of dict of str to ndarray of shape (n_bins,)
-        ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the rows in and
-        out of distribution, for the model of that name.
+        ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the samples in
+        and out of distribution, for the model of that name.
     total_variation : dict of dict of dict of str to float
         ``total_variation[part][name]["in"]`` and ``["out"]`` are the total variations to the first
         model; of a single model ``["out"]`` is that to ``["in"]``.
@@ -84,7 +84,7 @@ class UncertaintyHistogramDisplay(Display):
             Axes to draw on, one for each part. None creates a new figure.
         yscale : str, default="sqrt"
             Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
-            rows, or one of matplotlib's, "linear" or "log".
+            samples, or one of matplotlib's, "linear" or "log".
         **kwargs : dict
             Keywords of `stairs`, for all histograms.
         """
@@ -96,7 +96,7 @@ class UncertaintyHistogramDisplay(Display):
             panel.set_xlabel(f"{part.capitalize()} ({UNITS[self.measure]})")
             panel.set_xlim(self.edges[part][[0, -1]])
             panel.set_yscale(**_SQUARE_ROOT if yscale == "sqrt" else {"value": yscale})
-        axes[0].set_ylabel("Share of rows" + " (square-root scale)" * (yscale == "sqrt"))
+        axes[0].set_ylabel("Share of samples" + " (square-root scale)" * (yscale == "sqrt"))
         axes[-1].legend(fontsize="small")
         return self
 
@@ -136,7 +136,7 @@ class UncertaintyHistogramDisplay(Display):
             TransformedTargetRegressor around one, by the names that stand in the legend. The
             others are compared with the first.
         X_out : array-like of shape (n_samples_out, n_features), default=None
-            Rows out of distribution.
+            Samples out of distribution.
         """
         cls._needs_matplotlib("from_estimators")
         _check_by_name(estimators, "estimators")
@@ -162,12 +162,12 @@ class UncertaintyHistogramDisplay(Display):
         Parameters
         ----------
         in_distribution : dict of str to Uncertainty
-            For each model, by the name that stands in the legend, its uncertainties of the rows in
-            distribution, arrays of shape (n_samples,) or (n_samples, n_targets), as
+            For each model, by the name that stands in the legend, its uncertainties of the samples
+            in distribution, arrays of shape (n_samples,) or (n_samples, n_targets), as
             `predict_uncertainty` returns them, or their standard deviations. A part may be None.
             The others are compared with the first.
         out_of_distribution : dict of str to Uncertainty, default=None
-            The same for rows out of distribution.
+            The same for samples out of distribution.
         bins : int, default=50
             Number of bins.
 

@@ -17,7 +17,7 @@ from ._drawing import (
 )
 
 _LABELS = {
-    "neg_flops": "FLOPs for a row",
+    "neg_flops": "FLOPs for a sample",
     "neg_n_parameters": "Number of parameters",
     "neg_latency": "Latency in seconds",
 }

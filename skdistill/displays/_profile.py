@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The uncertainty of rows by the values of one column."""
+"""The uncertainty of samples by the values of one column."""
 
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from ._grids import check_target, named_column
 
 @documented_dataclass
 class UncertaintyProfileDisplay(Display):
-    """Mean uncertainty of rows by the values of one column.
+    """Mean uncertainty of samples by the values of one column.
 
     It shows where, along a column, a model knows little: the epistemic part is large there. The
     legend tells the share of the variance of its ranks that the groups of the column explain.
@@ -30,8 +30,8 @@ class UncertaintyProfileDisplay(Display):
     Attributes
     ----------
     line_, mean_line_ : matplotlib Line2D
-        The mean of each group, and of all rows; the latter is None if another model has drawn its
-        own there.
+        The mean of each group, and of all samples; the latter is None if another model has drawn
+        its own there.
 
     See Also
     --------
@@ -63,7 +63,7 @@ class UncertaintyProfileDisplay(Display):
         Parameters
         ----------
         plot_mean : bool, default=True
-            Whether to draw the mean of all rows.
+            Whether to draw the mean of all samples.
         **kwargs : dict
             Keywords of `plot`, for the means of the groups.
         """
@@ -77,7 +77,7 @@ class UncertaintyProfileDisplay(Display):
         self.mean_line_ = None
         if plot_mean:
             ends, mean = [min(places), max(places)], np.average(self.means, weights=self.counts)
-            self.mean_line_ = draw_reference(ax, ends, [mean] * 2, "mean of all rows")
+            self.mean_line_ = draw_reference(ax, ends, [mean] * 2, "mean of all samples")
         if labels is not None:
             ax.set_xticks(places, labels, rotation=30, ha="right")
         unit = f" ({self.unit})" if self.unit else ""

@@ -15,31 +15,31 @@ from ._display import Display, documented_dataclass
 from ._drawing import Axes, draw, labelled, part_of
 from ._grids import check_target
 
-# The risk is drawn at this many coverages besides those of the rows, between which it is curved.
+# The risk is drawn at this many coverages besides those of the samples, between which it is curved.
 _N_COVERAGES = 201
 
-# Coverages below this do not scale the axis: one error among few rows would dwarf the rest.
+# Coverages below this do not scale the axis: one error among few samples would dwarf the rest.
 _LEAST_COVERAGE = 0.05
 
 _X_LABELS = {
-    "coverage": "Coverage: share of rows predicted, most certain first",
-    "rejected": "Share of rows rejected, most uncertain first",
+    "coverage": "Coverage: share of samples predicted, most certain first",
+    "rejected": "Share of samples rejected, most uncertain first",
 }
 
 
 @documented_dataclass
 class RejectionCurveDisplay(Display):
-    """Risk of a model that abstains on uncertain rows, against the share of rows that it predicts.
+    """Risk of a model that abstains on uncertain samples, against its coverage.
 
-    The risk is the mean loss on the rows that are predicted. Rejecting at random leaves it as it
+    The risk is the mean loss on the samples that are predicted. Rejecting at random leaves it as it
     is, and the oracle, which rejects the largest losses first, lies below every other curve.
     Several models are compared by drawing them on the same axes.
 
     Parameters
     ----------
     coverage, risk, oracle_risk : ndarray of shape (n_points,)
-        Share of the rows that are predicted, from 0 to 1, and mean loss on these rows, and on those
-        that the oracle keeps.
+        Share of the samples that are predicted, from 0 to 1, and mean loss on these samples, and on
+        those that the oracle keeps.
     aurc, rejection_ratio : float, default=None
         Area under the curve and prediction-rejection ratio, shown in the legend unless None.
     loss_name : str, default="loss"
@@ -54,7 +54,7 @@ class RejectionCurveDisplay(Display):
     See Also
     --------
     skdistill.metrics.risk_coverage_curve : Computes the curve.
-    SparsificationDisplay : The same for squared errors, relative to that of all rows.
+    SparsificationDisplay : The same for squared errors, relative to that of all samples.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class RejectionCurveDisplay(Display):
         Parameters
         ----------
         against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the rows predicted or rejected.
+            Whether the horizontal axis is the share of the samples predicted or rejected.
         plot_oracle, plot_random : bool, default=True
             Whether to draw the oracle's curve, and the risk of rejecting at random.
         **kwargs : dict
@@ -107,7 +107,7 @@ class RejectionCurveDisplay(Display):
 
         ax.set(
             xlabel=_X_LABELS[against],
-            ylabel=f"Risk: mean {self.loss_name} of rows predicted",
+            ylabel=f"Risk: mean {self.loss_name} of samples predicted",
             xlim=(0, 1),
         )
         _fit_height(ax, against)
@@ -146,7 +146,7 @@ class RejectionCurveDisplay(Display):
         Parameters
         ----------
         part : {"total", "aleatoric", "epistemic"}, default="total"
-            The uncertainty by which rows are rejected.
+            The uncertainty by which samples are rejected.
 
         Raises
         ------

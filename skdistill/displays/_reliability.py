@@ -16,9 +16,9 @@ from ._drawing import CLASS_COLORS, Axes, Keywords, draw, labelled, merged_style
 class ReliabilityDisplay(Display):
     """Accuracy against confidence, or the frequency of each class against its probability.
 
-    The confidence is the largest of a row's probabilities. A calibrated model follows the
+    The confidence is the largest of a sample's probabilities. A calibrated model follows the
     diagonal; one below it is overconfident. Bars show how the confidences are distributed: where
-    they are low the curve rests on few rows.
+    they are low the curve rests on few samples.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class ReliabilityDisplay(Display):
         One with the accuracies as `prob_true` and the confidences as `prob_pred` and `y_prob`; or
         one for each class, its `pos_label`.
     share : ndarray of shape (n_bins,), default=None
-        Share of the rows whose confidence is in each of as many bins of equal width, drawn as
+        Share of the samples whose confidence is in each of as many bins of equal width, drawn as
         bars; None draws none.
     calibration_error : float, default=None
         Expected calibration error, shown in the legend unless None.
@@ -98,7 +98,7 @@ class ReliabilityDisplay(Display):
 
         ax.set(
             xlabel="Predicted probability of the class" if of_classes else "Confidence",
-            ylabel="Frequency of the class" if of_classes else "Accuracy; share of rows (bars)",
+            ylabel="Frequency of the class" if of_classes else "Accuracy; share of samples (bars)",
             xlim=(-0.02, 1.02),
             ylim=(-0.02, 1.02),
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The error that remains as uncertain rows are removed, relative to that of all."""
+"""The error that remains as uncertain samples are removed, relative to that of all."""
 
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from ._drawing import Axes, Keywords, draw, labelled
 
 @documented_dataclass
 class SparsificationDisplay(Display):
-    """Error of the rows that remain as the most uncertain ones are removed.
+    """Error of the samples that remain as the most uncertain ones are removed.
 
     The nearer the model's curve is to the oracle's, which removes the largest errors first, the
     better the uncertainty ranks the errors; the area between them is the AUSE.
@@ -22,7 +22,8 @@ class SparsificationDisplay(Display):
     Parameters
     ----------
     fraction_removed, model_curve, oracle_curve : ndarray of shape (n_points,)
-        Fraction of the rows removed, and mean squared error of the others over that of all rows.
+        Fraction of the samples removed, and mean squared error of the others over that of all
+        samples.
     ause : float, default=None
         Area between the curves, shown in the legend unless None.
 
@@ -88,8 +89,8 @@ class SparsificationDisplay(Display):
             )
 
         ax.set(
-            xlabel="Fraction of rows removed, most uncertain first",
-            ylabel="MSE of the remaining rows / MSE of all rows",
+            xlabel="Fraction of samples removed, most uncertain first",
+            ylabel="MSE of the remaining samples / MSE of all samples",
             xlim=(0, 1),
         )
         ax.set_ylim(bottom=0)

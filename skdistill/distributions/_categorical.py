@@ -25,16 +25,16 @@ _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
 class EmpiricalCategorical(ClassDistribution, Calibratable):
-    """Members of equal weight, each of which predicts class probabilities for every row.
+    """Members of equal weight, each of which predicts class probabilities for every sample.
 
     As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;
-    averaged over the members it is, per row, the mixture ``1/S sum_s p_s``, which is the predictive
-    distribution of an ensemble of classifiers.
+    averaged over the members it is, per sample, the mixture ``1/S sum_s p_s``, which is the
+    predictive distribution of an ensemble of classifiers.
 
     Parameters
     ----------
     log_probs : Tensor of shape (S, n, K)
-        Log probabilities, in nats, that each of S members gives to K classes for n rows. Their
+        Log probabilities, in nats, that each of S members gives to K classes for n samples. Their
         exponentials sum to one over the classes; ``-inf`` is a class that a member rules out.
 
     Raises
@@ -75,7 +75,7 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, K)
-            Class probabilities, rows first. They may be zero. Sums over the classes that
+            Class probabilities, samples first. They may be zero. Sums over the classes that
             differ from one by rounding are normalised.
 
         Returns
@@ -90,7 +90,7 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))
-        _check_axes("members", members, "(n, S, K): rows, members, classes")
+        _check_axes("members", members, "(n, S, K): samples, members, classes")
         members = members if members.is_floating_point() else members.double()
         sums = members.sum(-1, keepdim=True)
         tolerance = math.sqrt(torch.finfo(members.dtype).eps)
@@ -117,7 +117,7 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
 
     @property
     def members(self) -> Tensor:
-        """Class probabilities, rows first: a tensor of shape (n, S, K)."""
+        """Class probabilities, samples first: a tensor of shape (n, S, K)."""
         return self.log_probs.exp().transpose(0, 1)
 
     @property
@@ -163,7 +163,7 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         return torch.cat([_reverse_information(chunk) for chunk in self._chunks()])
 
     def _chunks(self) -> tuple[Tensor, ...]:
-        """Members of some rows at a time, (S, rows, K), so that temporaries stay small."""
+        """Members of some samples at a time, (S, samples, K), so that temporaries stay small."""
         n_members, _, n_classes = self.log_probs.shape
         return row_chunks(self.log_probs, _CHUNK // (n_members * n_classes), axis=1)
 

@@ -22,7 +22,7 @@ _LEAST_PRECISION, _LEAST_CONCENTRATION = 1e-3, 1e-12
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
 class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
-    """Class probabilities that follow a Dirichlet distribution, one for every row.
+    """Class probabilities that follow a Dirichlet distribution, one for every sample.
 
     It is what a student of ensemble distribution distillation predicts (Malinin et al., 2020;
     equations are those of Ryabinin et al., 2021). Its mean is the predictive distribution. Its
@@ -32,7 +32,7 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     Parameters
     ----------
     concentrations : Tensor of shape (n, K)
-        Positive numbers, one for each row and class: alpha.
+        Positive numbers, one for each sample and class: alpha.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A Gaussian process of which a few factors are common to all rows."""
+"""A Gaussian process of which a few factors are common to all samples."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ._shared import check_n_samples, random_numbers
 
 
 class FactorProcess(NamedTuple):
-    """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n rows.
+    """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n samples.
 
-    The factors z are standard normal and the same for all rows and all p values of a function, e is
-    standard normal and independent for each (Park et al., 2025). So the covariance of two rows is
-    ``loadings(x)^T loadings(x')``, and ``variance`` that of a row.
+    The factors z are standard normal and the same for all samples and all p values of a function, e
+    is standard normal and independent for each (Park et al., 2025). So the covariance of two
+    samples is ``loadings(x)^T loadings(x')``, and ``variance`` that of a sample.
     """
 
     mean: Tensor  # (n, p)
     loadings: Tensor  # (n, q, p)
-    residual: Tensor  # (n, p), variance that no factor explains; the paper's is that of all rows
+    residual: Tensor  # (n, p), variance that no factor explains; the paper's is that of all samples
 
     @classmethod
     def of_shares(cls, mean: Tensor, variance: Tensor, raw_loadings: Tensor) -> FactorProcess:
@@ -41,7 +41,7 @@ class FactorProcess(NamedTuple):
     def draw(
         self, n_draws: int, generator: torch.Generator | None = None, with_residual: bool = True
     ) -> Tensor:
-        """Draw functions (n_draws, n, p), with e for each row by itself, or without it."""
+        """Draw functions (n_draws, n, p), with e for each sample by itself, or without it."""
         check_n_samples(n_draws)
         shape = (n_draws, self.loadings.shape[-2])
         factors = random_numbers(torch.randn, shape, generator, self.mean)

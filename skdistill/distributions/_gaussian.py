@@ -55,17 +55,17 @@ class Gaussian(NamedTuple):
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
 class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
-    """Members of equal weight, each of which predicts a Gaussian for every row and target.
+    """Members of equal weight, each of which predicts a Gaussian for every sample and target.
 
     As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
-    the members it is, per row and target, the mixture
+    the members it is, per sample and target, the mixture
     ``1/S sum_s N(means[s], variances[s] + mean_variance)``, which is the predictive distribution of
     a deep ensemble.
 
     Parameters
     ----------
     means, variances : Tensor of shape (S, n, t)
-        Mean and variance of each of S members for n rows and t targets, in units of y and their
+        Mean and variance of each of S members for n samples and t targets, in units of y and their
         squares. Variances are positive; quantiles and samples also take zero, a member that
         predicts a point.
     mean_variance : Tensor of shape (n, t), default=None
@@ -104,8 +104,8 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, t, 2)
-            Means ``[..., 0]`` and variances ``[..., 1]``, rows first. A tensor is viewed, anything
-            else is copied.
+            Means ``[..., 0]`` and variances ``[..., 1]``, samples first. A tensor is viewed,
+            anything else is copied.
 
         Returns
         -------
@@ -120,14 +120,14 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
             members = torch.from_numpy(np.array(members))
         if members.ndim != 4 or members.shape[-1] != 2:
             raise ValueError(
-                "members must have shape (n, S, t, 2): rows, members, targets, (mean, variance); "
-                f"got {tuple(members.shape)}."
+                "members must have shape (n, S, t, 2): samples, members, targets, (mean, "
+                f"variance); got {tuple(members.shape)}."
             )
         return cls(*members.transpose(0, 1).unbind(-1))
 
     @property
     def members(self) -> Tensor:
-        """Means and variances, rows first: a tensor of shape (n, S, t, 2)."""
+        """Means and variances, samples first: a tensor of shape (n, S, t, 2)."""
         return torch.stack((self.means.transpose(0, 1), self.variances.transpose(0, 1)), dim=-1)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
@@ -215,7 +215,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         check_n_samples(n_samples)
         n_members, _, n_targets = self.means.shape
-        # Draw i takes one member for all rows, and so is a plausible function of x plus noise.
+        # Draw i takes one member for all samples, and so is a plausible function of x plus noise.
         choose = partial(torch.randint, n_members)
         member = random_numbers(choose, (n_samples,), generator, self.means, torch.int64)
         noise = random_numbers(torch.randn, (n_samples, 1, n_targets), generator, self.means)

@@ -37,10 +37,10 @@ _OVERLAP = 0.1  # least variance of z1 given z2, relative to the variance of z1 
 class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
     """Gaussians whose mean and raw variance z = (z1, z2) follow a normal distribution.
 
-    Per row and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal (Lindqvist et
-    al., 2020, Eqs 12 and 13): it is what a student of ensemble distribution distillation predicts
-    for regression. The covariance of z is given by its factors:
-    ``z1 = mean + slope (z2 - raw_mean)`` plus an independent deviation.
+    Per sample and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal (Lindqvist
+    et al., 2020, Eqs 12 and 13): it is what a student of ensemble distribution distillation
+    predicts for regression. The covariance of z is given by its factors: ``z1 = mean + slope (z2 -
+    raw_mean)`` plus an independent deviation.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
-_CHUNK = 2**18  # elements of the draws for some rows: 1 MiB of float32
+_CHUNK = 2**18  # elements of the draws for some samples: 1 MiB of float32
 _EDGE = 1e-9  # keeps the quantiles of draws finite
 
 
@@ -28,9 +28,9 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
     It is what a student of ensemble distribution distillation predicts for classes (Lindqvist et
     al., 2020, Eqs 9 and 10): the softmax of ``(z, 0)``, where z is normal with a covariance that is
     diagonal, or diagonal plus low rank. Predictions are means over a fixed set of draws, the same
-    for every row; hence they are deterministic and do not depend on the rows around them. With 100
-    draws and ten classes, probabilities err by about .001 and the epistemic part by about three per
-    cent; these errors fall at least as ``1 / sqrt(n_samples)``.
+    for every sample; hence they are deterministic and do not depend on the samples around them.
+    With 100 draws and ten classes, probabilities err by about .001 and the epistemic part by about
+    three per cent; these errors fall at least as ``1 / sqrt(n_samples)``.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
 
     @property
     def members(self) -> Tensor:
-        """Class probabilities of the draws, rows first: a tensor of shape (n, n_samples, K)."""
+        """Class probabilities of the draws, samples first: a tensor of shape (n, n_samples, K)."""
         return self.empirical().members
 
     @torch.no_grad()
@@ -135,7 +135,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         return Uncertainty(total, aleatoric, epistemic, measure="entropy")
 
     def _draws(self) -> tuple[Tensor, Tensor]:
-        """Standard normal draws (T, 1, K - 1), and (T, r) for the factor: the same for every row.
+        """Standard normal draws (T, 1, K - 1), and (T, r) for the factor, shared by all samples.
 
         Means err by less than with independent draws.
         """
@@ -148,7 +148,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
     def _drawn(
         self, mean: Tensor, variance: Tensor, factor: Tensor | None = None
     ) -> EmpiricalCategorical:
-        """Members for some of the rows, one for each draw."""
+        """Members for some of the samples, one for each draw."""
         own, shared = self._draws()
         logits = mean + variance.sqrt() * own
         if factor is not None:
@@ -157,7 +157,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         return EmpiricalCategorical.from_logits(torch.cat((logits, last), dim=-1))  # Eq 9
 
     def _chunks(self) -> Iterator[EmpiricalCategorical]:
-        """Members for a few rows at a time, so that the draws (T, rows, K) stay small."""
+        """Members for a few samples at a time, so that the draws (T, samples, K) stay small."""
         n_logits = self.logit_mean.shape[1]
         size = _CHUNK // (self.n_samples * (n_logits + 1))
         fields = (self.logit_mean, self.logit_variance, self.factor)

@@ -32,7 +32,7 @@ _DEGREE = 16
 class NormalInverseGamma(NumericDistribution, Calibratable, ReadFromOutputs):
     """Gaussians whose mean and variance follow a normal-inverse-gamma distribution.
 
-    Per row and target, ``1 / variance ~ Gamma(alpha, rate=beta)`` and, given the variance,
+    Per sample and target, ``1 / variance ~ Gamma(alpha, rate=beta)`` and, given the variance,
     ``mean ~ N(mean, variance / nu)``. This is the normal-inverse-Wishart distribution of one target
     (Lindqvist et al., 2020, Eq. 11). The marginal of y is Student's t with ``2 alpha`` degrees of
     freedom, and all that is read off it has a closed form.

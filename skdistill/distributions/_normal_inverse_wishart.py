@@ -92,7 +92,7 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
         return self.marginals.uncertainty()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Joint log density of the targets under the multivariate t distribution, per row: (n,).
+        """Joint log density of the targets under the multivariate t distribution, per sample: (n,).
 
         ``marginals.log_prob`` is that of each target by itself.
         """
@@ -110,7 +110,7 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
         check_n_samples(n_samples)
         draw = partial(random_numbers, generator=generator, like=self.mean, dtype=torch.float64)
         normal = draw(torch.randn, (n_samples, 1, self.mean.shape[1]))
-        level = draw(torch.rand, (n_samples, 1, 1))  # of what the targets of a row share
+        level = draw(torch.rand, (n_samples, 1, 1))  # of what the targets of a sample share
         level.clamp_(min=torch.finfo(level.dtype).tiny)  # no draw is infinite
         marginals = self.marginals
         alpha = marginals.alpha[:, :1].double().cpu().numpy()

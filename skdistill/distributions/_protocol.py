@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What every second-order distribution offers: the one thing that all models predict.
 
-Each model of this package, teacher or student, maps a row to a distribution over predictive
+Each model of this package, teacher or student, maps a sample to a distribution over predictive
 distributions. Everything that a user calls on an estimator is read off it through these classes.
 """
 
@@ -44,8 +44,8 @@ class Distribution(ABC):
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw y, or classes from the mean.
 
-        The same draws serve every row: what is drawn for a row does not depend on the rows around
-        it, but the rows of a draw are not independent of each other.
+        The same draws serve every sample: what is drawn for a sample does not depend on the samples
+        around it, but the rows of a draw are not independent of each other.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class NumericDistribution(Distribution):
 
     @abstractmethod
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of y, per row and target.
+        """Log density of y, per sample and target.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class NumericDistribution(Distribution):
 
     @abstractmethod
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, per row and target; `y` is checked as by :meth:`log_prob`.
+        """Distribution function of y, per sample and target; `y` is checked as by :meth:`log_prob`.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class ClassDistribution(Distribution):
         Parameters
         ----------
         codes : Tensor of int64 of shape (n,)
-            One class for each row, counted from 0.
+            One class for each sample, counted from 0.
 
         Returns
         -------
@@ -366,7 +366,7 @@ class ClassDistribution(Distribution):
         return log_mean.gather(-1, codes.unsqueeze(-1)).squeeze(-1)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        # A draw is one uniform number, at which every row's distribution function is inverted.
+        # A draw is one uniform number, at which every sample's distribution function is inverted.
         check_n_samples(n_samples)
         cdf = cast(Any, self).mean.double().cumsum(dim=-1)
         cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on

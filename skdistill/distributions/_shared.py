@@ -13,9 +13,9 @@ from .._utils.validation import Number
 
 
 def row_chunks(values: Tensor, n_rows: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """Split along the rows, so that temporaries stay small.
+    """Split along the samples, so that temporaries stay small.
 
-    An exported graph, whose number of rows is open, takes them all at once.
+    An exported graph, whose number of samples is open, takes them all at once.
     """
     return (values,) if torch.compiler.is_exporting() else values.split(max(1, n_rows), axis)
 

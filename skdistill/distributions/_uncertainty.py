@@ -48,7 +48,7 @@ class Uncertainty:
         Parameters
         ----------
         index : array-like of shape (n_samples,), default=None
-            Labels of the rows, such as ``X.index``.
+            Labels of the samples, such as ``X.index``.
 
         Returns
         -------

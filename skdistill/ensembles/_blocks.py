@@ -29,7 +29,7 @@ from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memor
 from ._plan import ValidatedByBrier
 from ._trainer import ChainObserver, Trainer
 
-# How often blocks are trained, at most, whose rows a cluster loses with its workers.
+# How often blocks are trained, at most, whose samples a cluster loses with its workers.
 _ATTEMPTS = 3
 
 # For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
@@ -92,9 +92,9 @@ class EnsembleTrainer(Trainer):
 
     @property
     def validates_out_of_bag(self) -> bool:  # type: ignore[override]  # a constant in the base
-        """Whether the rows that a member leaves out tell which epoch's weights it keeps.
+        """Whether the samples that a member leaves out tell which epoch's weights it keeps.
 
-        So the log loss of adult's validation rows fell from .335 to .312, and those of letter,
+        So the log loss of adult's validation samples fell from .335 to .312, and those of letter,
         magic and covtype changed by less than 1 %. Members for numbers that have overfitted are
         better together than those of their best epochs (california: RMSE .470 and .484), and so
         are those that share weights, although they are judged together.
@@ -199,7 +199,7 @@ class EnsembleTrainer(Trainer):
     ) -> Iterator[tuple[TrainedBlock, Any]]:
         """Train blocks as tasks, and give them as they end.
 
-        If a cluster has lost the rows, they are sent again for the blocks that are left.
+        If a cluster has lost the samples, they are sent again for the blocks that are left.
         """
         left = {min(seeds): (seeds, state) for seeds, state in blocks}
         n_attempts = 0
@@ -215,7 +215,7 @@ class EnsembleTrainer(Trainer):
                     raise
 
     def _tasks(self, blocks: list[tuple[dict[int, int], Any]], threads: Threads) -> list[Any]:
-        """The calls for joblib; threads share the rows, processes get arrays.
+        """The calls for joblib; threads share the samples, processes get arrays.
 
         Of a stream each task, whether in a thread or a process, reads the batches for itself.
         """
@@ -284,7 +284,7 @@ class EnsembleTrainer(Trainer):
         )
 
     def _validation_rows(self, members: list[int]) -> Any:
-        """The rows that tell each member's best epoch: those held out, or that it leaves out."""
+        """The samples that tell each member's best epoch: those held out, or that it leaves out."""
         from .._engine import OwnRows, Rows
 
         if self.valid is not None:
@@ -298,7 +298,7 @@ class EnsembleTrainer(Trainer):
         return OwnRows(X, (y,), left_out, weight)
 
     def _weights_of_rows(self, seeds: dict[int, int]) -> Tensor | None:
-        """Weights of the training rows: shared, (1, n), or of each member, (S, n).
+        """Weights of the training samples: shared, (1, n), or of each member, (S, n).
 
         A member's own are 0 for the rows that it leaves out, and counts of its bootstrap sample.
         """
@@ -316,14 +316,14 @@ class EnsembleTrainer(Trainer):
 
 
 def _counts_of_rows(seed: int, shares: np.ndarray) -> np.ndarray:
-    """Draw as many rows as have a share, in proportion to it, and count how often each is drawn."""
+    """Draw as many samples as have a share, in proportion to it, and count each one's draws."""
     n_drawn = np.count_nonzero(shares)
     return np.random.RandomState(seed).multinomial(n_drawn, shares / shares.sum())
 
 
 def _train_in_process(job, seeds, progress, *data):
-    """Train a block in a process of its own, of a job whose rows come as arguments, if any."""
-    if data:  # X, y and weight of training rows, and of validation rows
+    """Train a block in a process of its own, of a job whose samples come as arguments, if any."""
+    if data:  # X, y and weight of training samples, and of validation samples
         job = Job._make((*job, Data(*data[:3]), Data(*data[3:]) if data[3:] else None))
     return EnsembleTrainer(job).train_apart(seeds, progress, threads=None)
 

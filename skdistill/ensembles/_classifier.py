@@ -36,15 +36,15 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         Class (or function) that builds one member from ``in_features``, ``out_features`` and the
         parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
         Its outputs are the logits of the classes. For images and series ``in_features`` is the
-        shape of a row, see :class:`skdistill.modules.ConvNet` and its kin.
+        shape of a sample, see :class:`skdistill.modules.ConvNet` and its kin.
         :class:`skdistill.modules.TabM` builds all members as one network, whose weights they share.
     prior_scale : float, default=10.0
         Scale of the Gaussian prior on the weights, as in :class:`BayesianEnsembleRegressor`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as everywhere in scikit-learn; they multiply `sample_weight`.
     max_epochs : int or "auto", default="auto"
-        Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
-        member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
+        Number of epochs; "auto" is 50, but on tables of more than 60,000 samples as many as show
+        each member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
     inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs
         As in :class:`BayesianEnsembleRegressor`.
     normalize : bool, "X" or "y", default=True

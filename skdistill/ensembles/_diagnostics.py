@@ -14,14 +14,15 @@ from .._utils.warnings import warn
 from ..modules import DistributionStack
 from ..samplers import effective_sample_size, r_hat_of_chains, split_r_hat
 
-# Diagnostics look at the predictions for at most so many rows, evenly spaced in the data.
+# Diagnostics look at the predictions for at most so many samples, evenly spaced in the data.
 _N_ROWS = 500
 
 # An R-hat above this tells that chains disagree (Gelman & Rubin); a stricter limit is 1.01.
 _LARGE_R_HAT = 1.1
 
 # The R-hat of few draws is often above that by chance, so the limit is at least the quantile that
-# one in so many predictions exceeds with independent draws; neighbouring rows exceed it together.
+# one in so many predictions exceeds with independent draws; neighbouring samples exceed it
+# together.
 _ONE_IN = 100
 _SHARE_BY_CHANCE = 0.05
 
@@ -101,7 +102,7 @@ class RunningRHat:
 
 
 def diagnosed_rows(X: Any) -> np.ndarray:
-    """Return the rows of an array or a tensor that diagnostics look at."""
+    """Return the samples of an array or a tensor that diagnostics look at."""
     return X[:: -(-len(X) // _N_ROWS)]
 
 

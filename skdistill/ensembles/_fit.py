@@ -365,7 +365,7 @@ def _job(
             f"own; got {train.n_rows}."
         )
     # Bins make members surer than they should be. Unless they are calibrated, bins are for large
-    # tables (wine, validation rows: NLL .86 without, 1.13 with them; calibrated .920 and .921).
+    # tables (wine, validation samples: NLL .86 without, 1.13 with them; calibrated .920 and .921).
     embedded_from = EMBEDDED_FROM if _calibrates(spec, train) else MANY_ROWS
     inputs = train.inputs(spec.inputs, embedded_from)
     recipe = spec.networks.recipe(plan, train.row_shape, inputs)
@@ -434,7 +434,7 @@ def split(
         )
     except ValueError as error:
         raise ValueError(
-            f"inference__early_stopping cannot hold out validation_fraction={fraction} of the rows"
-            f"{'' if labels is None else ' of every class'}. {error}"
+            f"inference__early_stopping cannot hold out validation_fraction={fraction} of the "
+            f"samples {'' if labels is None else ' of every class'}. {error}"
         ) from error
     return data.at(train), data.at(valid)

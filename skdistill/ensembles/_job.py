@@ -30,15 +30,15 @@ _BLOCK_ACTIVATIONS = 2**19
 _FIT_ACTIVATIONS = 2**27
 _LEAST_BLOCK = 10
 
-# For max_epochs="auto": epochs, and rows at most that a member is shown on large tables.
+# For max_epochs="auto": epochs, and samples at most that a member is shown on large tables.
 _EPOCHS = {"regressor": 100, "classifier": 50}
 _ROWS_SEEN_AT_MOST = 3_000_000
 
-# Networks for numbers learn faster from bins: on small tables they are shown so many rows, in not
-# less than a half of the epochs. (NLL of validation rows, 100 epochs and fewer: wine .959 and .933
-# with 47, a robot arm of 4,000 rows -1.398 and -1.396 with 60; but california, 13,209 rows, .435
-# and .462 with 50; protein, 20,000 rows, 2.655 and 2.672 with 70.) From 10,000 rows on epochs rise
-# with the square of the rows until there are all.
+# Networks for numbers learn faster from bins: on small tables they are shown so many samples, in
+# not less than a half of the epochs. (NLL of validation samples, 100 epochs and fewer: wine .959
+# and .933 with 47, a robot arm of 4,000 samples -1.398 and -1.396 with 60; but california, 13,209
+# samples, .435 and .462 with 50; protein, 20,000 samples, 2.655 and 2.672 with 70.) From 10,000
+# samples on epochs rise with the square of the samples until there are all.
 _ROWS_SEEN_IN_BINS, _ROWS_OF_HALF = 80_000, 10_000
 
 # For lr="auto": the rate, and that of large tables in bins that have enough epochs for it; between
@@ -47,8 +47,8 @@ _ROWS_SEEN_IN_BINS, _ROWS_OF_HALF = 80_000, 10_000
 # 1.752. But NLL of 100,000 samples made up, 30 epochs: .254 and .266.)
 _RATE, _RATE_OF_LARGE, _EPOCHS_OF_RATES = 0.01, 0.003, (50, 85)
 
-# Where members share weights an epoch trains each member on a share of the rows only. So there are
-# more of them, and more rows in a minibatch.
+# Where members share weights an epoch trains each member on a share of the samples only. So there
+# are more of them, and more samples in a minibatch.
 _MORE_EPOCHS_OF_SHARED = 2
 _SHARED_BATCH_SIZE = 128
 
@@ -86,7 +86,7 @@ class Data(NamedTuple):
         return settings.encoding(self.X, self.y, self.weight, embedded_from)
 
     def at(self, rows: np.ndarray) -> Data:
-        """Return some of the rows."""
+        """Return some of the samples."""
         weight = None if self.weight is None else self.weight[rows]
         return Data(self.X[rows], self.y[rows], weight)
 
@@ -150,7 +150,7 @@ def amount_of_training(
 
 
 def learning_rate(spec: EnsembleSpec, n_epochs: int, n_rows: int, are_in_bins: bool) -> float:
-    """Return the learning rate of an ensemble trained for so many epochs on so many rows."""
+    """Return the learning rate of an ensemble trained for so many epochs on so many samples."""
     if spec.training.lr != "auto":
         return float(spec.training.lr)
     is_large = spec.kind == "regressor" and are_in_bins and n_rows >= MANY_ROWS
@@ -161,7 +161,7 @@ def learning_rate(spec: EnsembleSpec, n_epochs: int, n_rows: int, are_in_bins: b
 
 
 def block_size(spec: EnsembleSpec, recipe: NetworkRecipe, device: torch.device, n_rows: int) -> int:
-    """Return how many members to train together on so many rows."""
+    """Return how many members to train together on so many samples."""
     if spec.member_block != "auto":
         return int(spec.member_block)
     if device.type != "cpu":

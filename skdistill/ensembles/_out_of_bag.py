@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows that members have not seen: who leaves out which, and what they tell of the ensemble."""
+"""Samples that members have not seen: who leaves out which, and what they tell of the ensemble."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .._estimator.batched import read_in_chunks
 from .._estimator.calibration import Temperature, crps_or_log_loss, fit_temperature
 from .._method.task import Task
 
-# Each member leaves out one of so many parts of the rows: two of 20 members judge each row, and a
-# member loses little. On five small tables NLL fell by .10, and RMSE rose by 1 %; with a fifth left
-# out NLL fell by .09, and RMSE rose by 3 %.
+# Each member leaves out one of so many parts of the samples: two of 20 members judge each sample,
+# and a member loses little. On five small tables NLL fell by .10, and RMSE rose by 1 %; with a
+# fifth left out NLL fell by .09, and RMSE rose by 3 %.
 N_PARTS = 10
 
-# On tables of MANY_ROWS so many members in turn leave out the same part. A few parts have rows
-# enough there, and rows that are predicted by several members tell how well an ensemble does:
+# On tables of MANY_ROWS so many members in turn leave out the same part. A few parts have samples
+# enough there, and samples that are predicted by several members tell how well an ensemble does:
 # networks that overfit one by one may be the better ones together.
 _N_TOGETHER = 5
 
-# With fewer rows calibrate="auto" does nothing: they say little of a temperature.
+# With fewer samples calibrate="auto" does nothing: they say little of a temperature.
 LEAST_ROWS = 50
 
 
 class Parts(NamedTuple):
-    """Rows divided at random, into parts that members leave out in turn.
+    """Samples divided at random, into parts that members leave out in turn.
 
     Parameters
     ----------
     of_row : ndarray of shape (n,)
-        Number of each row's part.
+        Number of each sample's part.
     n_together : int, default=1
         How many members in turn leave out the same part.
     """
@@ -46,10 +46,10 @@ class Parts(NamedTuple):
 
     @classmethod
     def drawn(cls, task: Task, y: np.ndarray, random_state: np.random.RandomState) -> Parts:
-        """Divide rows, those of every class as evenly as can be; a ValueError for too few."""
+        """Divide samples, those of every class as evenly as can be; a ValueError for too few."""
         if len(y) < N_PARTS:
             raise ValueError(
-                f"X must have at least {N_PARTS} rows, of which members leave out some, with "
+                f"X must have at least {N_PARTS} samples, of which members leave out some, with "
                 f"inference__calibrate='oob' or inference__tune='oob'; got {len(y)}."
             )
         order = random_state.permutation(len(y))
@@ -64,25 +64,25 @@ class Parts(NamedTuple):
         return np.asarray(members) // self.n_together % N_PARTS
 
     def are_seen(self, members: Sequence[int]) -> np.ndarray:
-        """Tell which rows are trained on by members of these numbers, (S, n)."""
+        """Tell which samples are trained on by members of these numbers, (S, n)."""
         return self.of_members(members)[:, None] != self.of_row
 
     def left_out(self, members: Sequence[int]) -> np.ndarray:
-        """Return the places of equally many rows that each of these members leaves out, (S, m)."""
-        n_each = len(self.of_row) // N_PARTS  # a part has this many rows, or one more
+        """Return the indices of as many samples that each of these members leaves out, (S, m)."""
+        n_each = len(self.of_row) // N_PARTS  # a part has this many samples, or one more
         seen = self.are_seen(members)
         return np.stack([np.flatnonzero(~of_member)[:n_each] for of_member in seen])
 
 
 class OutOfBag(NamedTuple):
-    """What members predict for rows that they have left out, on the scale of training.
+    """What members predict for samples that they have left out, on the scale of training.
 
-    Rows count that some member has left out, each with equally many members.
+    Samples count that some member has left out, each with equally many members.
 
     Parameters
     ----------
     distribution : distribution
-        For m rows, in float64.
+        For m samples, in float64.
     y : Tensor of shape (m, t), or of int64 of shape (m,)
         Encoded targets.
     weight : Tensor of shape (m,)
@@ -96,7 +96,7 @@ class OutOfBag(NamedTuple):
     def of(cls, module: Any, numbers: Sequence[int], job: Any, first: int = 0) -> OutOfBag:
         """Predict the rows of a job by a stack of its members, which have these numbers.
 
-        Those before the number `first` have left out other rows, and are not asked.
+        Those before the number `first` have left out other samples, and are not asked.
         """
         train, left_out = job.train, job.parts.of_members(numbers)
         asked = np.asarray(numbers) >= first
@@ -151,5 +151,5 @@ class OutOfBag(NamedTuple):
 
 
 def _of_members(chosen: list[int], outputs: Tensor, rows: Tensor) -> Tensor:
-    """Outputs of some members, rows first."""
+    """Outputs of some members, samples first."""
     return outputs[chosen].transpose(0, 1)

@@ -110,7 +110,7 @@ class Validated(Objective):
 
     @abstractmethod
     def validation_loss(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        """Return the loss of every network and row, (S, n).
+        """Return the loss of every network and sample, (S, n).
 
         Outputs are (S, n, p), or (1, k, n, p) of k members that share weights.
         """
@@ -138,7 +138,7 @@ class ValidatedByBrier(Validated):
 
     A temperature mends probabilities that are too sure, which raise the log loss before accuracy
     falls, and the Brier score less so. By the log loss members kept too early an epoch: covtype's
-    validation rows had .422 after the temperature, by the Brier score .399.
+    validation samples had .422 after the temperature, by the Brier score .399.
 
     Members that share weights are judged by the mean of their probabilities.
     """

@@ -48,8 +48,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         the mean loss, where n is the sum of the sample weights. Biases have a flat prior;
         ``numpy.inf`` gives the weights one too.
     beta : float, default=0.5
-        Exponent of the variance that weights each row's loss (beta-NLL [2]_); 0 is the likelihood,
-        which is what Markov chains draw by in any case.
+        Exponent of the variance that weights each sample's loss (beta-NLL [2]_); 0 is the
+        likelihood, which is what Markov chains draw by in any case.
     optimizer : str, torch optimizer class or Optimizer, default="Adam"
         Name of an optimizer in ``torch.optim``, or its class, whose parameters are given as
         ``optimizer__<name>``; or also how the learning rate falls and gradients are clipped, see
@@ -68,7 +68,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Seconds that `fit` may take in all; None is as long as `max_epochs` takes. Training is as
         far as the larger of two shares, that of its epochs and that of its time, and the learning
         rate falls by this to its end. When the time is up training ends, within an epoch too, with
-        time left for what follows it: the rows that members leave out and the random functions.
+        time left for what follows it: the samples that members leave out and the random functions.
         It is held to a tenth from a few seconds on. Blocks of members share the time, and so do
         settings that are tried; members that diverge are trained anew only while there is some.
         Where it is too short for one epoch a warning says so. The model depends on the speed of
@@ -135,23 +135,23 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     n_restarts_ : ndarray of shape (n_members,)
         How often each member was restarted.
     best_epochs_ : ndarray of shape (`n_members_`,)
-        Epoch of each member's weights, only with early stopping, and for classes where rows that
+        Epoch of each member's weights, only with early stopping, and for classes where samples that
         members leave out decide, see :class:`skdistill.samplers.DeepEnsemble`.
     calibration_ : Temperature
         With calibration: its number `temperature`, a tuple for several targets, by which the
         members' variances are multiplied in all predictions.
     tuning_ : list of dict
         With ``inference__tune``, for each setting that was tried its `params` and its `loss`, the
-        mean negative log-likelihood in nats of the rows left out, for standardised targets.
+        mean negative log-likelihood in nats of the samples left out, for standardised targets.
     module_ : GaussianStack
         The members, as one torch module.
     net_ : skorch.NeuralNet
         The net around `module_`, built when asked for.
     sampler_diagnostics_ : SamplerDiagnostics
         Only with Markov chains: split R-hat and effective sample size of what they predict, for up
-        to 500 rows of the training data.
+        to 500 samples of the training data.
     history_ : list of dict
-        One row for each epoch: losses (means over members, on the standardised scale), durations
+        One sample for each epoch: losses (means over members, on the standardised scale), durations
         and the block of members trained.
     categories_ : dict of int to list
         Categories of each categorical column, by its number; a category's place is its code.

@@ -60,7 +60,9 @@ class Trainer(ABC):
 
     _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
     network_is = "Member"
-    validates_out_of_bag = False  # whether the rows that a network leaves out tell its best epoch
+    validates_out_of_bag = (
+        False  # whether the samples that a network leaves out tell its best epoch
+    )
 
     def __init__(self, job: Job, observer: ChainObserver | None = None):
         self.job = job
@@ -130,7 +132,7 @@ class Trainer(ABC):
         from .._engine import DivergenceGuard
 
         plan = self.job.plan
-        # Not the seed of the weights again: the order of the rows is another random draw.
+        # Not the seed of the weights again: the order of the samples is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
         rows = self._rows(weight, order_seeds)
         guard = DivergenceGuard(stopping, self._ends_with)
@@ -155,7 +157,7 @@ class Trainer(ABC):
         return Fitted.in_training(plan, self.job.recipe, net, TrainingBudget())
 
     def _rows(self, weight: Tensor | None, seeds: list[int]) -> Any:
-        """The training rows as the engine takes them; of a stream, `weight` is its own."""
+        """The training samples as the engine takes them; of a stream, `weight` is its own."""
         from .._engine import Rows
 
         batch_size, stream = self.job.batch_size, self.job.train

@@ -31,7 +31,7 @@ _TRIED: _Tried = (
     (1.0, {"module__activation": "silu", "module__embeddings": None}),  # for what is smooth
 )
 
-# Of many rows more can be learnt than the default networks hold.
+# Of many samples more can be learnt than the default networks hold.
 _TRIED_OF_MANY: dict[str, _Tried] = {
     "regressor": (
         (1.0, {}),
@@ -95,7 +95,7 @@ def best_of_trials(
     best : EnsembleTrainer
         With the members that it has trained.
     trials : list of dict
-        Of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of rows
+        Of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of samples
         that the members have left out, on the scale of training; infinite if all of them diverged.
     """
     best = first
@@ -116,7 +116,7 @@ def best_of_trials(
 
 
 def _loss_of(trainer: EnsembleTrainer, random_state: np.random.RandomState, n_later: int) -> float:
-    """Train a few members, and judge them on the rows that they have left out.
+    """Train a few members, and judge them on the samples that they have left out.
 
     `n_later` networks are trained after them.
     """

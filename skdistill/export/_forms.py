@@ -21,7 +21,7 @@ from ..modules import (
 def graph_forms(fitted: nn.Module) -> tuple[Any, nn.Module | None]:
     """Return a copy of a module with such parts, on the CPU, and a form of its network, if any.
 
-    That maps encoded rows (n, in) to outputs (S, n, out), of S networks or heads.
+    That maps encoded samples (n, in) to outputs (S, n, out), of S networks or heads.
     """
     module = copy.deepcopy(fitted).cpu().eval().requires_grad_(False)
     if type(module.inputs) is InputEncoder:
@@ -42,7 +42,7 @@ class _OneNetwork(nn.Module):
         (self.network,) = unstack(stacked)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Map rows (n, in) to outputs (1, n, out)."""
+        """Map samples (n, in) to outputs (1, n, out)."""
         return self.network(X).unsqueeze(0)
 
 
@@ -68,13 +68,13 @@ class _WideHeads(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Map rows (n, in) to the heads' outputs (M, n, out)."""
+        """Map samples (n, in) to the heads' outputs (M, n, out)."""
         found = torch.addmm(self.bias, self.core(X), self.weight)
         return found.unflatten(-1, self.shape).transpose(0, 1)
 
 
 class _Inputs(nn.Module):
-    """An encoder of rows that treats numbers and bins apart: numbers alone are compressed."""
+    """An encoder of samples that treats numbers and bins apart: numbers alone are compressed."""
 
     def __init__(self, encoder: InputEncoder):
         super().__init__()
@@ -88,7 +88,7 @@ class _Inputs(nn.Module):
         self.starts, self.widths = kept["starts"][k:], kept["widths"][k:]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows (n, n_columns) to inputs (n, n_inputs)."""
+        """Map samples (n, n_columns) to inputs (n, n_inputs)."""
         encoder: dict[str, Any] = self.encoder._buffers
         is_missing = x.isnan()
         x = torch.where(is_missing, encoder["loc"], x)

@@ -19,8 +19,8 @@ from ._pipelines import pipeline_graph, steps_before
 def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
     """Export a fitted model as one ONNX graph with all its predictions.
 
-    The graph has one input `X` with any number of rows, in float32, or in float64 if the model was
-    fitted in float64. Its outputs have fixed names:
+    The graph has one input `X` with any number of samples, in float32, or in float64 if the model
+    was fitted in float64. Its outputs have fixed names:
 
     - for regression, `mean`, `std`, `total`, `aleatoric` and `epistemic`, the last three variances
       in squared units of y, and `interval`, the central one of 90 %, where it is cheap;
@@ -48,15 +48,15 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
         Names of outputs. A runtime computes all that a graph has, so that one of few is faster: a
         `mean` alone takes no random functions. "auto" has all but `members`, of models that have
         ``predict_members``, and those intervals that have no closed form, of mixtures (several
-        members, Hydra+ and ``family="gaussian"``): they and quantiles are searched row by row in a
-        loop, which takes far longer than all else.
+        members, Hydra+ and ``family="gaussian"``): they and quantiles are searched sample by sample
+        in a loop, which takes far longer than all else.
 
     Raises
     ------
     ImportError
         If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
     TypeError
-        If there is no estimator of this package that predicts a distribution of rows in `model`;
+        If there is no estimator of this package that predicts a distribution of samples in `model`;
         models of sequences are not exported.
     ValueError
         If the model is a classifier and so has no quantiles, or has no output of such a name.
@@ -77,10 +77,11 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
 def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path]:
     """Write one ONNX graph for each round of a booster.
 
-    The first takes rows `X`; each of the others takes `X` and the state that the one before it has
-    left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a state
-    for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `so_far`, the mean
-    of the rounds' outputs, and `activations_<round>`, of the earlier rounds that later ones read.
+    The first takes samples `X`; each of the others takes `X` and the state that the one before it
+    has left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a
+    state for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `so_far`, the
+    mean of the rounds' outputs, and `activations_<round>`, of the earlier rounds that later ones
+    read.
 
     Parameters
     ----------
@@ -111,14 +112,14 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
     --------
     An anytime server runs the graphs in turn::
 
-        given = {"X": rows}
+        given = {"X": samples}
         for session in sessions:  # one onnxruntime.InferenceSession for each file
             names = [output.name for output in session.get_outputs()]
             found = dict(zip(names, session.run(None, given)))
             if there_is_no_more_time():
                 break
             state = {name: found[name] for name in names if name.startswith("next_")}
-            given = {"X": rows} | {name[5:]: value for name, value in state.items()}
+            given = {"X": samples} | {name[5:]: value for name, value in state.items()}
     """
     booster = booster.estimator if isinstance(booster, FrozenEstimator) else booster
     if not isinstance(booster, BDistilBooster):

@@ -25,7 +25,7 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
     """Raise a TypeError for what the function of that name does not take."""
     if isinstance(estimator, SequencePredictor):
         raise TypeError(
-            f"model must predict rows, got {type(estimator).__name__}: {name} has no graph for "
+            f"model must predict samples, got {type(estimator).__name__}: {name} has no graph for "
             "models of sequences, since torch.export ties recurrent networks to one number of "
             "tokens."
         )
@@ -35,10 +35,11 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
 
 
 class GraphOutputs(nn.Module):
-    """All that a fitted estimator predicts for rows, as a tuple of tensors that have `names`.
+    """All that a fitted estimator predicts for samples, as a tuple of tensors that have `names`.
 
     Its module is copied to the CPU. `quantiles` and `outputs`, kept as `options`, are as in
-    :func:`export_onnx`. `examples` are the tensors for `inputs`, ``{"X": X}``, two rows of zeros.
+    :func:`export_onnx`. `examples` are the tensors for `inputs`, ``{"X": X}``, two samples of
+    zeros.
     """
 
     defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "outputs": "auto"}
@@ -88,7 +89,7 @@ class GraphOutputs(nn.Module):
         return [name for name in names if name in outputs or name == "quantiles"]
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
-        """Map rows (n, ...) to tensors whose first axis is n."""
+        """Map samples (n, ...) to tensors whose first axis is n."""
         found = self._read(X)
         return tuple(found[name] for name in self.names)
 
@@ -155,7 +156,7 @@ class _Codes(nn.Module):
         self.is_category[list(columns.categories)] = True
 
     def forward(self, X: Tensor) -> Tensor:
-        """Map rows (n, n_columns) to rows of numbers and codes."""
+        """Map samples (n, n_columns) to samples of numbers and codes."""
         has = X.index_select(-1, self.sources).eq(self.values).to(X.dtype)
         codes = has @ self.code_of - 1  # -1 where no category is known
         return torch.where(self.is_category, torch.where(codes < 0, torch.nan, codes), X)
@@ -166,8 +167,8 @@ class RoundOutputs(nn.Module):
 
     The state is `so_far`, the mean of the rounds' outputs, and `activations_<round>`. It is an
     input, and as ``next_<name>`` an output. `graph_outputs` are those of the booster, `number` that
-    of the round, from 1; `before` and `state` are the states before and after it for rows of zeros,
-    the first empty.
+    of the round, from 1; `before` and `state` are the states before and after it for samples of
+    zeros, the first empty.
     """
 
     def __init__(self, graph_outputs: GraphOutputs, number: int, before: dict[str, Tensor]):
@@ -185,7 +186,7 @@ class RoundOutputs(nn.Module):
         self.names = [*found, *(f"next_{name}" for name in self.state)]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Map rows (n, ...) and the state before to tensors whose first axis is n."""
+        """Map samples (n, ...) and the state before to tensors whose first axis is n."""
         found, state = self._advance(dict(zip(self.inputs, inputs, strict=True)))
         return *found.values(), *state.values()
 

@@ -17,7 +17,7 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
     """Write a fitted estimator as a program of ``torch.export``.
 
     ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch
-    take it. It maps rows to a tuple of tensors, those of :func:`export_onnx`, whose names are in
+    take it. It maps samples to a tuple of tensors, those of :func:`export_onnx`, whose names are in
     the extra file ``outputs.json``. There `label` is the position of the class in `labels`.
 
     Parameters
@@ -33,7 +33,7 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
     Raises
     ------
     TypeError
-        If the model is no estimator of this package that predicts a distribution of rows.
+        If the model is no estimator of this package that predicts a distribution of samples.
     ValueError
         If the model is a classifier and so has no quantiles, or has no output of such a name.
     FileNotFoundError
@@ -67,7 +67,7 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
 
 
 def traced(graph_outputs: GraphOutputs | RoundOutputs) -> Any:
-    """Trace prediction methods, for any number of rows."""
+    """Trace prediction methods, for any number of samples."""
     rows, shapes = torch.export.Dim("batch", min=1), torch.export.ShapesCollection()
     inputs = tuple(graph_outputs.inputs.values())
     for tensor in inputs:

@@ -295,7 +295,7 @@ class NumericFamily(Family):
 
 
 def without_zeros(members: np.ndarray) -> np.ndarray:
-    """Mix members (n, M, K) with their mean in the rows where one gives a class no probability.
+    """Mix members (n, M, K) with their mean in the samples where one gives a class no probability.
 
     The mean has weight 1 / (M + 1), that of one more member. So the members' mean stays as it is,
     but for a trace of the uniform distribution, for classes to which no member gives any.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Members as draws of one Gaussian process, with factors that are common to all rows.
+"""Members as draws of one Gaussian process, with factors that are common to all samples.
 
 S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using Deep
-Latent Factor Model" (2025), with a residual variance that depends on the row.
+Latent Factor Model" (2025), with a residual variance that depends on the sample.
 """
 
 from abc import abstractmethod

@@ -3,12 +3,13 @@
 
 A loss is differentiable, once, with respect to its first argument, the prediction, and to nothing
 else. Its gradient is known in closed form: ``loss.and_gradient(prediction, ...)`` returns the loss
-of every row, and the gradient of their sum with respect to the prediction.
+of every sample, and the gradient of their sum with respect to the prediction.
 
-The engine weights the rows and averages; nothing is averaged over rows here. Members and heads
-stand on the axis before the rows: (..., M, n, t) for Gaussians, given as a mean and a variance of
-t targets, and (..., M, n, K) for classes, given as logits by heads and as log probabilities by
-members. Constants that do not depend on the prediction are left out, as in the papers.
+The engine weights the samples and averages; nothing is averaged over samples here. Members and
+heads stand on the axis before the samples: (..., M, n, t) for Gaussians, given as a mean and a
+variance of t targets, and (..., M, n, K) for classes, given as logits by heads and as log
+probabilities by members. Constants that do not depend on the prediction are left out, as in the
+papers.
 
 Equations of "Hydra+" are those of Ferianc & Rodrigues (2022), "Simple Regularisation for
 Uncertainty-Aware Knowledge Distillation"; beta-NLL is from Seitzer et al. (2022), "On the Pitfalls

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The game of B-DISTIL between learners and rows, and what makes a network a weak learner.
+"""The game of B-DISTIL between learners and samples, and what makes a network a weak learner.
 
 Equations are those of "Progressive Knowledge Distillation: Building Ensembles for Efficient
 Inference" (B-DISTIL). Outputs and targets have the shape (..., n, L): one column for each of L
@@ -28,12 +28,12 @@ _PIECE = 2**18
 
 
 class DistillationGame:
-    """State of the game: how far the learners so far have missed the target, row by row.
+    """State of the game: how far the learners so far have missed the target, sample by sample.
 
     The exponential weights of Eqs 4 and 5 depend on the learners only through the sum of their
     errors, ``S = sum_t c_t (f_t - g)``; they are its softmax, which never overflows. The weight
-    ``c_t`` of a learner is 1, or less where it would overshoot. A row of weight 2 is two rows, and
-    N the sum of the weights. The learning rate eta of the rows is by default
+    ``c_t`` of a learner is 1, or less where it would overshoot. A sample of weight 2 is two
+    samples, and N the sum of the weights. The learning rate eta of the samples is by default
     ``sqrt(ln 2N / T) / G`` of Theorem 1, for each column. Of the L columns the first `n_played` are
     played, or all.
 
@@ -82,12 +82,12 @@ class DistillationGame:
             yield slice(start, start + size)
 
     def _rows(self, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Some rows at a time of tables (N, L)."""
+        """Some samples at a time of tables (N, L)."""
         size = max(1, _PIECE // self.target.shape[1])
         return zip(*(table.split(size) for table in tables), strict=True)
 
     def probabilities(self, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Weights (N, L) of the rows for each sign of the next learner's error: K_plus, K_minus.
+        """Weights (N, L) of the samples for each sign of the next learner's error: K_plus, K_minus.
 
         K_plus is large where the learners predicted too little, K_minus where they predicted too
         much. In each column the two together sum to 1.
@@ -101,7 +101,7 @@ class DistillationGame:
         """Signs that are wanted of the next learner's error, times how much they matter: (N, L).
 
         ``K_plus - K_minus``, by which Definition 1 weighs the errors, with a mean size of 1 over
-        the rows of each column. 0 where nobody has erred, as in the first round, and in columns
+        the samples of each column. 0 where nobody has erred, as in the first round, and in columns
         that are not played.
         """
         wanted = torch.empty_like(self.target)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Losses of classes: networks give logits of shape (..., n, K), teachers log probabilities.
 
-Members and heads stand on the axis before the rows: (..., M, n, K). A member's log probability may
-be ``-inf``, a class that it rules out. A temperature T divides logits and log probabilities before
-the softmax, and the loss is multiplied by T^2, so that its gradient keeps its scale.
+Members and heads stand on the axis before the samples: (..., M, n, K). A member's log probability
+may be ``-inf``, a class that it rules out. A temperature T divides logits and log probabilities
+before the softmax, and the loss is multiplied by T^2, so that its gradient keeps its scale.
 
-Inside, classes stand before rows, (..., M, K, n), and if they are few so they do in memory: over a
-last axis of few classes torch reduces several times as slowly, over one of many twice as fast.
+Inside, classes stand before samples, (..., M, K, n), and if they are few so they do in memory: over
+a last axis of few classes torch reduces several times as slowly, over one of many twice as fast.
 """
 
 import math
@@ -31,7 +31,7 @@ class Categories(_Logits):
     """Heads, given by logits (..., M, n, K), with their probabilities, each form computed once.
 
     It stands for the logits where several losses are computed of them. What it computes has classes
-    before rows, (..., M, K, n).
+    before samples, (..., M, K, n).
     """
 
     @computed_once
@@ -102,7 +102,7 @@ def cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     gradient = log_probs.exp()  # softmax less target
     if target.is_floating_point():
         return -(target.mT * log_probs).sum(-2), gradient.sub_(target.mT).mT
-    index = target.unsqueeze(-2).expand(*log_probs.shape[:-2], 1, -1)  # of each row's class
+    index = target.unsqueeze(-2).expand(*log_probs.shape[:-2], 1, -1)  # of each sample's class
     loss = -log_probs.gather(-2, index).squeeze(-2)
     return loss, gradient.scatter_(-2, index, -1.0, reduce="add").mT
 
@@ -179,7 +179,7 @@ def information_mismatch(
     return error.square().sum((-3, -2)), gradient.mT
 
 
-# --- parts of the above. Classes stand before rows from here on -------------------------------
+# --- parts of the above. Classes stand before samples from here on -------------------------------
 
 
 def _heads(heads: Heads) -> Categories:

@@ -234,9 +234,10 @@ def _total(values: Tensor) -> Tensor:
 def _by_rows(
     kernel: Callable[..., tuple[Tensor, Tensor]], outputs: Tensor, *targets: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Loss (..., n) and gradient (..., n, K), of a few rows at a time.
+    """Loss (..., n) and gradient (..., n, K), of a few samples at a time.
 
-    The kernel is given rows of outputs, (n, K), and of targets, (n, .), and returns a loss (n, 1).
+    The kernel is given samples of outputs, (n, K), and of targets, (n, .), and returns a loss (n,
+    1).
     """
     lead = outputs.shape[:-1]
     flat_targets = [t.expand(*lead, t.shape[-1]).reshape(-1, t.shape[-1]) for t in targets]

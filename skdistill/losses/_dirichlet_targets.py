@@ -5,7 +5,8 @@ They are the members' mean probabilities with their mutual information (the mome
 of a Dirichlet about the mean (the proxy), or their mean log probabilities (the likelihood).
 Equations are those of Ryabinin et al. (2021), see :mod:`._dirichlet`.
 
-Rows are taken a few at a time, so that forty thousand classes need no more memory than the results.
+Samples are taken a few at a time, so that forty thousand classes need no more memory than the
+results.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _CHUNK = {"cpu": 2**15}  # elements of one temporary: 128 KiB, several fit the c
 _CHUNK_ELSEWHERE = 2**22
 _PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17, as released
 
-# Largest tolerated rounding error of a concentration, where those of a row are equal. Losses and
+# Largest tolerated rounding error of a concentration, where those of a sample are equal. Losses and
 # gradients are small differences of numbers of that size: with more they would be noise.
 _ROUNDING = 1e-3
 
@@ -192,7 +193,7 @@ def _affordable(values: Tensor) -> int:
 
 
 def row_blocks(values: Tensor) -> Iterator[slice]:
-    """Slices of the rows of (..., n, K), of as many as are taken at a time."""
+    """Slices of the samples of (..., n, K), of as many as are taken at a time."""
     n_rows = values.shape[-2]
     size = _affordable(values[..., :1, :])
     return (slice(start, start + size) for start in range(0, n_rows, size))

@@ -3,9 +3,9 @@
 
 The model is that of :class:`skdistill.distributions.FactorProcess`. The paper estimates it by EM on
 minibatches; here the members' scores z are found once, from the M x M matrix of their residuals,
-before training, and with them the M-step is a loss of each row by itself. Members stand on the axis
-before the rows: (..., M, n, p). Residuals are a member's values less their mean over members, in
-units of their standard deviation over members at that row.
+before training, and with them the M-step is a loss of each sample by itself. Members stand on the
+axis before the samples: (..., M, n, p). Residuals are a member's values less their mean over
+members, in units of their standard deviation over members at that sample.
 """
 
 import math
@@ -72,7 +72,7 @@ def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
     With :math:`u = w / \sqrt{1 + |w|^2}` for outputs w (..., n, q p), residuals of variance 1 are
     normal with mean :math:`u^T z` and variance :math:`1 - |u|^2`: what the student cannot follow of
-    the loadings is left to the residual variance, and none of the row's variance is lost. The
+    the loadings is left to the residual variance, and none of the sample's variance is lost. The
     minimiser is where u equals the target (..., n, q, p), see ``standardised_loadings``.
     """
     raw = outputs.unflatten(-1, target.shape[-2:])
@@ -87,7 +87,7 @@ def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 @loss_with_gradient
 def with_loadings(outputs: Tensor, marginal: Term, target: Tensor) -> tuple[Tensor, Tensor]:
-    """A loss of the marginal at a row, by the first outputs, plus ``loadings_nll`` of the rest."""
+    """A loss of the marginal at a sample, by the first outputs, plus ``loadings_nll``."""
     n_loadings = target.shape[-2] * target.shape[-1]
     first, loadings = outputs.split([outputs.shape[-1] - n_loadings, n_loadings], dim=-1)
     loss, gradient = marginal.loss.and_gradient(first, *marginal.arguments)

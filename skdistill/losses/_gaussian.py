@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Losses of Gaussians, given as a mean and a variance of shape (..., n, t).
 
-Values are summed over the t targets. Members and heads stand on the axis before the rows:
+Values are summed over the t targets. Members and heads stand on the axis before the samples:
 (..., M, n, t). ``d_x`` stands for the gradient with respect to x.
 """
 
@@ -82,7 +82,7 @@ def gaussian_nll(
     y : Tensor of shape (..., n, t)
         Targets.
     beta : float, default=0.0
-        Exponent of the variance by which each row is weighted: 0 is the likelihood itself, 1
+        Exponent of the variance by which each sample is weighted: 0 is the likelihood itself, 1
         weights the errors of the mean as squared error does.
     min_variance : float, default=1e-6
         What is added to the softplus of the raw variance.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses that know their gradient in closed form, weighted sums of them, and a bound on one row.
+"""Losses that know their gradient in closed form, weighted sums of them, and a bound on one sample.
 
-A loss is written once, as a function that returns the loss of every row, (..., n), and the gradient
-of their sum with respect to the prediction, its first argument. The prediction is a tensor of
-outputs, (..., n, p), or a :class:`Gaussian`, and may have an axis of heads before the rows,
+A loss is written once, as a function that returns the loss of every sample, (..., n), and the
+gradient of their sum with respect to the prediction, its first argument. The prediction is a tensor
+of outputs, (..., n, p), or a :class:`Gaussian`, and may have an axis of heads before the samples,
 (..., M, n, p), over which the loss sums.
 """
 
@@ -41,7 +41,7 @@ class Loss(Protocol[Inputs, Gradient]):
 
     @property
     def and_gradient(self) -> Callable[Inputs, tuple[Tensor, Gradient]]:
-        """The loss of every row, with the gradient of their sum."""
+        """The loss of every sample, with the gradient of their sum."""
 
     def __call__(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Tensor: ...
 
@@ -119,7 +119,7 @@ class _WithGradient(torch.autograd.Function):
 
 
 class Term(NamedTuple):
-    """A loss, its arguments after the prediction, and its weight: a number, or one per row."""
+    """A loss, its arguments after the prediction, and its weight: a number, or one per sample."""
 
     loss: Loss[..., Any]
     arguments: tuple[Any, ...] = ()
@@ -158,10 +158,10 @@ def tempered_sum(
 def log_tailed_clip(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tensor, Tensor]:
     """Loss that grows as its logarithm from a limit on: ``limit (1 + ln(loss / limit))``.
 
-    A network's outputs for a row far from all others move a long way with each step, and a
-    likelihood grows with their square, or exponentially: one such row outweighs all others by many
-    orders of magnitude until the network recovers. Below the limit nothing changes. The gradient,
-    (..., n, p), is that with respect to the outputs.
+    A network's outputs for a sample far from all others move a long way with each step, and a
+    likelihood grows with their square, or exponentially: one such sample outweighs all others by
+    many orders of magnitude until the network recovers. Below the limit nothing changes. The
+    gradient, (..., n, p), is that with respect to the outputs.
     """
     excess = (loss / limit).clamp(min=1.0)
     return loss.clamp(max=limit) + limit * excess.log(), gradient / excess.unsqueeze(-1)
@@ -175,7 +175,7 @@ def _add(total: Tensor, more: Tensor, weight: float | Tensor) -> Tensor:
 
 
 def _for_gradient(values: Tensor, gradient: Tensor) -> Tensor:
-    """Values of rows, (..., n), shaped to multiply a gradient, (..., n, p) or (..., M, n, p)."""
+    """Values of samples, (..., n), shaped to multiply a gradient, (..., n, p) or (..., M, n, p)."""
     if gradient.ndim > values.ndim + 1:
         values = values.unsqueeze(-2)
     return values.unsqueeze(-1)

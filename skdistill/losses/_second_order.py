@@ -5,7 +5,7 @@ Equations are those of J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A g
 ensemble distribution distillation" (2020). The loss is the mean over members of the negative log
 density of their parameters z (Eq 7); constants that do not depend on the student are left out.
 But for a covariance of low rank it depends on the members through a few statistics, the target,
-which is computed once. Members stand on the axis before the rows: (..., M, n, .).
+which is computed once. Members stand on the axis before the samples: (..., M, n, .).
 """
 
 import math
@@ -125,7 +125,7 @@ def normal_inverse_gamma_target(
 def normal_inverse_start(
     target: NormalInverseGammaTarget, weight: Tensor | None, n_groups: int
 ) -> Tensor:
-    """Outputs (..., 2 t + 2 n_groups) of the best student that predicts the same for all rows.
+    """Outputs (..., 2 t + 2 n_groups) of the best student that predicts the same for all samples.
 
     The targets of a group share nu and the degrees of freedom: there are t groups for the
     normal-inverse-gamma distribution, one for the normal-inverse-Wishart. Networks start from it,
@@ -226,10 +226,10 @@ def matched_moments(
     r"""Moments of the members' parameters, each matched by a term of its own.
 
     The likelihood of Eq 7 counts the student's errors of the mean as spread of the members: its
-    variance at a row is theirs plus the squared error, which is the larger of the two where members
-    agree. Here the covariance alone follows Eq 7, by `nll`, as if the means were exact, and the
-    means have :math:`\frac{1}{2} \sum_j \pi_j (\mu_j - \bar z_j)^2`, with a precision :math:`\pi`
-    (..., n, 2 t). Both have the same minimiser.
+    variance at a sample is theirs plus the squared error, which is the larger of the two where
+    members agree. Here the covariance alone follows Eq 7, by `nll`, as if the means were exact, and
+    the means have :math:`\frac{1}{2} \sum_j \pi_j (\mu_j - \bar z_j)^2`, with a precision
+    :math:`\pi` (..., n, 2 t). Both have the same minimiser.
     """
     mean = outputs[..., : precision.shape[-1]]
     loss, gradient = nll.and_gradient(outputs, target._replace(mean=mean), min_variance)
@@ -374,7 +374,7 @@ def logit_normal_moments(
     of which members differ most, as it does those that matter.
 
     Outputs (..., n, 2 (K - 1)) are means and raw variances, members log probabilities (..., M, n,
-    K), the draws (T, K - 1) standard normal and the same for every row.
+    K), the draws (T, K - 1) standard normal and the same for every sample.
     """
     mean, variance = (part.unsqueeze(-3) for part in Gaussian.from_outputs(outputs))
     noise, std = draws.unsqueeze(-2), variance.sqrt()
@@ -397,7 +397,7 @@ def label_nll(
 ) -> Tensor:
     """Negative log density of labels, the distribution over predictions integrated out, in nats.
 
-    The student has n rows, `y` shape (n, t), or (n,) and int64 for classes counted from 0; the
+    The student has n samples, `y` shape (n, t), or (n,) and int64 for classes counted from 0; the
     densities of several targets are summed (Eqs 16 and 17).
     """
     if y.dtype == torch.int64:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks of the arguments of metrics, weighted means, and rows in the order of a value."""
+"""Checks of the arguments of metrics, weighted means, and samples in the order of a value."""
 
 from collections.abc import Sized
 from numbers import Real
@@ -135,7 +135,7 @@ def check_label_pair(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[np.ndarray, 
 def check_same_length(array: Sized, name: str, expected: Sized, like: str) -> None:
     if len(array) != len(expected):
         raise ValueError(
-            f"{name} must have as many rows as {like}, {len(expected)}, got {len(array)}."
+            f"{name} must have as many samples as {like}, {len(expected)}, got {len(array)}."
         )
 
 
@@ -150,14 +150,14 @@ def weights_or_ones(
 def weighted_rows(
     sample_weight: ArrayLike | None, *arrays: np.ndarray, name: str = "sample_weight"
 ) -> tuple[np.ndarray, ...]:
-    """Return the weights and the arrays without the rows of weight 0."""
+    """Return the weights and the arrays without the samples of weight 0."""
     weights = weights_or_ones(sample_weight, len(arrays[0]), name)
     rows = weights > 0
     return weights[rows], *(array[rows] for array in arrays)
 
 
 def average(values: np.ndarray, sample_weight: ArrayLike | None) -> float:
-    """Mean of `values`, shape (n, t): uniform over targets, weighted over rows."""
+    """Mean of `values`, shape (n, t): uniform over targets, weighted over samples."""
     weights = weights_or_ones(sample_weight, len(values))
     return float(np.average(values.mean(axis=1), weights=weights))
 
@@ -169,7 +169,7 @@ def warn_undefined(what: str, why: str) -> None:
 def cumulate(by: np.ndarray, weights: np.ndarray, *values: np.ndarray) -> tuple[np.ndarray, ...]:
     """Share of the weight, and sums of weight * value over the total weight, smallest `by` first.
 
-    Returns ``1 + len(values)`` arrays with one point for every group of rows with equal `by`,
+    Returns ``1 + len(values)`` arrays with one point for every group of samples with equal `by`,
     after a first point of zeros. The last point is 1 and the weighted means. The straight line
     between two points is the expectation over the orders in which the rows of a group could come.
     """

@@ -17,14 +17,14 @@ from ._checks import (
     weights_or_ones,
 )
 
-# Largest deviation of a row's sum from 1: float16 rounds by this much.
+# Largest deviation of a sample's sum from 1: float16 rounds by this much.
 _SUM_TOLERANCE = 1e-3
 
 
 def _check_probabilities(
     y_true: ArrayLike, y_prob: ArrayLike, labels: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column of `y_prob` that holds each row's true label, and `y_prob`."""
+    """Return the column of `y_prob` that holds each sample's true label, and `y_prob`."""
     y_true = check_labels(y_true, "y_true")
     y_prob = check_floats(y_prob, "y_prob", (2,))
     check_same_length(y_prob, "y_prob", y_true, "y_true")
@@ -72,8 +72,8 @@ def brier_score(
 ) -> float:
     r"""Brier score of class probabilities: squared error, summed over the classes.
 
-    The mean over rows of :math:`\sum_k (p_k - 1\{y = k\})^2` (Gneiting and Raftery 2007, Example 1,
-    with the opposite sign). A proper score.
+    The mean over samples of :math:`\sum_k (p_k - 1\{y = k\})^2` (Gneiting and Raftery 2007, Example
+    1, with the opposite sign). A proper score.
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ def expected_calibration_error(
 ) -> float:
     r"""Expected calibration error: how far confidence and accuracy are apart.
 
-    Rows are put into bins by their confidence, the largest probability. The error is
-    :math:`\sum_b \frac{n_b}{n} |\mathrm{acc}(b) - \mathrm{conf}(b)|`, with the share of rows whose
-    most probable class is right and the mean confidence of each bin ([1]_, Eq 3).
+    Samples are put into bins by their confidence, the largest probability. The error is
+    :math:`\sum_b \frac{n_b}{n} |\mathrm{acc}(b) - \mathrm{conf}(b)|`, with the share of samples
+    whose most probable class is right and the mean confidence of each bin ([1]_, Eq 3).
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def expected_calibration_error(
     n_bins : int, default=15
         Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
-        Bins of equal width, open on the left, or bins that each hold the same weight of rows.
+        Bins of equal width, open on the left, or bins that each hold the same weight of samples.
     classwise : bool, default=False
         Whether to compare the probability of every class, not of the most probable one only, with
         its frequency, and to average over the classes [2]_ [3]_.
@@ -143,10 +143,10 @@ def expected_calibration_error(
 
     Notes
     -----
-    The bins of equal weight are exactly so: where rows of equal confidence, or a single row,
+    The bins of equal weight are exactly so: where samples of equal confidence, or a single sample,
     straddle two bins, each bin gets its part of them. This is the expectation over the order of
-    ties, and an integer weight is the same as repeating the row. With few rows in a bin the error
-    is biased upwards; compare at equal `n_bins` and number of rows only.
+    ties, and an integer weight is the same as repeating the sample. With few samples in a bin the
+    error is biased upwards; compare at equal `n_bins` and number of samples only.
 
     References
     ----------
@@ -189,13 +189,13 @@ def reliability_curve(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Accuracy against confidence, in bins of the confidence.
 
-    The confidence is the largest probability of a row, the accuracy the share of rows whose most
-    probable class is right. They agree for calibrated probabilities.
+    The confidence is the largest probability of a sample, the accuracy the share of samples whose
+    most probable class is right. They agree for calibrated probabilities.
 
     Parameters
     ----------
     y_true, y_prob, n_bins, strategy, labels, sample_weight
-        As in :func:`expected_calibration_error`. Bins without rows are left out.
+        As in :func:`expected_calibration_error`. Bins without samples are left out.
 
     Returns
     -------
@@ -226,7 +226,7 @@ def reliability_curve(
 
 
 def _top_label(columns: np.ndarray, y_prob: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest probability of each row and whether its class is the true one."""
+    """Return the largest probability of each sample and whether its class is the true one."""
     return y_prob.max(axis=1), y_prob.argmax(axis=1) == columns
 
 

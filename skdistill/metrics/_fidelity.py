@@ -47,7 +47,7 @@ class FidelityTable:
 
 @dataclass(frozen=True)
 class _Predictions:
-    """What one model says of the rows."""
+    """What one model says of the samples."""
 
     uncertainty: Uncertainty
     scores: dict[str, float]
@@ -112,7 +112,7 @@ def fidelity(
         Fitted, with ``predict_uncertainty``; also inside a Pipeline, a search or a
         TransformedTargetRegressor.
     X : array-like of shape (n_samples, n_features)
-        Rows that played no part in training.
+        Samples that played no part in training.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
         Labels or targets, for the gaps; None leaves these out.
     reference : estimator, default=None
@@ -139,7 +139,7 @@ def fidelity(
 
     See Also
     --------
-    skdistill.displays.FidelityDisplay : Draws each part, row by row.
+    skdistill.displays.FidelityDisplay : Draws each part, sample by sample.
 
     Examples
     --------

@@ -25,23 +25,24 @@ class UncertaintyProfile(NamedTuple):
 def uncertainty_profile(
     uncertainty: ArrayLike, values: Any, *, n_bins: int = 10
 ) -> UncertaintyProfile:
-    r"""Group rows by a column, and tell where, and how much, the uncertainty follows it.
+    r"""Group samples by a column, and tell where, and how much, the uncertainty follows it.
 
-    A number falls into one of at most `n_bins` groups of about equally many rows. What lies between
-    the groups is the squared correlation ratio [1]_ of the ranks :math:`r_i` of the uncertainty, so
-    that a few rows of which a model knows nearly nothing do not decide alone, and variances and
-    standard deviations give the same. It is adjusted for the number of groups, as the R2 of a
-    regression is, so that a column without influence has about 0, and never less:
+    A number falls into one of at most `n_bins` groups of about equally many samples. What lies
+    between the groups is the squared correlation ratio [1]_ of the ranks :math:`r_i` of the
+    uncertainty, so that a few samples of which a model knows nearly nothing do not decide alone,
+    and variances and standard deviations give the same. It is adjusted for the number of groups, as
+    the R2 of a regression is, so that a column without influence has about 0, and never less:
 
     .. math:: 1 - \frac{(n - 1) \sum_i (r_i - \bar r_{g(i)})^2}{(n - k) \sum_i (r_i - \bar r)^2}
 
-    with :math:`k` groups of :math:`n` rows. Unlike a correlation it sees a gap in the middle of a
-    column, and large uncertainties at both of its ends; like one it looks at one column at a time.
+    with :math:`k` groups of :math:`n` samples. Unlike a correlation it sees a gap in the middle of
+    a column, and large uncertainties at both of its ends; like one it looks at one column at a
+    time.
 
     Parameters
     ----------
     uncertainty : array-like of shape (n_samples,)
-        Of each row; the epistemic part, say.
+        Of each sample; the epistemic part, say.
     values : array-like of shape (n_samples,)
         Numbers or categories, some of which may be missing.
     n_bins : int, default=10
@@ -54,7 +55,7 @@ def uncertainty_profile(
         Median of the column in each group, increasing; or the categories, the most frequent first.
         NaN, or None, is the group of missing values, and comes last.
     means, counts : ndarray of shape (n_groups,)
-        Mean uncertainty of each group, and its number of rows.
+        Mean uncertainty of each group, and its number of samples.
     explained : float
         Share of the variance of the uncertainty's ranks that lies between the groups. The four are
         a named tuple.
@@ -62,7 +63,7 @@ def uncertainty_profile(
     Warns
     -----
     UndefinedMetricWarning
-        If the uncertainty is constant, or each row is its own group; `explained` is nan then.
+        If the uncertainty is constant, or each sample is its own group; `explained` is nan then.
 
     See Also
     --------
@@ -95,7 +96,7 @@ def uncertainty_profile(
 
 
 def _groups_of_numbers(column: list[object], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Group of each row, (n,), and the median value of each group."""
+    """Group of each sample, (n,), and the median value of each group."""
     numbers = np.array(column, dtype=float)  # None becomes NaN
     is_missing = np.isnan(numbers)
     known = numbers[~is_missing]
@@ -109,7 +110,7 @@ def _groups_of_numbers(column: list[object], n_bins: int) -> tuple[np.ndarray, n
 
 
 def _groups_of_categories(column: list[object], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Group of each row, (n,), and the category of each group, as text."""
+    """Group of each sample, (n,), and the category of each group, as text."""
     texts = [None if value is None else str(value) for value in column]
     common = Counter(text for text in texts if text is not None).most_common()
     names: list[str | None] = [text for text, _ in common]
@@ -127,7 +128,7 @@ def _explained(uncertainty: np.ndarray, group: np.ndarray) -> float:
     """Adjusted squared correlation ratio of the ranks and the groups."""
     n_rows, counts = len(group), np.bincount(group)
     if np.ptp(uncertainty) == 0 or len(counts) == n_rows:
-        why = "constant" if len(counts) < n_rows else "known for one row of each group only"
+        why = "constant" if len(counts) < n_rows else "known for one sample of each group only"
         warn_undefined("The explained share", f"the uncertainty is {why}")
         return np.nan
     ranks = midranks(uncertainty, np.ones(n_rows))

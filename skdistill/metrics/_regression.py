@@ -35,7 +35,7 @@ def gaussian_nll(
 ) -> float:
     r"""Negative log likelihood of a Gaussian prediction, in nats.
 
-    The mean over rows and targets of :math:`-\log N(y; \mu, \sigma^2)`, constants included
+    The mean over samples and targets of :math:`-\log N(y; \mu, \sigma^2)`, constants included
     (Lakshminarayanan et al. 2017, Eq 1): not the joint score of several targets.
 
     Parameters
@@ -72,7 +72,7 @@ def mixture_nll(
 ) -> float:
     r"""Negative log likelihood of an equally weighted mixture of Gaussians, in nats.
 
-    The mean over rows and targets of :math:`-\log \frac{1}{S} \sum_s N(y; \mu_s, \sigma_s^2)`,
+    The mean over samples and targets of :math:`-\log \frac{1}{S} \sum_s N(y; \mu_s, \sigma_s^2)`,
     which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4): not the joint
     score of several targets.
 
@@ -98,7 +98,7 @@ def crps(
 ) -> float:
     r"""Continuous ranked probability score of a mixture of Gaussians, in units of y.
 
-    The mean over rows and targets of
+    The mean over samples and targets of
     :math:`\int (F(z) - 1\{y \le z\})^2 dz` (Gneiting and Raftery 2007, Eq 20), with F the equally
     weighted mixture of the members, in the closed form of [1]_. One member is a Gaussian
     prediction; as its variance goes to zero, the score becomes the absolute error.
@@ -212,7 +212,7 @@ def interval_score(
 ) -> float:
     r"""Interval score (Winkler score) of central prediction intervals, in units of y.
 
-    The mean over rows and targets of
+    The mean over samples and targets of
     :math:`(u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+` with
     :math:`\alpha = 1 -` coverage (Gneiting and Raftery 2007, Eq 43): the width, and a penalty for
     values outside. It is proper: the true quantiles at :math:`\alpha / 2` and :math:`1 - \alpha /

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How well an uncertainty ranks the errors: curves of the error as uncertain rows are rejected."""
+"""How well an uncertainty ranks the errors: error curves as uncertain samples are rejected."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,10 +24,10 @@ def sparsification_curve(
     *,
     sample_weight: ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Error of the rows that remain as the most uncertain ones are removed.
+    """Error of the samples that remain as the most uncertain ones are removed.
 
-    Rows are removed from the most to the least uncertain; the curve is the mean squared error of
-    what remains, divided by that of all rows (Lindqvist et al. 2020, Section 4.1). The oracle
+    Samples are removed from the most to the least uncertain; the curve is the mean squared error of
+    what remains, divided by that of all samples (Lindqvist et al. 2020, Section 4.1). The oracle
     removes by the squared error itself, so that no ordering lies below it.
 
     Parameters
@@ -37,8 +37,8 @@ def sparsification_curve(
     y_pred : array-like of the shape of `y_true`
         Predicted means.
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        Values that rank the rows: a variance or a standard deviation, usually the total one.
-        Of shape (n_samples,), it orders the rows for every target.
+        Values that rank the samples: a variance or a standard deviation, usually the total one.
+        Of shape (n_samples,), it orders the samples for every target.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -48,7 +48,7 @@ def sparsification_curve(
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
     model_curve : ndarray of shape (n_points,)
-        Relative error of the remaining rows, 1 at the start. Averaged uniformly over targets.
+        Relative error of the remaining samples, 1 at the start. Averaged uniformly over targets.
     oracle_curve : ndarray of shape (n_points,)
         The same for the oracle.
 
@@ -64,7 +64,7 @@ def sparsification_curve(
     Notes
     -----
     A constant uncertainty gives a flat curve. At 1, where nothing remains, it has its limit: the
-    error of the least uncertain rows.
+    error of the least uncertain samples.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def ause(
 
     The area between the model's and the oracle's sparsification curves (Lindqvist et al. 2020,
     Section 4.1; [1]_), by the trapezoidal rule at the points of :func:`sparsification_curve`. It is
-    0 when the uncertainty orders the rows as their absolute errors do, and depends on that order
+    0 when the uncertainty orders the samples as their absolute errors do, and depends on that order
     only.
 
     Parameters
@@ -158,14 +158,14 @@ def _sparsification(
 def _cumulative_shares(
     by: np.ndarray, errors: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fraction of the rows and share of the squared error, smallest `by` first, from 0 to 1."""
+    """Fraction of the samples and share of the squared error, smallest `by` first, from 0 to 1."""
     fractions, sums = cumulate(by, weights, errors)
     with np.errstate(invalid="ignore"):  # no error at all: 0 / 0 is nan, and a warning was given
         return fractions, sums / sums[-1]
 
 
 def _mean_of_kept(kept: np.ndarray, fractions: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """Mean over the `kept` fraction of the rows, off the cumulative sums at `fractions`."""
+    """Mean over the `kept` fraction of the samples, off the cumulative sums at `fractions`."""
     limit = sums[1] / fractions[1]  # that of the first group, where nothing is kept
     means = np.full_like(kept, limit)
     np.divide(np.interp(kept, fractions, sums), kept, out=means, where=kept > 0)
@@ -175,18 +175,18 @@ def _mean_of_kept(kept: np.ndarray, fractions: np.ndarray, sums: np.ndarray) -> 
 def risk_coverage_curve(
     losses: ArrayLike, uncertainty: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Mean loss of the least uncertain rows against the fraction of rows that they are.
+    r"""Mean loss of the least uncertain samples against the fraction of samples that they are.
 
-    A model that abstains on uncertain rows predicts the fraction :math:`c` of all rows, its
+    A model that abstains on uncertain samples predicts the fraction :math:`c` of all samples, its
     coverage; its risk :math:`r(c)` is its mean loss on these [1]_.
 
     Parameters
     ----------
     losses : array-like of shape (n_samples,)
-        Loss of each row, whatever it is measured in: ``y_true != y_pred`` for labels, the squared
-        error, 100 - BLEU. With ``y_true == y_pred`` the curve is that of the accuracy.
+        Loss of each sample, whatever it is measured in: ``y_true != y_pred`` for labels, the
+        squared error, 100 - BLEU. With ``y_true == y_pred`` the curve is that of the accuracy.
     uncertainty : array-like of shape (n_samples,)
-        Values that rank the rows.
+        Values that rank the samples.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -196,8 +196,8 @@ def risk_coverage_curve(
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
     risk : ndarray of shape (n_points,)
-        Mean loss at each coverage; at 1 the mean loss of all rows, at 0 the limit, the loss of
-        the least uncertain rows.
+        Mean loss at each coverage; at 1 the mean loss of all samples, at 0 the limit, the loss of
+        the least uncertain samples.
 
     See Also
     --------
@@ -205,7 +205,7 @@ def risk_coverage_curve(
 
     Notes
     -----
-    Rows of equal uncertainty enter together, one point for all of them. The curve of the oracle,
+    Samples of equal uncertainty enter together, one point for all of them. The curve of the oracle,
     below which no order lies, is ``risk_coverage_curve(losses, losses)``.
 
     References
@@ -246,7 +246,7 @@ def aurc(
     Notes
     -----
     The integral is exact for losses that accumulate evenly between the points of the curve, which
-    is the expectation over the order of rows with equal uncertainty. The sum
+    is the expectation over the order of samples with equal uncertainty. The sum
     :math:`\frac{1}{n} \sum_i r(i/n)` of [1]_ differs from it by :math:`O(\log(n) / n)`.
 
     References
@@ -273,9 +273,9 @@ def prediction_rejection_ratio(
 ) -> float:
     r"""How well the uncertainty ranks the losses: 1 as the losses themselves, 0 as chance.
 
-    As rows are rejected and handed to an oracle that makes no errors, the loss falls: linearly on
-    average when the rows come in random order, faster when the worst come first. The ratio is the
-    area between the random and the model's curve over that between the random and the best
+    As samples are rejected and handed to an oracle that makes no errors, the loss falls: linearly
+    on average when the samples come in random order, faster when the worst come first. The ratio is
+    the area between the random and the model's curve over that between the random and the best
     possible curve [1]_.
 
     Parameters

@@ -168,8 +168,8 @@ def get_scorer(name: str, **kwargs: object) -> EstimatorScorer:
         "neg_mixture_nll" or "neg_crps", of models that have members; "neg_gaussian_nll", of the
         predicted mean and the total standard deviation; "neg_interval_score", of central intervals
         of a `coverage` of .9; "neg_ause", of the total variance; "neg_log_loss", "neg_brier_score"
-        or "neg_expected_calibration_error", of the probabilities, also on rows that lack some of
-        the classes; or "neg_aurc", of wrong labels, the rows ordered by their total entropy.
+        or "neg_expected_calibration_error", of the probabilities, also on samples that lack some of
+        the classes; or "neg_aurc", of wrong labels, the samples ordered by their total entropy.
     **kwargs : dict
         Further keywords of the metric.
 

@@ -44,11 +44,11 @@ def uncertainty_total_variation(
     a : array-like of shape (n_a,) or (n_a, n_targets)
         Uncertainties of one model, or on one data set.
     b : array-like of shape (n_b,) or (n_b, n_targets)
-        Uncertainties to compare with, in the same measure, of any number of rows.
+        Uncertainties to compare with, in the same measure, of any number of samples.
     bins : int, default=50
         Number of bins.
     a_weights, b_weights : array-like of shape (n_a,) and (n_b,), default=None
-        Weights of the rows.
+        Weights of the samples.
 
     Returns
     -------
@@ -99,7 +99,7 @@ class EpistemicFidelity(NamedTuple):
 def epistemic_fidelity(
     teacher: ArrayLike, student: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> EpistemicFidelity:
-    """Compare a student's epistemic uncertainty with its teacher's, row by row.
+    """Compare a student's epistemic uncertainty with its teacher's, sample by sample.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def epistemic_fidelity(
         Epistemic uncertainties of the teacher, not negative: variances of regressors, mutual
         informations of classifiers.
     student : array-like of the shape of `teacher`
-        Epistemic uncertainties of the student on the same rows, in the same measure.
+        Epistemic uncertainties of the student on the same samples, in the same measure.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights. The rank correlation is then the weighted Pearson correlation of weighted
         mid-ranks, the median a weighted median.
@@ -115,10 +115,10 @@ def epistemic_fidelity(
     Returns
     -------
     rank_correlation : float
-        Spearman's rank correlation between the two: 1 is best, large on the same rows.
+        Spearman's rank correlation between the two: 1 is best, large on the same samples.
     median_ratio : float
-        Median over rows of student / teacher, 1 is best: whether the scale is right. 0 / 0 counts
-        as 1: the student agrees; a teacher of zero under a larger student gives infinity.
+        Median over samples of student / teacher, 1 is best: whether the scale is right. 0 / 0
+        counts as 1: the student agrees; a teacher of zero under a larger student gives infinity.
     relative_error : float
         Mean absolute difference divided by the teacher's mean, 0 is best. The three, means over
         targets, are a named tuple.
@@ -179,19 +179,19 @@ def ood_auroc(
     in_weights: ArrayLike | None = None,
     out_weights: ArrayLike | None = None,
 ) -> float:
-    """Area under the ROC curve of an uncertainty that detects rows out of distribution.
+    """Area under the ROC curve of an uncertainty that detects samples out of distribution.
 
-    The probability that a row out of distribution is more uncertain than one in distribution,
+    The probability that a sample out of distribution is more uncertain than one in distribution,
     where a tie counts one half (Vadera et al. 2020, Experiment 4).
 
     Parameters
     ----------
     in_distribution : array-like of shape (n_in,)
-        Uncertainties of rows like those of training: total, or epistemic.
+        Uncertainties of samples like those of training: total, or epistemic.
     out_of_distribution : array-like of shape (n_out,)
-        Uncertainties of other rows, in the same measure.
+        Uncertainties of other samples, in the same measure.
     in_weights, out_weights : array-like of shape (n_in,) and (n_out,), default=None
-        Weights of the rows.
+        Weights of the samples.
 
     Returns
     -------
@@ -224,32 +224,32 @@ def uncertainty_ndcg(
     n_trials: int = 500,
     random_state: int | np.random.RandomState | None = None,
 ) -> float:
-    """Normalised discounted cumulative gain of the student's ranking of uncertain rows.
+    """Normalised discounted cumulative gain of the student's ranking of uncertain samples.
 
-    In every trial `n_candidates` rows are drawn without replacement and ranked by the student's
-    uncertainty. The teacher's uncertainty is the gain of a row, discounted by the logarithm of its
-    rank, summed over the first `k` ranks and divided by the sum of the ideal ranking (Vadera et al.
-    2020, Experiment 4; [1]_).
+    In every trial `n_candidates` samples are drawn without replacement and ranked by the student's
+    uncertainty. The teacher's uncertainty is the gain of a sample, discounted by the logarithm of
+    its rank, summed over the first `k` ranks and divided by the sum of the ideal ranking (Vadera et
+    al. 2020, Experiment 4; [1]_).
 
     Parameters
     ----------
     teacher : array-like of shape (n_samples,)
         Uncertainties of the teacher, not negative: total, or epistemic.
     student : array-like of shape (n_samples,)
-        Uncertainties of the student on the same rows. Only their order matters.
+        Uncertainties of the student on the same samples. Only their order matters.
     k : int, default=20
         How many ranks count.
     n_candidates : int, default=100
-        Rows drawn in every trial.
+        Samples drawn in every trial.
     n_trials : int, default=500
         Number of trials.
     random_state : int, RandomState instance or None, default=None
-        Draws the rows.
+        Draws the samples.
 
     Returns
     -------
     ndcg : float
-        Mean over trials, between 0 and 1, higher is better. Rows of equal uncertainty share the
+        Mean over trials, between 0 and 1, higher is better. Samples of equal uncertainty share the
         mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`.
 
     Raises

@@ -27,7 +27,7 @@ def n_parameters(estimator: BaseEstimator, X: object = None) -> int:
         A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
         TransformedTargetRegressor around one.
     X : None
-        Ignored; other costs need rows.
+        Ignored; other costs need samples.
 
     Returns
     -------
@@ -44,14 +44,14 @@ def n_parameters(estimator: BaseEstimator, X: object = None) -> int:
 
 
 def flops(estimator: BaseEstimator, X: ArrayLike) -> int:
-    """Count the floating-point operations that predicting one row takes.
+    """Count the floating-point operations that predicting one sample takes.
 
     Parameters
     ----------
     estimator : estimator
         As in :func:`n_parameters`, which raises the same errors.
     X : array-like of shape (n_samples, n_features)
-        Rows; only the shape of the first one matters.
+        Samples; only the shape of the first one matters.
 
     Returns
     -------
@@ -64,16 +64,16 @@ def flops(estimator: BaseEstimator, X: ArrayLike) -> int:
 
 
 def latency(estimator: Any, X: ArrayLike, *, batch_size: int = 1, n_repeats: int = 30) -> float:
-    """Measure how long predicting a batch of rows takes, on one thread.
+    """Measure how long predicting a batch of samples takes, on one thread.
 
     Parameters
     ----------
     estimator : estimator
         Any fitted estimator with ``predict``.
     X : array-like of shape (n_samples, n_features)
-        Rows to predict, repeated if there are fewer than `batch_size`.
+        Samples to predict, repeated if there are fewer than `batch_size`.
     batch_size : int, default=1
-        Rows of one call.
+        Samples of one call.
     n_repeats : int, default=30
         Number of timed calls, after one to warm up.
 
@@ -99,7 +99,7 @@ def latency(estimator: Any, X: ArrayLike, *, batch_size: int = 1, n_repeats: int
 
 
 def _first_rows(X, n_rows: int):
-    """The first rows, repeated from the start if there are fewer."""
+    """The first samples, repeated from the start if there are fewer."""
     (X,) = indexable(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     index = np.arange(n_rows) % X.shape[0]

@@ -15,7 +15,7 @@ from ..distributions import Uncertainty
 def cross_val_predict_uncertainty(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None, **kwargs: object
 ) -> Uncertainty:
-    """Predict the uncertainty of every row by a clone that has not seen the row in its fit.
+    """Predict the uncertainty of every sample by a clone that has not seen the sample in its fit.
 
     :func:`~sklearn.model_selection.cross_val_predict`, which takes no method but scikit-learn's
     own, for :func:`skdistill.predict_uncertainty`; everything else is as there.
@@ -25,25 +25,25 @@ def cross_val_predict_uncertainty(
     estimator : estimator
         Anything that :func:`skdistill.predict_uncertainty` takes: an estimator of this package, a
         Pipeline around one, a VotingRegressor of several. It is not fitted here, its clones are. A
-        teacher in a FrozenEstimator is cloned as it is: it may have seen the rows left out.
+        teacher in a FrozenEstimator is cloned as it is: it may have seen the samples left out.
     X, y
         As in :func:`~sklearn.model_selection.cross_val_predict`.
     **kwargs : dict
-        Its keywords, all but `method`. `cv` must put every row into one test fold; `params` are
+        Its keywords, all but `method`. `cv` must put every sample into one test fold; `params` are
         arguments of the fit, such as ``{"sample_weight": weights}``, or
         ``{"<step>__sample_weight": weights}`` for a Pipeline.
 
     Returns
     -------
     uncertainty : Uncertainty
-        As the estimator's ``predict_uncertainty(X)`` returns it, rows in the order of `X`.
+        As the estimator's ``predict_uncertainty(X)`` returns it, samples in the order of `X`.
 
     Raises
     ------
     TypeError
         If `estimator` has no uncertainty to predict.
     ValueError
-        If the test folds of `cv` are no partition of the rows.
+        If the test folds of `cv` are no partition of the samples.
 
     Examples
     --------

@@ -102,7 +102,7 @@ class CheapestStudentSearchCV(GridSearchCV):
     tolerance, unit
         How much lower than the best the score may be, see :class:`CheapestWithin`.
     refit : bool or str, default=True
-        Whether to fit the chosen student on all rows. With several scores, the name of the one
+        Whether to fit the chosen student on all samples. With several scores, the name of the one
         that must be close to the best.
     n_jobs, cv, verbose, pre_dispatch, error_score, return_train_score
         As in :class:`~sklearn.model_selection.GridSearchCV`. Measure latencies with
@@ -112,7 +112,7 @@ class CheapestStudentSearchCV(GridSearchCV):
     ----------
     best_index_, best_score_, best_cost_, best_params_, best_estimator_
         Of the chosen candidate, not of the one with the best score: its place, its mean score and
-        cost over the folds, its parameters, and the student, fitted on all rows.
+        cost over the folds, its parameters, and the student, fitted on all samples.
     cv_results_ : dict
         As in GridSearchCV with several metrics; one score is named "score".
 
@@ -166,7 +166,7 @@ class CheapestStudentSearchCV(GridSearchCV):
 
     @without_schema_warnings()
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: object) -> Self:
-        """Search, and fit the chosen student on all rows.
+        """Search, and fit the chosen student on all samples.
 
         Parameters
         ----------

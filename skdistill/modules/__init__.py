@@ -6,9 +6,9 @@ a leading member axis, so that slice ``m`` of every parameter is member ``m``, a
 product does the work of S small ones. Everything the engine trains is a stack; a single student
 is a stack of one.
 
-Stacks map rows of shape (S, n, ...), one set of rows for each member, or (1, n, ...), rows that the
-members share, to outputs of shape (S, n, ...). Wherever a stack has two leading axes, members and
-heads, the same holds for both.
+Stacks map samples of shape (S, n, ...), one set of samples for each member, or (1, n, ...), samples
+that the members share, to outputs of shape (S, n, ...). Wherever a stack has two leading axes,
+members and heads, the same holds for both.
 """
 
 from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members

@@ -145,7 +145,7 @@ class Learner(nn.Module):
     """
 
     connections: Any  # an nn.ModuleList of Connection
-    hidden_shape: tuple[int, ...]  # of one row's input of the last layer
+    hidden_shape: tuple[int, ...]  # of one sample's input of the last layer
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Learner(nn.Module):
         width = activations.shape[-1]
         if sources and activations.ndim != 2 + over_time:
             raise ValueError(
-                "connections need activations that are one vector for a row; before the last "
+                "connections need activations that are one vector for a sample; before the last "
                 f"head_layers={head_layers} layers they have shape {tuple(activations.shape[1:])}."
             )
         self.connections = nn.ModuleList()
@@ -198,7 +198,7 @@ class Learner(nn.Module):
         self.n_widened = n_more * n_outputs
 
     def hidden(self, x: Tensor, sources: Sequence[Tensor] = ()) -> Tensor:
-        """Inputs of the last layer, for rows (n, ...) and activations of the sources."""
+        """Inputs of the last layer, for samples (n, ...) and activations of the sources."""
         h = self.core(x)
         for connect, earlier in zip(self.connections, sources, strict=True):
             h = connect(h, earlier)
@@ -213,11 +213,11 @@ class Learner(nn.Module):
         return self.last(hidden).transpose(0, 1)
 
     def pack(self, x: Tensor, sources: Sequence[Tensor]) -> Tensor:
-        """Concatenate rows and activations of the sources for `forward`, (n, n_inputs)."""
+        """Concatenate samples and activations of the sources for `forward`, (n, n_inputs)."""
         return torch.cat([part.flatten(1) for part in (x, *sources)], 1) if len(sources) else x
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Raw outputs (n, L), or (time, n, L) over time, for rows as `pack` gives them."""
+        """Raw outputs (n, L), or (time, n, L) over time, for samples as `pack` gives them."""
         x, sources = rows, []
         if self.source_shapes:
             shapes = [self.row_shape, *self.source_shapes]
@@ -240,7 +240,7 @@ class Learner(nn.Module):
 
     @property
     def _n_vectors(self) -> int:
-        """Number of vectors of one row that the connections merge."""
+        """Number of vectors of one sample that the connections merge."""
         return math.prod(self.hidden_shape[:-1])
 
     @property
@@ -250,7 +250,7 @@ class Learner(nn.Module):
 
     @property
     def connection_flop(self) -> int:
-        """Floating-point operations that the connections cost for one row."""
+        """Floating-point operations that the connections cost for one sample."""
         n_products = self._n_vectors * sum(n_parameters(c.project) for c in self.connections)
         # The last layer of a series reads its last step alone.
         n_products += self.n_widened * (self._n_vectors if len(self.body) else 1)
@@ -262,7 +262,7 @@ class Learner(nn.Module):
 
     @property
     def n_activations(self) -> int:
-        """Approximate number of activations of one row."""
+        """Approximate number of activations of one sample."""
         return math.prod(self.row_shape) + 4 * math.prod(self.hidden_shape)
 
 
@@ -329,14 +329,14 @@ class Booster(nn.Module):
         return super()._apply(fn, recurse)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows (1, n, ...) to outputs (1, n, L)."""
+        """Map samples (1, n, ...) to outputs (1, n, L)."""
         if self._stack:
             shares = (self.weights / self.weights.sum()).view(-1, 1, 1)
             return (shares * self.bounded(self._stack[0](x))).sum(0, keepdim=True)
         return self.first(x.squeeze(0), len(self.learners)).unsqueeze(0)
 
     def first(self, x: Tensor, n_rounds: int) -> Tensor:
-        """Map rows (n, ...) to the mean (n, L) of the first learners."""
+        """Map samples (n, ...) to the mean (n, L) of the first learners."""
         known: list[Tensor] = []  # activations, the last first
         mean = x
         for learner, share in zip(islice(self.learners, n_rounds), self.shares, strict=False):
@@ -364,7 +364,7 @@ class Booster(nn.Module):
 
     @property
     def extra_activations(self) -> int:
-        """Activations of one row, see :func:`activations_per_row`."""
+        """Activations of one sample, see :func:`activations_per_row`."""
         return sum(learner.n_activations for learner in self.learners)
 
 
@@ -372,7 +372,7 @@ class Booster(nn.Module):
 class Rounds:
     """Runs a booster round by round, and keeps activations and outputs so far.
 
-    `chunk` rows are run at a time, and `before_chunk` is called before each; an error that it
+    `chunk` samples are run at a time, and `before_chunk` is called before each; an error that it
     raises leaves the rounds so far intact. Learners read at most `reach` rounds back; older
     activations are dropped. With `over_time` the outputs at all time steps are kept, (time, n, L).
     """
@@ -411,7 +411,7 @@ class Rounds:
     def run(self, learner: Any, chunk: int | None = None) -> tuple[Tensor | None, Tensor]:
         """Return activations, None where none are read, and outputs of a learner in the next round.
 
-        Nothing is kept. `chunk` is the number of rows to run at a time, if it is another.
+        Nothing is kept. `chunk` is the number of samples to run at a time, if it is another.
         """
         known = (self.x, *self.sources_of(learner))
         parts, outputs = [], []
@@ -429,7 +429,7 @@ class Rounds:
         return _joined(parts, 0) if parts else None, _joined(outputs, -2)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with some of the rows, given as a mask (n,)."""
+        """Go on with some of the samples, given as a mask (n,)."""
         self.x = self.x[rows]
         self.hidden = deque((hidden[rows] for hidden in self.hidden), self.hidden.maxlen)
         self.outputs = [outputs[rows] for outputs in self.outputs]

@@ -49,13 +49,13 @@ def _input_shape(module: nn.Module, row_shape: Sequence[int]) -> Sequence[int]:
 
 
 def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Count the operations of a stack's forward pass for one row of each member.
+    """Count the operations of a stack's forward pass for one sample of each member.
 
     Those of matrix products one by one, and what a network tells of other operations in
     ``elementwise_flop``.
     """
     # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
-    # since batch normalisation takes no single row in training.
+    # since batch normalisation takes no single sample in training.
     network, _, functions = parts_of(module)
     network = copy.deepcopy(network)
     network.double().eval()
@@ -85,12 +85,12 @@ class _FlopCounter(TorchDispatchMode):
 
 
 def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
-    """Size of the largest output of a layer of one network, for one row."""
+    """Size of the largest output of a layer of one network, for one sample."""
     return max(output_sizes(network, row_shape), default=1)
 
 
 def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Size of the outputs of all layers of a stack, for one row."""
+    """Size of the outputs of all layers of a stack, for one sample."""
     linear = (part for part in module.modules() if isinstance(part, StackedLinear))
     total = sum(layer.bias.numel() for layer in linear)
     total += sum(getattr(part, "extra_activations", 0) for part in module.modules())

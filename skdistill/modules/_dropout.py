@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Members drawn by dropout: other units for each row in training, the same ones afterwards."""
+"""Members drawn by dropout: other units for each sample in training, the same ones afterwards."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ._stacks import is_plain_sequential
 
 
 class MemberDropout(nn.Module):
-    """Dropout that drops the same units for all rows when it is not training."""
+    """Dropout that drops the same units for all samples when it is not training."""
 
     dropout_mask: Tensor
 
@@ -22,11 +22,11 @@ class MemberDropout(nn.Module):
         self.register_buffer("dropout_mask", torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop units of rows (n, ...); in training, other ones for each row."""
+        """Drop units of samples (n, ...); in training, other ones for each sample."""
         return F.dropout(x, self.rate, training=True) if self.training else x * self.dropout_mask
 
     def draw(self, shape: Sequence[int], generator: torch.Generator) -> None:
-        """Choose the units, of one row's shape, that are dropped when not training."""
+        """Choose the units, of one sample's shape, that are dropped when not training."""
         kept = torch.rand(*shape, generator=generator) >= self.rate
         self.dropout_mask = kept / (1.0 - self.rate)
 
@@ -70,7 +70,7 @@ def _with_layers_between(network: nn.Sequential, rate: float) -> Iterator[nn.Mod
 
 
 def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None:
-    """Draw the dropped units of every layer, whose width is found by a row of zeros."""
+    """Draw the dropped units of every layer, whose width is found by a sample of zeros."""
     generator = torch.Generator().manual_seed(seed)
     drawn = set()
 

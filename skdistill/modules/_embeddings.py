@@ -19,14 +19,14 @@ class PiecewiseLinear(Settings):
     The range of each column is divided into bins, and a number becomes the share of each bin that
     lies below it: 1 for the bins before its own, 0 for those after it. So a network can treat
     different ranges of a column in different ways, as trees do. The columns themselves remain
-    inputs, standardised. Bins are found in `fit`; rows are encoded once, before training.
+    inputs, standardised. Bins are found in `fit`; samples are encoded once, before training.
 
     Parameters
     ----------
     n_bins : int, default=8
         Number of bins of each column at most; columns with fewer values have fewer.
     bins : {"quantile", "tree"}, default="quantile"
-        Whether bins hold about as many rows each, or are the leaves of a decision tree that
+        Whether bins hold about as many samples each, or are the leaves of a decision tree that
         predicts y by the column alone.
 
     References

@@ -30,11 +30,11 @@ def keep(module: nn.Module, name: str, values: np.ndarray | None) -> None:
 class InputEncoder(nn.Module):
     """Turns rows of a table into the inputs of networks; nothing of it is learnt by gradients.
 
-    The inputs of a row are, in this order: its numbers, less `loc` over `scale`, with 0 in place of
-    missing ones; 1 for each of the columns that `has_indicator` whose number is missing; 1 for the
-    category that it has of each categorical column, and 0 for the others; and the piecewise-linear
-    encodings of its numbers (Gorishniy, Rubachev & Babenko, 2022, "On Embeddings for Numerical
-    Features in Tabular Deep Learning", Eq 1).
+    The inputs of a sample are, in this order: its numbers, less `loc` over `scale`, with 0 in place
+    of missing ones; 1 for each of the columns that `has_indicator` whose number is missing; 1 for
+    the category that it has of each categorical column, and 0 for the others; and the
+    piecewise-linear encodings of its numbers (Gorishniy, Rubachev & Babenko, 2022, "On Embeddings
+    for Numerical Features in Tabular Deep Learning", Eq 1).
 
     `n_categories` is 0 for numerical columns. Categories are codes 0, 1, ...; others, NaN among
     them, are no category. `edges` are those of the bins of each column, of its standardised values,
@@ -85,8 +85,8 @@ class InputEncoder(nn.Module):
         keep(self, "codes", np.concatenate([np.arange(size, dtype=float) for size in sizes]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows (..., n_columns) to inputs (..., n_inputs)."""
-        kept: dict[str, Any] = self._buffers  # as attributes they take as long as sums of a row
+        """Map samples (..., n_columns) to inputs (..., n_inputs)."""
+        kept: dict[str, Any] = self._buffers  # as attributes they take as long as sums of a sample
         is_missing = x.isnan()
         x = torch.where(is_missing, kept["loc"], x)
         sources, sizes = kept["sources"], (self.n_numbers, self.n_bins)
@@ -108,7 +108,7 @@ class InputEncoder(nn.Module):
         return torch.cat([*parts, bins], -1)
 
     def _are_near(self, z: Tensor, clamped: Tensor) -> bool:
-        """Whether no number is compressed, as in most rows; an exported graph takes any."""
+        """Whether no number is compressed, as in most samples; an exported graph takes any."""
         if torch.compiler.is_compiling():
             return False
         return torch.equal(z.narrow(-1, 0, self.n_numbers), clamped.narrow(-1, 0, self.n_numbers))

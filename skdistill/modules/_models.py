@@ -50,7 +50,7 @@ class MultiHead(nn.Module):
         self.lead = heads.lead
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows (S, n, ...) to the heads' outputs (S, M, n, out)."""
+        """Map samples (S, n, ...) to the heads' outputs (S, M, n, out)."""
         modules: dict[str, Any] = self._modules
         return modules["heads"](modules["core"](x).unsqueeze(1))
 
@@ -70,9 +70,9 @@ class DistributionStack(nn.Module):
     """A stack of networks whose outputs, (S, ..., n, p), are read as a distribution.
 
     `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
-    `calibration`, if there is one, this into another. `inputs`, if there is one, encodes rows for
-    the networks. Random functions, if there are `functions`, are added to what is predicted where
-    samples are unlike those of training, or columns are unknown.
+    `calibration`, if there is one, this into another. `inputs`, if there is one, encodes samples
+    for the networks. Random functions, if there are `functions`, are added to what is predicted
+    where samples are unlike those of training, or columns are unknown.
     """
 
     calibration: Callable[[Any], Any] | None = None
@@ -87,11 +87,11 @@ class DistributionStack(nn.Module):
         self.register_module("functions", None)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the raw outputs, on the scale on which losses are computed, of encoded rows."""
+        """Return the raw outputs, on the scale on which losses are computed, of encoded samples."""
         return self.network(inputs)
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return rows (..., n_features) as the networks take them."""
+        """Return samples (..., n_features) as the networks take them."""
         if self.inputs is not None:
             return self.inputs(x)
         is_table = x.ndim == 2 and x.is_floating_point()
@@ -99,17 +99,17 @@ class DistributionStack(nn.Module):
         return x.masked_fill(x.isnan(), 0.0) if is_table else x
 
     def outputs(self, x: Tensor) -> Tensor:
-        """Return the outputs of all networks, or heads, (S, n, p), for rows (n, ...)."""
+        """Return the outputs of all networks, or heads, (S, n, p), for samples (n, ...)."""
         return self.network(self.encode(x).unsqueeze(0)).flatten(0, -3)
 
     def of_outputs(self, outputs: Tensor, x: Tensor) -> Any:
-        """Return the distribution for rows (n, ...), whose outputs are (S, n, p)."""
+        """Return the distribution for samples (n, ...), whose outputs are (S, n, p)."""
         if self.functions is None or self.functions.vanish(x):
             return self.predicted(outputs)
         return self.of_parts(*self.parts(outputs, x))
 
     def parts(self, outputs: Tensor, x: Tensor) -> tuple[Tensor, ...]:
-        """Return what a distribution is made of, rows last but one: outputs, and functions."""
+        """Return what a distribution is made of, samples last but one: outputs, and functions."""
         return (outputs,) if self.functions is None else (outputs, self.functions(x))
 
     def of_parts(self, outputs: Tensor, *functions: Tensor) -> Any:
@@ -117,7 +117,7 @@ class DistributionStack(nn.Module):
         return found.displaced(*functions) if functions else found
 
     def members(self, outputs: Tensor, x: Tensor) -> Tensor:
-        """Return what members predict, rows first, each with a function of its own."""
+        """Return what members predict, samples first, each with a function of its own."""
         members: Tensor = self.of_outputs(outputs, x).members
         return members
 
@@ -127,7 +127,7 @@ class DistributionStack(nn.Module):
         return found if self.calibration is None else self.calibration(found)
 
     def distribution(self, x: Tensor) -> Any:
-        """Return the distribution for rows (n, ...)."""
+        """Return the distribution for samples (n, ...)."""
         return self.of_outputs(self.outputs(x), x)
 
 
@@ -156,7 +156,7 @@ class GaussianStack(DistributionStack):
         self.register_buffer("y_scale", y_scale)
 
     def mean(self, outputs: Tensor, x: Tensor) -> Tensor:
-        """Return the mean of the distribution, (n, t), for rows with outputs (S, n, p).
+        """Return the mean of the distribution, (n, t), for samples with outputs (S, n, p).
 
         Calibration and functions leave it as it is, so the rest need not be computed.
         """

@@ -25,7 +25,8 @@ class Tanh(nn.Tanh):
 
     def forward(self, z: Tensor) -> Tensor:
         """Map numbers of any shape to (-1, 1)."""
-        # Other runtimes have a fast one, and for a single row one operation is faster than three.
+        # Other runtimes have a fast one, and for a single sample one operation is faster than
+        # three.
         if torch.compiler.is_exporting() or z.shape[-2:-1] == (1,):
             return super().forward(z)
         return torch.rsub(torch.sigmoid(z + z), -1, alpha=-2)

@@ -17,8 +17,8 @@ _RAW_STD = -4.0  # of the weights at the start: a standard deviation of .018
 class RandomHead(nn.Module):
     """One network with a core and heads that are draws of its last layer, stacks with lead (1,).
 
-    In training each row has `n_drawn` draws of its own, from torch's global generator; otherwise
-    all rows share `n_samples` draws, the same in each process.
+    In training each sample has `n_drawn` draws of its own, from torch's global generator; otherwise
+    all samples share `n_samples` draws, the same in each process.
     """
 
     draws_globally = True  # in training
@@ -33,7 +33,7 @@ class RandomHead(nn.Module):
         self.extra_activations = n_samples * layer.bias.numel()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows (1, n, ...) to the heads' outputs (1, M, n, out)."""
+        """Map samples (1, n, ...) to the heads' outputs (1, M, n, out)."""
         return self._heads(self.core(x).unsqueeze(1))
 
     def _heads(self, hidden: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class RandomHead(nn.Module):
         raise NotImplementedError  # each kind of head defines it
 
     def _draws(self, draw: Callable[..., Tensor], like: Tensor) -> Tensor:
-        """Draws of the shape of `like` (1, 1, n, width) for each head, the same for all rows."""
+        """Draws of the shape of `like` (1, 1, n, width) for each head, the same for all samples."""
         if self.training:
             return draw(1, self.n_drawn, *like.shape[2:], dtype=like.dtype, device=like.device)
         return torch.tensor(_shared_draws(draw, self.n_samples, like.shape[-1])).to(like)

@@ -37,7 +37,7 @@ class StackedLinear(nn.Module):
 
     @classmethod
     def of(cls, layers: Sequence[nn.Linear], lead: tuple[int, ...]) -> StackedLinear:
-        """Stack layers, in row-major order of `lead`."""
+        """Stack layers, in sample-major order of `lead`."""
         weight = _side_by_side([layer.weight.detach().t() for layer in layers])
         bias = _side_by_side([layer.bias.detach() for layer in layers])
         stacked = cls(weight.reshape(*lead, *weight.shape[1:]), bias.reshape(*lead, 1, -1))
@@ -46,10 +46,10 @@ class StackedLinear(nn.Module):
         return stacked
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
+        """Map (*lead, n, in), or samples shared over the last lead axis, to (*lead, n, out)."""
         own: dict[str, Any] = self._parameters  # as attributes they take as long as a small product
         weight, bias = own["weight"], own["bias"]
-        if not torch.compiler.is_exporting():  # of any number of rows
+        if not torch.compiler.is_exporting():  # of any number of samples
             n_rows, is_shared = x.shape[-2], x.shape[:-2] != self.lead
             if n_rows > weight.shape[-1] or (n_rows == 1 and is_shared):
                 return self._forward_units_first(x)
@@ -58,11 +58,11 @@ class StackedLinear(nn.Module):
         return x @ weight + bias
 
     def _forward_units_first(self, x: Tensor) -> Tensor:
-        """The same as ``y.mT = weight.mT @ x.mT + bias.mT``, for many rows.
+        """The same as ``y.mT = weight.mT @ x.mT + bias.mT``, for many samples.
 
         BLAS multiplies a matrix of few rows several times as fast as one of few columns, and each
         unit's outputs lie side by side in memory, where softplus is ten times as fast. Networks
-        that share their rows are one wide network.
+        that share their samples are one wide network.
         """
         bias, x, weight = (part.flatten(0, -3).mT for part in (self.bias, x, self.weight))
         bias, weight = (part.reshape(len(x), -1, part.shape[-1]) for part in (bias, weight))
@@ -85,7 +85,7 @@ class SharedLinear(nn.Module):
         self.r, self.s = (None if own is None else nn.Parameter(own) for own in (r, s))
 
     def forward(self, h: Tensor) -> Tensor:
-        """Map rows (1, n, k, in), or shared ones (1, n, 1, in), to (1, n, k, out)."""
+        """Map samples (1, n, k, in), or shared ones (1, n, 1, in), to (1, n, k, out)."""
         if self.r is not None:
             h = h * self.r
         z = h @ self.weight.squeeze(0)
@@ -217,12 +217,12 @@ class StackedModule(nn.Module):
             _TemplatePool(template),
             _TemplatePool(written_out(template)),
         )
-        self.row_shape: torch.Size | None = None  # of the first rows that it was called with
+        self.row_shape: torch.Size | None = None  # of the first samples that it was called with
         self.loops_ = False
         self._vmaps: set[bool] = set()  # modes (training or not) in which vmap has worked
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (*lead, n, ...), or rows shared where a lead axis is 1, to (*lead, n, ...)."""
+        """Map (*lead, n, ...), or samples shared where a lead axis is 1, to (*lead, n, ...)."""
         n_axes = len(self.lead)
         if self.row_shape is None:
             self.row_shape = x.shape[n_axes + 1 :]
@@ -245,7 +245,7 @@ class StackedModule(nn.Module):
 
     @cached_property
     def n_activations(self) -> int:
-        """Size of the outputs of all layers, for one row of the first call's shape."""
+        """Size of the outputs of all layers, for one sample of the first call's shape."""
         row_shape: Any = self.row_shape
         return math.prod(self.lead) * sum(output_sizes(self._template.network, row_shape))
 
@@ -280,7 +280,7 @@ class StackedModule(nn.Module):
 
 
 def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
-    """Whether a loop over members, on rows (S, n, ...), is faster than vmap, or can be exported.
+    """Whether a loop over members, on samples (S, n, ...), is faster than vmap, or can be exported.
 
     Measured on one core: vmap turns the members' convolutions into a grouped one, which takes up to
     2.3 times as long when they are large. Torch's recurrent layers have fast kernels, which vmap
@@ -319,14 +319,14 @@ def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> 
     Parameters
     ----------
     members : list of nn.Module
-        The networks, in row-major order of `lead`; their weights are copied.
+        The networks, in sample-major order of `lead`; their weights are copied.
     lead : tuple of int, default=None
         Leading axes whose product is the number of networks; None is ``(len(members),)``.
 
     Returns
     -------
     stacked : nn.Module
-        Maps rows of shape ``(*lead, n, ...)`` to outputs of shape ``(*lead, n, ...)``.
+        Maps samples of shape ``(*lead, n, ...)`` to outputs of shape ``(*lead, n, ...)``.
     """
     lead = (len(members),) if lead is None else lead
     if StackedSequential.supports(members[0]):
@@ -413,7 +413,7 @@ def first_parameter(module: nn.Module) -> Any:
 
 
 def output_sizes(network: nn.Module, row_shape: Sequence[int]) -> list[int]:
-    """Size of the output of each layer of one network, for one row."""
+    """Size of the output of each layer of one network, for one sample."""
     sizes: list[int] = []
 
     def note(layer, args, outputs):

@@ -45,15 +45,15 @@ class TabM(nn.Module):
         Whether members differ in the scale of the inputs and in the output layer only, which is
         TabM-mini. The full form learns more slowly.
     embeddings : PiecewiseLinear, "auto" or None, default=None
-        For estimators, which encode rows by it, as for :class:`MLP`.
+        For estimators, which encode samples by it, as for :class:`MLP`.
 
     Notes
     -----
-    It is a stack of one network with k heads, and maps rows of shape (1, n, in_features) to
-    (1, k, n, out_features). In training it deals the rows to its members in turn, row i to member
-    ``i mod k``, and gives one output for each row, (1, n, out_features): all members together take
-    as many operations as one network. Members that all see the same rows, as in [1]_, are less
-    accurate in the same time.
+    It is a stack of one network with k heads, and maps samples of shape (1, n, in_features) to
+    (1, k, n, out_features). In training it deals the samples to its members in turn, sample i to
+    member ``i mod k``, and gives one output for each sample, (1, n, out_features): all members
+    together take as many operations as one network. Members that all see the same samples, as in
+    [1]_, are less accurate in the same time.
 
     Weights and biases start as torch's ``nn.Linear`` does, the scales of the inputs of the first
     layer as normal numbers around 1, and all others at 1. Random signs, as in [1]_, set members as
@@ -131,7 +131,7 @@ class TabM(nn.Module):
 
     @property
     def extra_activations(self) -> int:
-        """Size of the outputs of the hidden layers of all members, for one row."""
+        """Size of the outputs of the hidden layers of all members, for one sample."""
         shared = (layer for layer in self.core if isinstance(layer, SharedLinear))
         return self.n_members * sum(layer.weight.shape[-1] for layer in shared)
 
@@ -161,7 +161,7 @@ class TabM(nn.Module):
         yield as_linear(self.heads.weight[0, m], self.heads.bias[0, m, 0])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map rows (1, n, in) to (1, k, n, out), and in training to (1, n, out).
+        """Map samples (1, n, in) to (1, k, n, out), and in training to (1, n, out).
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class TabM(nn.Module):
         return outputs.transpose(1, 2).flatten(1, 2)[:, :n]
 
     def _outputs(self, h: Tensor) -> Tensor:
-        """Map rows of each member, (1, n, k, in), or shared ones, to (1, k, n, out)."""
+        """Map samples of each member, (1, n, k, in), or shared ones, to (1, k, n, out)."""
         return self.heads(self.core(h).transpose(1, 2))
 
 

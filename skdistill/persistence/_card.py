@@ -23,7 +23,7 @@ _FACTS = {
     "n_rounds_": "rounds",
     "n_epochs_": "epochs",
     "n_parameters_": "parameters",
-    "flops_": "floating-point operations for a row",
+    "flops_": "floating-point operations for a sample",
 }
 
 _TASKS = {"classifier": "classification", "regressor": "regression"}

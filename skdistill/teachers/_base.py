@@ -26,7 +26,7 @@ class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
         X : array-like of shape (n_samples, ...)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for models that take them, in a Pipeline for the last step.
+            Weights of the samples, for models that take them, in a Pipeline for the last step.
 
         Returns
         -------

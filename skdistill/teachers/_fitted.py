@@ -31,7 +31,7 @@ from ._members import (
 
 _ESTIMATOR_TYPES = {"classification": "classifier", "regression": "regressor"}
 
-# Rows that a torch module is given at a time.
+# Samples that a torch module is given at a time.
 _CHUNK_ROWS = 2048
 
 

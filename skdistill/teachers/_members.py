@@ -164,16 +164,17 @@ _SHARE_OF_ROUNDING = 1e-3
 
 
 def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
-    """Moments (n, t, 3) of a regression tree from the leaves (n,) that rows end in.
+    """Moments (n, t, 3) of a regression tree from the leaves (n,) that samples end in.
 
-    A leaf's variance is that of its n rows, to which one row of the residual variance is added::
+    A leaf's variance is that of its n samples, to which one sample of the residual variance is
+    added::
 
         variance = impurity + residual variance / n
 
-    so that a leaf of one row has the residual variance, and one of many rows its own. (The variance
-    of n rows about their own mean is too small by a factor of 1 - 1 / n.) Impurity is computed as a
-    difference of squares; where y is so far from 0 that rounding dominates, leaves have the
-    residual variance.
+    so that a leaf of one sample has the residual variance, and one of many samples its own. (The
+    variance of n samples about their own mean is too small by a factor of 1 - 1 / n.) Impurity is
+    computed as a difference of squares; where y is so far from 0 that rounding dominates, leaves
+    have the residual variance.
     """
     tree = model.tree_
     moments = moments_of_means(tree.value[leaves, :, 0])
@@ -269,7 +270,7 @@ def _(model, X, n_targets):
     rows = rows - model.X_offset_
     if rows.shape[1] != len(roots):  # columns whose coefficient is zero
         rows = rows[:, model.lambda_ < model.threshold_lambda]
-    # The same lines for all rows, in every process.
+    # The same lines for all samples, in every process.
     weights = np.random.RandomState(0).normal(size=(len(roots), N_FUNCTIONS))
     draws = standard_draws((rows @ roots @ weights)[..., None])
     noise = np.full((len(rows), 1), 1 / model.alpha_)
@@ -335,7 +336,7 @@ def moments_of_functions(mean, latent, draws, noise) -> np.ndarray:
 
 
 def standard_draws(draws: np.ndarray) -> np.ndarray:
-    """Draws (n, S, t), scaled in each row to mean 0 and variance 1."""
+    """Draws (n, S, t), scaled in each sample to mean 0 and variance 1."""
     centred = draws - draws.mean(axis=1, keepdims=True)
     scale = centred.std(axis=1, keepdims=True)
     return centred / np.where(scale > 0, scale, 1.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Models of different kinds as one teacher, weighted by what they say of rows not seen."""
+"""Models of different kinds as one teacher, weighted by what they say of samples not seen."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MixedModels(EstimatorOfModels):
     """Models of different kinds, fitted together, as one estimator whose members are all of theirs.
 
     Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models', of
-    the weights that are best on rows that they have not seen, as in stacking (Yao et al., 2018,
+    the weights that are best on samples that they have not seen, as in stacking (Yao et al., 2018,
     "Using Stacking to Average Bayesian Predictive Distributions", Eq 4). A mixture of calibrated
     distributions is too wide (Gneiting and Ranjan, 2013, "Combining Predictive Distributions"), so
     a temperature of its members, found after the weights and likewise, narrows it.
@@ -63,16 +63,16 @@ class MixedModels(EstimatorOfModels):
     ----------
     models : list of estimators or "auto"
         Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. Exact
-        Gaussian processes cost the cube of the number of rows. "auto" is the default ensemble of
+        Gaussian processes cost the cube of the number of samples. "auto" is the default ensemble of
         networks, histogram gradient boosting that stops early, and for regression on at most 1,000
         samples of numbers, fewer with a short `max_time`, a Gaussian process.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
         How much each model counts. "oof" finds the weights that are best on the folds of `cv`,
         and the temperature; models that get less than 0.01 are left out. Numbers need not sum to
         one.
-    cv : int, cross-validation splitter or iterable of pairs of train and test rows, default=5
+    cv : int, cross-validation splitter or iterable of pairs of train and test samples, default=5
         For weights="oof", and for the residual variance of regressors that predict none. Must put
-        every row into one test fold. A number makes shuffled folds, stratified by class.
+        every sample into one test fold. A number makes shuffled folds, stratified by class.
     n_members : int, default=20
         Number of members, of equal weights. All models' members, side by side and each as wide as
         its weight, are cut into this many groups, whose mixtures they are: the mean and the total
@@ -96,7 +96,7 @@ class MixedModels(EstimatorOfModels):
         Multiplies the aleatoric variance of numbers, of several targets one each, and divides the
         logarithms of the members' probabilities of classes. 1 if the weights were given.
     log_scores_ : ndarray of shape (n_models,) or None
-        Mean logarithm of the density, or probability, of y in rows that the model has not seen.
+        Mean logarithm of the density, or probability, of y in samples that the model has not seen.
         None if the weights were not found by them.
     residual_variances_ : list of ndarray of shape (n_targets,) or None
         Of each model that predicts no variance, see :class:`Teacher`; None of others. Only for
@@ -130,9 +130,10 @@ class MixedModels(EstimatorOfModels):
 
     @without_schema_warnings()
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
-        """Find the weights, and fit the models, none of which may be fitted, on all rows.
+        """Find the weights, and fit the models, none of which may be fitted, on all samples.
 
-        `sample_weight`, which all models must take, also weights the rows for the models' weights.
+        `sample_weight`, which all models must take, also weights the samples for the models'
+        weights.
         """
         if y is None:
             raise ValueError("MixedModels requires y to be passed, but the target y is None.")
@@ -235,7 +236,7 @@ class MixedModels(EstimatorOfModels):
     def _stack(
         self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
     ) -> None:
-        """Find weights, temperature and residual variances by predictions of rows not seen."""
+        """Find weights, temperature and residual variances by predictions of samples not seen."""
         found = self._all_out_of_fold(models, X, y, weight, folds, budget)
         each = [members for members, _ in found]
         if not is_classifier(self):
@@ -270,7 +271,7 @@ class MixedModels(EstimatorOfModels):
         return [found[number] for number in range(len(models))]
 
     def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
-        """Members (n, S, ...) for rows that the model has not seen, and the residual variance."""
+        """Out-of-fold members (n, S, ...), and the residual variance."""
 
         def read(fitted, rows):
             if is_classifier(self):
@@ -417,8 +418,8 @@ def spread_of_groups(shares: np.ndarray) -> float:
 def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:
     """Weights (m,) of a mixture that maximise its likelihood, small ones set to zero.
 
-    `scores` (m, n) are log-densities of n rows under m models, `weight` is that of the rows. The
-    objective is concave. Expectation-maximisation climbs it without a step size.
+    `scores` (m, n) are log-densities of n samples under m models, `weight` is that of the samples.
+    The objective is concave. Expectation-maximisation climbs it without a step size.
     """
     likelihoods = np.exp(scores - scores.max(axis=0))
     weights = np.full(len(scores), 1 / len(scores))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Member predictions of rows by teachers that have not seen them."""
+"""Member predictions of samples by teachers that have not seen them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from .._estimator.unwrapping import final_step, is_prefitted
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
 
-# Rows by which a teacher is judged, and how small its standardised errors are if it interpolates.
+# Samples by which a teacher is judged, and how small its standardised errors are if it
+# interpolates.
 _ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
 
 
@@ -28,11 +29,11 @@ def out_of_fold_members(
     name: str = "cv",
     verbose: int | bool = 0,
 ) -> np.ndarray:
-    """Predict members of every row by a clone of the teacher that has not seen the row.
+    """Predict members of every sample by a clone of the teacher that has not seen the sample.
 
-    On the rows that they were fitted on, the members of an overfitted teacher agree; elsewhere they
-    do not. A student of out-of-fold predictions sees their disagreement. (In regression a model
-    without bags is also fitted five times in every fold, for its residual variance.)
+    On the samples that they were fitted on, the members of an overfitted teacher agree; elsewhere
+    they do not. A student of out-of-fold predictions sees their disagreement. (In regression a
+    model without bags is also fitted five times in every fold, for its residual variance.)
 
     Parameters
     ----------
@@ -40,10 +41,11 @@ def out_of_fold_members(
         Anything that :func:`as_teacher` takes and that is not fitted yet.
     X : array-like of shape (n_samples, ...)
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
-    cv : int, cross-validation splitter or iterable of pairs of train and test rows, default=5
-        Must put every row into one test fold. A number makes shuffled folds, stratified by class.
+    cv : int, cross-validation splitter or iterable of pairs of train and test samples, default=5
+        Must put every sample into one test fold. A number makes shuffled folds, stratified by
+        class.
     sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows in the fits.
+        Weights of the samples in the fits.
     random_state : int, RandomState instance or None, default=None
         For the folds that a number makes.
     name : str, default="cv"
@@ -61,7 +63,7 @@ def out_of_fold_members(
     Raises
     ------
     TypeError, ValueError
-        If the teacher is fitted already, a row is in no test fold or in several, or the teachers
+        If the teacher is fitted already, a sample is in no test fold or in several, or the teachers
         have different numbers of members.
     """
     teacher, X, y = as_teacher(teacher), as_rows(X), np.asarray(y)
@@ -87,9 +89,9 @@ def interpolates(
     """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
 
     It does if its standardised errors there, by the total variance that it predicts, have a mean
-    square below 0.01, of one target at least. (It would be 1 on rows not seen.) A part of the rows
-    is looked at. A residual variance is right wherever the row is, as it comes from rows not seen,
-    but for that of a model that was fitted before.
+    square below 0.01, of one target at least. (It would be 1 on samples not seen.) A part of the
+    samples is looked at. A residual variance is right wherever the sample is, as it comes from
+    samples not seen, but for that of a model that was fitted before.
     """
     if is_classifier(teacher) or _has_residual_variance(teacher):
         return False
@@ -105,7 +107,7 @@ def interpolates(
 
 
 def _has_residual_variance(teacher) -> bool:
-    """Tell whether the variance that a teacher predicts comes from rows not seen."""
+    """Tell whether the variance that a teacher predicts comes from samples not seen."""
     model, _ = final_step(teacher)
     is_found = getattr(model, "residual_variance_", None) is not None
     return is_found and not is_prefitted(model.estimator)

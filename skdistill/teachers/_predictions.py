@@ -42,9 +42,9 @@ def check_member_predictions(
 
 def _check_shape(members: np.ndarray, n_samples, n_classes, n_targets, name) -> None:
     last: tuple[int, ...] = (n_targets, 2)
-    words = "rows, members, targets, (mean, variance)"
+    words = "samples, members, targets, (mean, variance)"
     if n_targets is None:
-        last, words = (n_classes,), "rows, members, class probabilities"
+        last, words = (n_classes,), "samples, members, class probabilities"
     if n_targets is None and members.ndim == 3 and members.shape[2] == 1:
         words += "; one column p of two classes is given as (1 - p, p)"
     shape = members.shape
@@ -70,7 +70,7 @@ def _normalised(members: np.ndarray, name: str) -> np.ndarray:
     if not members.min() >= 0:  # nor is NaN
         row, member, _ = np.unravel_index(members.argmin(), members.shape)  # NaN counts as least
         raise ValueError(
-            f"{name} must be probabilities from 0 to 1; in row {row} member {member} gives "
+            f"{name} must be probabilities from 0 to 1; in sample {row} member {member} gives "
             f"{members[row, member].min():.6g}."
         )
     sums = members @ np.ones(members.shape[-1], dtype=members.dtype)
@@ -78,7 +78,7 @@ def _normalised(members: np.ndarray, name: str) -> np.ndarray:
     if not misses.max() <= _TOLERANCE:
         row, member = np.unravel_index(misses.argmax(), misses.shape)
         raise ValueError(
-            f"{name} must sum to 1 over the classes, within {_TOLERANCE}; in row {row} member "
+            f"{name} must sum to 1 over the classes, within {_TOLERANCE}; in sample {row} member "
             f"{member} sums to {sums[row, member]:.6g}."
         )
     rounding = members.shape[-1] * np.finfo(members.dtype).eps
@@ -91,6 +91,6 @@ def _check_moments(members: np.ndarray, name: str) -> None:
         row, member, target = np.argwhere(wrong)[0]
         mean, variance = members[row, member, target]
         raise ValueError(
-            f"{name} must be finite means and positive, finite variances; in row {row} member "
+            f"{name} must be finite means and positive, finite variances; in sample {row} member "
             f"{member} gives a mean of {mean:.3g} and a variance of {variance:.3g}."
         )

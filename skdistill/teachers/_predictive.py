@@ -63,8 +63,8 @@ def _rows_first(quantiles, levels: np.ndarray) -> np.ndarray:
         found = found.T
     if found.shape[1:] != levels.shape:
         raise ValueError(
-            f"teacher must predict a quantile for each row and each of {len(levels)} levels, got "
-            f"shape {found.T.shape}."
+            f"teacher must predict a quantile for each sample and each of {len(levels)} levels, "
+            f"got shape {found.T.shape}."
         )
     return found
 

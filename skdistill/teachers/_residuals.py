@@ -23,11 +23,11 @@ LEAST_STD = 1e-3
 def residual_variance(
     estimator, fitted, read: Callable, X, y, sample_weight, batch_size: int | None = None
 ) -> np.ndarray:
-    """Mean squared difference between y and predictions of models that have not seen the row.
+    """Mean squared difference between y and predictions of models that have not seen the sample.
 
     `estimator` is the regressor unfitted, `fitted` the same as fitted on X and y, and `read` gives
     the moments (n, S, t, 3) of its members. The result, (t,), is in squared units of y, positive.
-    Models predict at most `batch_size` rows at a time.
+    Models predict at most `batch_size` samples at a time.
     """
     weight = check_weights(sample_weight, len(y))
     if is_prefitted(estimator):
@@ -46,8 +46,8 @@ def mean_squared_residual(means: np.ndarray, y: np.ndarray, weight) -> np.ndarra
     known = np.isfinite(means).all(axis=1)
     if weight is not None and not weight[known].any():
         raise ValueError(
-            "sample_weight must be positive for a row that a model has not seen when it was fitted,"
-            " or the residual variance cannot be estimated; it is 0 for all of these."
+            "sample_weight must be positive for a sample that a model has not seen when it was "
+            "fitted,  or the residual variance cannot be estimated; it is 0 for all of these."
         )
     squares = np.square(targets[known] - means[known])
     variance = np.average(squares, axis=0, weights=None if weight is None else weight[known])
@@ -74,7 +74,7 @@ def with_variance(moments: np.ndarray, residual: np.ndarray | None, scale) -> np
 
 
 def _out_of_bag(model, n_rows: int) -> np.ndarray | None:
-    """Which rows each member has not seen, (n, S); None if most rows have been seen by all."""
+    """Which samples each member has not seen, (n, S); None if all have seen most of them."""
     if not hasattr(model, "estimators_samples_"):
         return None
     unseen = np.ones((n_rows, len(model.estimators_)), dtype=bool)
@@ -84,14 +84,14 @@ def _out_of_bag(model, n_rows: int) -> np.ndarray | None:
 
 
 def _mean_of(moments: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-    """Mean (n, t) of those members that have not seen the row; NaN where there are none."""
+    """Mean (n, t) of those members that have not seen the sample; NaN where there are none."""
     counts = unseen.sum(axis=1)[:, None]
     sums = np.einsum("nst,ns->nt", moments[..., 0], unseen)
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
 def _out_of_fold(estimator, X, y: np.ndarray, weight, batch_size: int | None) -> np.ndarray:
-    """Predictions (n, t) by models fitted without the row's fold."""
+    """Predictions (n, t) by models fitted without the sample's fold."""
     means = np.empty((len(y), y.size // len(y)))
     folds = KFold(min(_N_FOLDS, max(2, len(y))), shuffle=True, random_state=0)
     for model, rows in fits_on_folds(estimator, X, y, weight, folds):

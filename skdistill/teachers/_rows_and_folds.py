@@ -37,7 +37,7 @@ def as_rows(X):
 
 
 def in_batches(predict: Callable, X, batch_size: int | None) -> np.ndarray:
-    """Return ``predict(X)``, computed for at most `batch_size` rows at a time."""
+    """Return ``predict(X)``, computed for at most `batch_size` samples at a time."""
     if batch_size is None or X.shape[0] <= batch_size:
         return predict(X)
     batches = gen_batches(X.shape[0], batch_size)
@@ -45,7 +45,7 @@ def in_batches(predict: Callable, X, batch_size: int | None) -> np.ndarray:
 
 
 def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
-    """Return ``summarise(predict(X), rows)`` of chunks of rows, joined.
+    """Return ``summarise(predict(X), rows)`` of chunks of samples, joined.
 
     Chunks are as large as a share of scikit-learn's ``working_memory`` allows.
     """
@@ -58,7 +58,7 @@ def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
 
 
 def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndarray]]:
-    """Clones fitted without each fold in turn, with the indices of the rows in the fold.
+    """Clones fitted without each fold in turn, with the indices of the samples in the fold.
 
     They are fitted one after the other, or in as many processes as ``joblib.parallel_config`` says.
     """
@@ -69,7 +69,7 @@ def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndar
 
 
 def fitted_on(model, X, y, sample_weight, rows: object = slice(None)):
-    """Return a clone of a model fitted on some rows, or on all."""
+    """Return a clone of a model fitted on some samples, or on all."""
     weights = weights_for(model, None if sample_weight is None else sample_weight[rows])
     return clone(model).fit(rows_at(X, rows), y[rows], **weights)
 
@@ -77,10 +77,11 @@ def fitted_on(model, X, y, sample_weight, rows: object = slice(None)):
 def read_out_of_fold(
     model, X, y, weight, folds, read: Callable, name: str, verbose: int = 0
 ) -> np.ndarray:
-    """Return ``read(fitted, rows)`` for every row, by the clone that has not seen its fold.
+    """Return ``read(fitted, rows)`` for every sample, by the clone that has not seen its fold.
 
     `name` is what to call the folds in errors, and in the lines that `verbose` prints. It is a
-    ValueError if a row is in no fold or in several, or if clones have different numbers of members.
+    ValueError if a sample is in no fold or in several, or if clones have different numbers of
+    members.
     """
     counts = np.zeros(len(y), dtype=int)
     found: np.ndarray | None = None
@@ -104,8 +105,8 @@ def read_out_of_fold(
             print_line(f"{name}: fold {number} of {n_folds}, {left}")
     if found is None or (counts != 1).any():
         raise ValueError(
-            f"{name} must put every row into one test fold; got {(counts == 0).sum()} rows in none "
-            f"and {(counts > 1).sum()} in several."
+            f"{name} must put every sample into one test fold; got {(counts == 0).sum()} samples "
+            f"in none and {(counts > 1).sum()} in several."
         )
     return found
 

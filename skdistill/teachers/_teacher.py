@@ -163,9 +163,9 @@ class Teacher(EstimatorOfModels):
     not in it, boosting among them, have one member: the epistemic part is not available.
 
     A member has the variance that its model predicts, of at least 1e-6 of that of y. Regressors
-    that predict no variance are given one, the residual variance of rows that they have not seen;
-    leaves of trees with squared error and one target have their own in part. A model that is fitted
-    already is evaluated on the X and y that `fit` is given, which it should not have seen.
+    that predict no variance are given one, the residual variance of samples that they have not
+    seen; leaves of trees with squared error and one target have their own in part. A model that is
+    fitted already is evaluated on the X and y that `fit` is given, which it should not have seen.
 
     Parameters
     ----------
@@ -358,8 +358,8 @@ class Teacher(EstimatorOfModels):
             if not np.isfinite(members).all():
                 row = int((~np.isfinite(members).all(axis=(1, 2, 3))).argmax())
                 raise ValueError(
-                    "X must have rows for which the model's arithmetic does not overflow; what "
-                    f"{type(self.estimator).__name__} predicts for row {row} is not finite."
+                    "X must have samples for which the model's arithmetic does not overflow; what "
+                    f"{type(self.estimator).__name__} predicts for sample {row} is not finite."
                 )
         dtype = dtype_for(X)
         if not is_classifier(self) and not resolves(dtype, *self._y_scale):
@@ -409,7 +409,7 @@ class Teacher(EstimatorOfModels):
         self._set_n_members(X, n_targets=self.n_outputs_)
 
     def _set_n_members(self, X, **expected) -> None:
-        """Count the members and check their predictions, on one row."""
+        """Count the members and check their predictions, on one sample."""
         members = self._members(rows_at(X, slice(0, 1)), self.max_members)
         check_member_predictions(members, 1, name="teacher's predictions", **expected)
         self.n_members_ = members.shape[1]

@@ -54,6 +54,6 @@ def make_transfer(transfer: object) -> TransferMaker | None:
     error = ValueError if isinstance(transfer, str) else TypeError
     raise error(
         f"transfer must be None, one of {list(MAKERS)} or a TransferMaker such as "
-        f"GaussianNoise(), got {transfer!r}. Rows of your own are given to fit, as X_transfer."
+        f"GaussianNoise(), got {transfer!r}. Samples of your own are given to fit, as X_transfer."
         + did_you_mean(transfer, MAKERS)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Uniform rows in the box around the rows."""
+"""Uniform samples in the box around the samples."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ._maker import Draw, TransferMaker
 
 @dataclass(eq=False, repr=False)
 class UniformBox(TransferMaker):
-    """Draw rows uniformly from the bounding box of all rows, or a larger one.
+    """Draw samples uniformly from the bounding box of all samples, or a larger one.
 
-    The columns are independent, so that with more than a few of them nearly all rows lie far
+    The columns are independent, so that with more than a few of them nearly all samples lie far
     from the data.
 
     Parameters
     ----------
     expand : float, default=0.0
-        How far the box reaches beyond the rows, on each side, in units of each column's range.
+        How far the box reaches beyond the samples, on each side, in units of each column's range.
     categorical : None, mask or list of columns, default=None
-        Columns, see :class:`TransferMaker`, that take the value of a random row instead, each
-        variable that of another row.
+        Columns, see :class:`TransferMaker`, that take the value of a random sample instead, each
+        variable that of another sample.
 
     Examples
     --------
@@ -57,7 +57,9 @@ class UniformBox(TransferMaker):
             if is_categorical is None:
                 return drawn
             source = torch.randint(len(X), rows.shape, generator=generator, device=X.device)
-            source = source[..., variable].flatten(0, -2)  # one row for all columns of a variable
+            source = source[..., variable].flatten(
+                0, -2
+            )  # one sample for all columns of a variable
             return torch.where(is_categorical, X.gather(0, source).view_as(rows), drawn)
 
         return draw

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows on which a teacher's members disagree."""
+"""Samples on which a teacher's members disagree."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .._utils.validation import Number, OneOf
 from ._maker import Draw, TransferMaker
 from ._noise import GaussianNoise
 
-# So many rows are moved, or chosen, by the same members.
+# So many samples are moved, or chosen, by the same members.
 _PORTION = 2**11
 
-# Rows (n, *row) -> how much members disagree on each of them, (n,).
+# Samples (n, *sample) -> how much members disagree on each of them, (n,).
 Measure = Callable[[Tensor], Tensor]
 
 
 class MemberDisagreement(Protocol):
-    """What a maker asks of a teacher: how much its members disagree on rows."""
+    """What a maker asks of a teacher: how much its members disagree on samples."""
 
-    has_gradient: bool  # whether gradients pass from the disagreement to the rows
+    has_gradient: bool  # whether gradients pass from the disagreement to the samples
 
     def of_some(self, generator: torch.Generator) -> Measure:
         """Return what measures the disagreement of members drawn at random, or of all of them."""
@@ -35,32 +35,32 @@ class MemberDisagreement(Protocol):
 
 @dataclass(eq=False, repr=False)
 class Disagreement(TransferMaker):
-    """Draw rows on which the teacher's members disagree.
+    """Draw samples on which the teacher's members disagree.
 
-    A row is drawn by `base`. With the probability `share` it is then either moved to where members
-    disagree more, or the one of several draws on which they disagree most. So the student is asked
-    about what the members do not know, of which the rows around the data alone show little:
-    classes that nobody has seen, and tails of the columns.
+    A sample is drawn by `base`. With the probability `share` it is then either moved to where
+    members disagree more, or the one of several draws on which they disagree most. So the student
+    is asked about what the members do not know, of which the samples around the data alone show
+    little: classes that nobody has seen, and tails of the columns.
 
-    Rows are moved by gradients of the disagreement of two members, another random pair for every
-    2,048 rows: its mean over pairs is that of all members. Nam et al. [1]_ follow gradients of
+    Samples are moved by gradients of the disagreement of two members, another random pair for every
+    2,048 samples: its mean over pairs is that of all members. Nam et al. [1]_ follow gradients of
     random outputs of one member instead.
 
     Parameters
     ----------
     base : TransferMaker or None, default=None
-        Draws the rows to begin with. None is what ``transfer="auto"`` stands for, or
+        Draws the samples to begin with. None is what ``transfer="auto"`` stands for, or
         ``GaussianNoise()`` where no distiller is at hand.
     share : float, default=0.5
-        Share of the rows, in (0, 1], that are moved or chosen; the others are those of `base`.
+        Share of the samples, in (0, 1], that are moved or chosen; the others are those of `base`.
     method : {"auto", "gradient", "candidates"}, default="auto"
         How to find disagreement. "gradient" needs a :class:`~skdistill.BayesianEnsembleClassifier`
         or :class:`~skdistill.BayesianEnsembleRegressor`, which may be in a ``FrozenEstimator``.
-        "candidates" takes any teacher with several members, and asks about `n_candidates` rows for
-        each that it keeps. "auto" is the first where there are gradients, else the second.
+        "candidates" takes any teacher with several members, and asks about `n_candidates` samples
+        for each that it keeps. "auto" is the first where there are gradients, else the second.
     step_size : float, default=1.0
-        How far gradients move a row, at most: the root of the mean square over columns, in units
-        of their standard deviations. Each row goes a uniform share of the way.
+        How far gradients move a sample, at most: the root of the mean square over columns, in units
+        of their standard deviations. Each sample goes a uniform share of the way.
     n_steps : int, default=1
         Into how many steps, each with a gradient of its own, the way is divided.
     n_candidates : int, default=4
@@ -72,9 +72,9 @@ class Disagreement(TransferMaker):
     Notes
     -----
     Disagreement is the epistemic uncertainty: the mutual information of classes, or the variance of
-    the members' means, in units of the variance of the targets and summed over them. A row that has
-    been moved lies in the box of the training rows, between the minimum and the maximum of every
-    column; a column that is constant stays as it is.
+    the members' means, in units of the variance of the targets and summed over them. A sample that
+    has been moved lies in the box of the training samples, between the minimum and the maximum of
+    every column; a column that is constant stays as it is.
 
     References
     ----------
@@ -108,7 +108,7 @@ class Disagreement(TransferMaker):
 
     @property
     def keeps_labels(self) -> bool:  # type: ignore[override]  # that of another object
-        """Whether `base` keeps labels; a row that is moved has that of the row it began as."""
+        """Whether `base` keeps labels; a sample that is moved keeps its own."""
         return self._base.keeps_labels
 
     @property
@@ -140,7 +140,7 @@ class Disagreement(TransferMaker):
         weight: Tensor | None = None,
         teacher: MemberDisagreement | None = None,
     ) -> Draw:
-        """Return a function that draws new rows; the teacher says where its members disagree.
+        """Return a function that draws new samples; the teacher says where its members disagree.
 
         A TypeError or ValueError says that there is no teacher, or no gradient that `method` needs.
         """
@@ -160,7 +160,7 @@ class Disagreement(TransferMaker):
         share = self.share
 
         def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
-            """Draw by `base`, and replace a share of the rows."""
+            """Draw by `base`, and replace a share of the samples."""
             drawn = base(rows, index, generator).flatten(0, index.ndim - 1)
             uniform = torch.rand(len(drawn), generator=generator, device=drawn.device)
             chosen = (uniform < share).nonzero().squeeze(1)
@@ -176,7 +176,7 @@ class Disagreement(TransferMaker):
         return draw
 
     def _ascent(self, X: Tensor, weight: Tensor | None) -> Callable[..., Tensor]:
-        """Return what moves rows along gradients, in the box of X."""
+        """Return what moves samples along gradients, in the box of X."""
         low, high = X.amin(0), X.amax(0)
         weights = None if weight is None else weight.cpu().numpy()
         _, deviation = standardisation(X.cpu().numpy(), weights, constant=0.0)
@@ -201,7 +201,7 @@ class Disagreement(TransferMaker):
         return move
 
     def _choice(self) -> Callable[..., Tensor]:
-        """Return what draws rows again, and keeps those of the largest disagreement."""
+        """Return what draws samples again, and keeps those of the largest disagreement."""
         n_more = self.n_candidates - 1
 
         def choose(
@@ -226,10 +226,10 @@ class Disagreement(TransferMaker):
 
 
 def direction(gradient: Tensor) -> Tensor:
-    """Gradients (n, *row), divided by the root of the mean square of each row.
+    """Gradients (n, *sample), divided by the root of the mean square of each sample.
 
-    Those of sure rows are so small that their squares would underflow: the largest value of a row
-    is made 1 first. A row stays 0, and becomes 0 if it has overflowed.
+    Those of sure samples are so small that their squares would underflow: the largest value of a
+    sample is made 1 first. A sample stays 0, and becomes 0 if it has overflowed.
     """
     rows = gradient.flatten(1)
     rows = rows.where(rows.isfinite().all(1, keepdim=True), 0.0)
@@ -239,5 +239,5 @@ def direction(gradient: Tensor) -> Tensor:
 
 
 def _ones(rows: Tensor) -> tuple[int, ...]:
-    """Shape of one number for each of rows (n, *row)."""
+    """Shape of one number for each of samples (n, *sample)."""
     return (len(rows), *[1] * (rows.ndim - 1))

@@ -16,7 +16,8 @@ from torch import Tensor
 from .._utils.settings import Settings
 from .._utils.validation import check_parameters, did_you_mean, is_number
 
-# Rows of shape (..., *row), their index of shape (...), a generator on their device -> new rows.
+# Samples of shape (..., *sample), their index of shape (...), a generator on their device -> new
+# samples.
 Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 
 # The columns that encode each categorical variable, such as [(3,), (5, 6, 7)].
@@ -24,7 +25,7 @@ Variables = list[tuple[int, ...]]
 
 
 class TransferMaker(Settings, ABC):
-    """Base of settings that make a transfer set by drawing new rows.
+    """Base of settings that make a transfer set by drawing new samples.
 
     The parameter `categorical`, where there is one, is a mask, ``n_features`` booleans, or a list
     of columns, by number or name; a tuple of numbers stands for columns that encode one variable,
@@ -33,8 +34,8 @@ class TransferMaker(Settings, ABC):
     Attributes
     ----------
     keeps_labels : bool
-        Whether a drawn row keeps the label of the row that it is drawn from. If not, it has the
-        teacher's predictions only.
+        Whether a drawn sample keeps the label of the sample that it is drawn from. If not, it has
+        the teacher's predictions only.
     asks_teacher : bool
         Whether ``prepare`` takes the teacher as well, as :class:`Disagreement` does.
     """
@@ -45,23 +46,23 @@ class TransferMaker(Settings, ABC):
     base: Any = None  # a parameter of makers that choose among the samples of another
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise a TypeError or ValueError unless the settings are valid and suit the rows.
+        """Raise a TypeError or ValueError unless the settings are valid and suit the samples.
 
         Parameters
         ----------
         shape : tuple of int
-            Shape of the rows, (n, ...).
+            Shape of the samples, (n, ...).
         """
         check_parameters(self, f"{type(self).__name__}: ")
         self._variables(shape)
 
     def changes(self, X: Tensor) -> bool:
-        """Tell whether rows that are drawn differ from those that they are drawn from.
+        """Tell whether samples that are drawn differ from those that they are drawn from.
 
         Parameters
         ----------
         X : Tensor of shape (n, ...)
-            The rows.
+            The samples.
 
         Returns
         -------
@@ -71,22 +72,22 @@ class TransferMaker(Settings, ABC):
 
     @abstractmethod
     def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
-        """Return a function that draws new rows for these.
+        """Return a function that draws new samples for these.
 
         Parameters
         ----------
         X : Tensor of shape (n, ...)
-            The rows.
+            The samples.
         weight : Tensor of shape (n,), default=None
             Sample weights.
 
         Returns
         -------
         draw : callable
-            ``draw(rows, index, generator)`` takes some of the rows, ``rows = X[index]`` of shape
+            ``draw(rows, index, generator)`` takes some of the samples, ``rows = X[index]`` of shape
             (..., \\*X.shape[1:]), their `index`, of shape (...), and a ``torch.Generator`` on
-            their device. It returns as many new rows in a new tensor. They depend on the state of
-            the generator and on the shape of `index`.
+            their device. It returns as many new samples in a new tensor. They depend on the state
+            of the generator and on the shape of `index`.
         """
 
     def _variables(self, shape: tuple[int, ...]) -> Variables:
@@ -95,7 +96,7 @@ class TransferMaker(Settings, ABC):
             return []
         if len(shape) != 2:
             raise ValueError(
-                f"{type(self).__name__}: categorical must be None where rows have more than one "
+                f"{type(self).__name__}: categorical must be None where samples have more than one "
                 f"axis, got {self.categorical!r} with X of shape {tuple(shape)}."
             )
         variables = as_variables(self.categorical, shape[1])
@@ -109,7 +110,7 @@ class TransferMaker(Settings, ABC):
         return variables
 
     def _variables_of(self, X: Tensor) -> Variables:
-        """Columns of each categorical variable of some rows, (n, d)."""
+        """Columns of each categorical variable of some samples, (n, d)."""
         return self._variables(X.shape)
 
     def _is_categorical(self, X: Tensor) -> Tensor | None:
@@ -185,5 +186,5 @@ def _number_of(item: object, names: Sequence[str] | np.ndarray | None, maker: Tr
 
 
 def per_row(index: Tensor, rows: Tensor) -> tuple[int, ...]:
-    """Shape of one number for each row, to go with the rows."""
+    """Shape of one number for each sample, to go with the samples."""
     return (*index.shape, *[1] * (rows.ndim - index.ndim))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Drawing rows where values are missing."""
+"""Drawing samples where values are missing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ._maker import Draw
 
 
 def filled(X: Tensor) -> Tensor:
-    """Return rows (n, d) with the mean of its column in place of what is missing, NaN."""
+    """Return samples (n, d) with the mean of its column in place of what is missing, NaN."""
     return torch.where(X.isnan(), X.nanmean(0).nan_to_num(0.0), X)
 
 
 def prepare_lacking(maker: Any, X: Tensor, weight: Tensor | None, *teacher: object) -> Draw:
-    """Prepare a maker for rows whose values may be missing: those of new rows are missing too."""
+    """Prepare a maker for samples with missing values; those of new samples are missing too."""
     if not bool(X.sum().isnan()):
         return maker.prepare(X, weight, *teacher)
     fill = X.nanmean(0).nan_to_num(0.0)

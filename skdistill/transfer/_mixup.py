@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Mixup: convex combinations of pairs of rows (Zhang et al., 2018)."""
+"""Mixup: convex combinations of pairs of samples (Zhang et al., 2018)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ._maker import Draw, TransferMaker, per_row
 
 @dataclass(eq=False, repr=False)
 class Mixup(TransferMaker):
-    """Draw rows between two rows, with a random partner for each row ([1]_, Eq 1).
+    """Draw samples between two samples, with a random partner for each sample ([1]_, Eq 1).
 
-    A new row is ``lambda * x_i + (1 - lambda) * x_j`` with lambda from Beta(alpha, alpha) and j
-    from all rows, in proportion to their weights. The teacher predicts for the new row, so no
+    A new sample is ``lambda * x_i + (1 - lambda) * x_j`` with lambda from Beta(alpha, alpha) and j
+    from all samples, in proportion to their weights. The teacher predicts for the new sample, so no
     labels are mixed.
 
     Parameters
     ----------
     alpha : float, default=1.0
-        Both parameters of the Beta distribution: 1 is uniform on the line between two rows,
+        Both parameters of the Beta distribution: 1 is uniform on the line between two samples,
         smaller ones stay closer to its ends.
     categorical : None, mask or list of columns, default=None
-        Columns, see :class:`TransferMaker`, that are not mixed: they come from that row of the two
-        whose share is the larger, all of them from the same.
+        Columns, see :class:`TransferMaker`, that are not mixed: they come from that sample of the
+        two whose share is the larger, all of them from the same.
 
     References
     ----------
@@ -56,7 +56,7 @@ class Mixup(TransferMaker):
         alpha, is_categorical = self.alpha, self._is_categorical(X)
 
         def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
-            """Mix each row with a random one of X."""
+            """Mix each sample with a random one of X."""
             n = index.numel()
             if weight is None:
                 partner = torch.randint(len(X), (n,), generator=generator, device=X.device)

@@ -20,28 +20,28 @@ from ._maker import Draw, TransferMaker, Variables, per_row
 _TREE_DIMENSIONS, _TREE_DIMENSIONS_OF_MANY = 10, 5
 _MANY_POINTS = 2**15
 
-# More rows than this are parted before all pairs of them are compared.
+# More samples than this are parted before all pairs of them are compared.
 _MOST_COMPARED = 2**12
 
-# Squared distances are computed between blocks of this many rows: 8 MiB.
+# Squared distances are computed between blocks of this many samples: 8 MiB.
 _BLOCK = 2**10
 
-_POWER_STEPS = 4  # towards a principal direction: a rough one parts rows as well
+_POWER_STEPS = 4  # towards a principal direction: a rough one parts samples as well
 
 
 @dataclass(eq=False, repr=False)
 class Munge(TransferMaker):
     """Exchange values with the nearest neighbour, afresh for each batch ([1]_, Alg. 1).
 
-    Each value x of a row is replaced, with probability `swap_probability`, by a draw from a
+    Each value x of a sample is replaced, with probability `swap_probability`, by a draw from a
     normal around the neighbour's value x' with standard deviation ``scale * |x - x'|``;
-    categorical values are exchanged as they are, so that only existing ones occur. New rows thus
+    categorical values are exchanged as they are, so that only existing ones occur. New samples thus
     lie where the data are, also in many dimensions.
 
     Parameters
     ----------
     swap_probability : float, default=0.5
-        From 0, which leaves the rows as they are, to 1.
+        From 0, which leaves the samples as they are, to 1.
     scale : float, default=1.0
         Standard deviation of the normals in units of the difference between the two values. It is
         1 / s for the paper's "local variance parameter" s; 0 exchanges values as they are.
@@ -55,15 +55,15 @@ class Munge(TransferMaker):
 
     Notes
     -----
-    The neighbour is the nearest row that differs, by the Euclidean distance of standardised
-    columns; each categorical variable in which two rows differ adds 1 to the squared distance.
+    The neighbour is the nearest sample that differs, by the Euclidean distance of standardised
+    columns; each categorical variable in which two samples differ adds 1 to the squared distance.
     Neighbours are found once; sample weights are ignored. With more than ten columns and more than
-    4,096 rows, or more than five and 32,768, they are nearly the nearest: the rows are halved along
-    a principal direction, again and again, and each is compared with the rows of its own part, of
-    2,048 to 4,096. The time grows as n log n.
+    4,096 samples, or more than five and 32,768, they are nearly the nearest: the samples are halved
+    along a principal direction, again and again, and each is compared with the samples of its own
+    part, of 2,048 to 4,096. The time grows as n log n.
 
     The paper changes both rows of a pair in place, so that a row also changes for each row that it
-    is nearest to. Here each row changes once, and rows are independent of each other.
+    is nearest to. Here each sample changes once, and samples are independent of each other.
 
     References
     ----------
@@ -97,7 +97,7 @@ class Munge(TransferMaker):
     def check(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 2:
             raise ValueError(
-                f"transfer={self!r} needs rows of one axis, (n, n_features), got X of shape "
+                f"transfer={self!r} needs samples of one axis, (n, n_features), got X of shape "
                 f"{tuple(shape)}; for these there are 'noise' and 'mixup'."
             )
         super().check(shape)
@@ -118,7 +118,7 @@ class Munge(TransferMaker):
         exchange, base, share = self._exchange(X), self.base.prepare(X, weight), self.share
 
         def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
-            """Draw a share of the rows by exchanges, the others by `base`."""
+            """Draw a share of the samples by exchanges, the others by `base`."""
             is_exchanged = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
             exchanged = exchange(rows, index, generator)
             return torch.where(is_exchanged < share, exchanged, base(rows, index, generator))
@@ -146,7 +146,7 @@ class Munge(TransferMaker):
 
 
 def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:
-    """Index of the nearest different row for each row, (n,); its own if all rows are equal."""
+    """Index of the nearest different sample for each sample, (n,); its own if all are equal."""
     points = embed(X, variables)
     distinct, first, which = np.unique(points, axis=0, return_index=True, return_inverse=True)
     most = _TREE_DIMENSIONS if len(distinct) <= _MANY_POINTS else _TREE_DIMENSIONS_OF_MANY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gaussian noise around the rows."""
+"""Gaussian noise around the samples."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from .._utils.moments import correlation, standardisation
 from .._utils.validation import Number, OneOf
 from ._maker import Draw, TransferMaker, Variables, per_row
 
-# Columns, at most, whose noise can be correlated: a row takes the square of them multiplications.
+# Columns, at most, whose noise can be correlated: a sample takes the square of them
+# multiplications.
 _MOST_CORRELATED = 1024
 
-# For categorical="auto": values of a column at most, rows for each of them at least, and rows, at
-# most, that are looked at.
+# For categorical="auto": values of a column at most, samples for each of them at least, and
+# samples, at most, that are looked at.
 _FEW_VALUES, _ROWS_PER_VALUE, _ROWS_LOOKED_AT = 20, 10, 10_000
 
 # Eigenvalues of correlations below this share of the largest are zeros, up to rounding.
@@ -27,10 +28,10 @@ _ROUNDING = 1e-10
 
 @dataclass(eq=False, repr=False)
 class GaussianNoise(TransferMaker):
-    """Add Gaussian noise to the rows.
+    """Add Gaussian noise to the samples.
 
-    Every row draws its own share of the noise, a uniform number to the power `share_power`, so
-    that the student learns on the rows themselves as well as around them. The noise of a row
+    Every sample draws its own share of the noise, a uniform number to the power `share_power`, so
+    that the student learns on the samples themselves as well as around them. The noise of a sample
     has standard deviation ``share * scale`` in units of each column's standard deviation.
 
     Parameters
@@ -39,17 +40,17 @@ class GaussianNoise(TransferMaker):
         Largest standard deviation of the noise, in units of each column's standard deviation. A
         column that is constant gets none.
     share_power : float, default=2.0
-        How strongly rows without much noise prevail: 0 gives each row all of the noise, 1 a
+        How strongly samples without much noise prevail: 0 gives each sample all of the noise, 1 a
         uniform share of it, 2 the square of one.
     correlated : bool, default=False
-        Whether the noise of a row has the correlations of the columns. Where columns depend on one
-        another (a total and its parts, one-hot columns) independent noise makes rows that the data
-        cannot have; correlated noise stays in the linear subspace that the rows span. Rows with
-        more than one axis (images, series) or more than 1,024 columns have independent noise all
-        the same.
+        Whether the noise of a sample has the correlations of the columns. Where columns depend on
+        one another (a total and its parts, one-hot columns) independent noise makes samples that
+        the data cannot have; correlated noise stays in the linear subspace that the samples span.
+        Samples with more than one axis (images, series) or more than 1,024 columns have independent
+        noise all the same.
     categorical : None, "auto", mask or list of columns, default=None
         Columns, see :class:`TransferMaker`, that are left alone. "auto" are those with few values,
-        at most 20 and at most one for ten rows: codes, and the levels of an experiment.
+        at most 20 and at most one for ten samples: codes, and the levels of an experiment.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class GaussianNoise(TransferMaker):
         share_power = self.share_power
 
         def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
-            """Add normals of standard deviation `sd`, each row's times its share in [0, 1)."""
+            """Add normals of standard deviation `sd`, each sample's times its share in [0, 1)."""
             normals = torch.empty_like(rows).normal_(generator=generator)
             if mixing is not None:
                 normals = normals @ mixing

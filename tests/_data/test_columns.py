@@ -79,7 +79,7 @@ def test_dates_are_days_in_every_form_and_unit(form, days):
 def test_teachers_are_asked_about_dates(form, days):
     frame = DATES[form]()
     found, expected = (hydra(ensemble()).fit(X, y).predict(X) for X in (frame, days))
-    # Rows with noise are asked about at the next day or second in coarser units.
+    # Samples with noise are asked about at the next day or second in coarser units.
     np.testing.assert_allclose(found, expected, rtol=1e-2)
 
 
@@ -139,9 +139,9 @@ def test_masked_values_are_missing():
     np.testing.assert_array_equal(found, expected)
     integers = np.ma.array(np.arange(N)[:, None], mask=np.arange(N)[:, None] == 3)
     assert np.isfinite(ensemble().fit(integers, y).predict(integers)).all()
-    with pytest.raises(ValueError, match="y must be known for every row"):
+    with pytest.raises(ValueError, match="y must be known for every sample"):
         ensemble().fit(filled, np.ma.array(y, mask=y > 50))
-    with pytest.raises(ValueError, match="sample_weight must be known for every row"):
+    with pytest.raises(ValueError, match="sample_weight must be known for every sample"):
         ensemble().fit(filled, y, sample_weight=np.ma.array(np.ones(N), mask=y > 50))
 
 

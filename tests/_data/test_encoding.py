@@ -111,7 +111,7 @@ def test_weights_have_the_effect_of_repetitions(rows):
         other = InputEncoding.of(again, None, bins=Bins(settings, y.repeat(weight)))
         np.testing.assert_allclose(one.loc, other.loc)
         np.testing.assert_allclose(one.scale, other.scale)
-        if bins == "quantile":  # a leaf of a tree has a least number of rows
+        if bins == "quantile":  # a leaf of a tree has a least number of samples
             for edges, expected in zip(one.edges, other.edges, strict=True):
                 np.testing.assert_allclose(edges, expected)
 

@@ -485,7 +485,7 @@ def test_shares_of_fit_are_no_surprise():
 
 
 def test_fit_does_not_warn():
-    """Transfer rows, folds and the samples for a calibration may lie outside."""
+    """Transfer samples, folds and the samples for a calibration may lie outside."""
     teacher = ensemble()
     X = TABLE[["area", "town"]]
     far = X.assign(area=X["area"] + 300)

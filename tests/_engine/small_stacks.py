@@ -57,7 +57,7 @@ def assert_same_weights(first, second, **tolerance):
 
 
 class Spy(Callback):
-    """Keeps the net, the weights that training began with and the rows it was given."""
+    """Keeps the net, the weights that training began with and the samples it was given."""
 
     def on_train_begin(self, net, X=None, **kwargs):
         self.net = net

@@ -27,7 +27,7 @@ is_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"
 
 
 class Teacher:
-    """Answers (n, 2, 3) to rows (n, 2); counts the rows, and may fail after some."""
+    """Answers (n, 2, 3) to samples (n, 2); counts the samples, and may fail after some."""
 
     def __init__(self, fails_after=None, error=None):
         self.n_asked, self.fails_after, self.error = 0, fails_after, error
@@ -158,7 +158,7 @@ def test_only_rows_that_were_seen_before_are_known():
     for part in (X[:10], X[10:20], X[:10], X[10:20].clone()):
         assert torch.equal(kept.of(part, ask, 4), part.sum(1, keepdim=True))
     assert asked == [4, 4, 2, 4, 4, 2]
-    assert kept.of(X[5:15], ask, 4) is None  # other rows, when 20 are kept
+    assert kept.of(X[5:15], ask, 4) is None  # other samples, when 20 are kept
     assert kept.of(X[20:], ask, 4) is None
     assert asked == [4, 4, 2, 4, 4, 2]
 
@@ -186,7 +186,7 @@ class Stream:
 
 @pytest.fixture
 def forest(monkeypatch):
-    """A table of 512 rows, a fitted forest, and the numbers of rows that it is asked about."""
+    """A table of 512 samples, a fitted forest, and the numbers of samples of its calls."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(512, 3)).astype(np.float32)
     y = X[:, 0] - X[:, 1]

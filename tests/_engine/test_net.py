@@ -102,7 +102,7 @@ def test_a_stack_trains_as_its_members_do_alone(dtype, tolerance, weighted, boot
         own = torch.tensor(weight)
         if bootstrap:
             own = spy.row_weight[m] * (N / spy.row_weight[m].sum())
-            assert_allclose(own, own.round(), atol=1e-5)  # how often each row was drawn
+            assert_allclose(own, own.round(), atol=1e-5)  # how often each sample was drawn
             assert own.sum().item() == pytest.approx(N)
         alone = trained_alone(spy, m, X_tensor, y_tensor, own, n_rows=weight.sum())
         with torch.no_grad():

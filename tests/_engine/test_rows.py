@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows dealt in minibatches, and rows for which a teacher predicts."""
+"""Samples dealt in minibatches, and samples for which a teacher predicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skdistill.transfer import GaussianNoise
 
 
 def numbered_rows(n=23, weight=None, batch_size=5, seeds=(1, 2, 3)):
-    """Rows that say their number: X is (i, -i), the target 10 i."""
+    """Samples that say their number: X is (i, -i), the target 10 i."""
     number = torch.arange(n, dtype=torch.float64)
     X = torch.stack([number, -number], dim=1)
     return Rows(X, (10 * number,), weight, batch_size, seeds)
@@ -137,11 +137,11 @@ def test_the_order_of_rows_goes_on_from_its_state():
         assert torch.equal(one, other)
 
 
-# --- rows for which a teacher predicts -------------------------------------------------------
+# --- samples for which a teacher predicts -------------------------------------------------------
 
 
 class Teacher:
-    """Answers (n, 2, 3) that tell the row; counts what it was asked."""
+    """Answers (n, 2, 3) that tell the sample; counts what it was asked."""
 
     def __init__(self):
         self.asked = []
@@ -153,7 +153,7 @@ class Teacher:
 
 
 def gaussian_noise(sd):
-    """Draws noise whose columns have these standard deviations, as two rows have."""
+    """Draws noise whose columns have these standard deviations, as two samples have."""
     return GaussianNoise(scale=1.0, share_power=2.0).prepare(torch.stack([-sd, sd]))
 
 
@@ -180,7 +180,7 @@ def test_a_teacher_without_noise_is_asked_once():
     teacher = Teacher()
     plain = numbered_rows()
     rows = DistillationRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
-    assert sum(teacher.asked) == 23 + 1  # all rows, and one to learn how large its answers are
+    assert sum(teacher.asked) == 23 + 1  # all samples, and one to learn how large its answers are
     teacher.asked.clear()
     for _ in range(2):
         assert_answers_match(epoch(rows))
@@ -196,7 +196,7 @@ def test_a_teacher_with_noise_is_asked_anew_in_each_epoch(batch_size):
         assert_answers_match(batches)
         X = torch.cat([X for X, _ in batches], dim=1)[0]
         assert_array_equal(X[:, 1].sort(descending=True).values, -np.arange(23.0))
-        assert (X[:, 0] != -X[:, 1]).all()  # every row has noise
+        assert (X[:, 0] != -X[:, 1]).all()  # every sample has noise
     by_row = [
         x[x[:, 1].argsort(descending=True), 0]
         for x in (torch.cat([X for X, _ in batches], dim=1)[0] for batches in (first, second))
@@ -208,7 +208,7 @@ def test_a_teacher_with_noise_is_asked_anew_in_each_epoch(batch_size):
 
 
 def pooled_rows(n_copies=3, n_known=0):
-    """Copies of numbered rows, the further ones with noise in their first column."""
+    """Copies of numbered samples, the further ones with noise in their first column."""
     teacher, plain = Teacher(), numbered_rows(seeds=(1,))
     draw = gaussian_noise(torch.tensor([0.1, 0.0], dtype=torch.float64))
     known = torch.from_numpy(Teacher()(plain.X[:n_known].numpy())) if n_known else None
@@ -223,7 +223,7 @@ def pooled_rows(n_copies=3, n_known=0):
 
 
 def first_column(rows):
-    """That of an epoch, in the order of the rows' numbers, and as it is dealt."""
+    """That of an epoch, in the order of the samples' numbers, and as it is dealt."""
     X = torch.cat([X for X, _ in epoch(rows)], dim=1)[0]
     return X[X[:, 1].argsort(descending=True), 0], X[:, 0]
 
@@ -274,7 +274,9 @@ def test_rows_are_encoded_once_however_often_they_are_trained_on():
 
 @pytest.mark.parametrize("gather_bytes", [100, 2**22])
 def test_rows_are_encoded_before_they_are_dealt_if_the_memory_holds_them(monkeypatch, gather_bytes):
-    monkeypatch.setattr(_rows, "_GATHER_BYTES", gather_bytes)  # 100 bytes: in portions of two rows
+    monkeypatch.setattr(
+        _rows, "_GATHER_BYTES", gather_bytes
+    )  # 100 bytes: in portions of two samples
     encoder, calls = InputEncoder(np.ones(2), np.full(2, 3.0), edges=[np.arange(3.0)] * 2), []
     encoder.register_forward_hook(lambda *call: calls.append(call))
     once, in_batches = numbered_rows(), numbered_rows()
@@ -283,7 +285,7 @@ def test_rows_are_encoded_before_they_are_dealt_if_the_memory_holds_them(monkeyp
     assert n_calls == (12 if gather_bytes == 100 else 1)
     of_once = [dealt(once)[0] for _ in range(2)]
     assert len(calls) == n_calls
-    with config_context(working_memory=1e-3):  # 1,048 bytes; encoded rows take 6 * 8 * 23
+    with config_context(working_memory=1e-3):  # 1,048 bytes; encoded samples take 6 * 8 * 23
         in_batches.encode_by(encoder)
     for epoch in of_once:
         for found, expected in zip(epoch, dealt(in_batches)[0], strict=True):
@@ -305,7 +307,7 @@ def test_the_noise_has_a_fifth_of_the_variance_asked_for():
 
 
 def noise_of_rows(noise, n, seed=1):
-    """What is added to `n` rows in one epoch, in units of the noise asked for."""
+    """What is added to `n` samples in one epoch, in units of the noise asked for."""
     X = torch.zeros(n, len(noise), dtype=torch.float64)
     draw = gaussian_noise(noise)
     rows = DistillationRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], draw=draw)
@@ -326,7 +328,7 @@ def test_the_columns_of_a_row_have_the_same_share_of_the_noise():
 
 
 def test_the_shares_of_the_noise_are_squares_of_uniform_numbers():
-    # Over 1000 columns the root mean square of a row is its share to within 2.2 percent.
+    # Over 1000 columns the root mean square of a sample is its share to within 2.2 percent.
     noise = noise_of_rows(torch.full((1000,), 0.1, dtype=torch.float64), n=2000)
     shares = np.sqrt(np.mean(noise**2, axis=1))
     assert stats.kstest(np.sqrt(shares), "uniform").pvalue > 0.01
@@ -344,7 +346,7 @@ def test_a_column_without_noise_stays_as_it_is():
 def test_a_teacher_is_asked_in_portions_where_memory_is_short(noise, monkeypatch):
     monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)  # no file
     bytes_per_row = 6 * 8
-    with config_context(working_memory=10 * bytes_per_row / 2**20):  # MiB: answers of ten rows
+    with config_context(working_memory=10 * bytes_per_row / 2**20):  # MiB: answers of ten samples
         rows, teacher = taught_rows(noise=noise)
     for _ in range(2):
         batches = epoch(rows)
@@ -387,12 +389,12 @@ def test_noise_is_seeded():
 
 
 # ------------------------------------------------------------------------------------------
-# Rows that are read in stretches
+# Samples that are read in stretches
 # ------------------------------------------------------------------------------------------
 
 
 def streamed_rows(size, n=23, seeds=(1, 2, 3), batch_size=5):
-    """The same rows as :func:`numbered_rows`, read `size` at a time."""
+    """The same samples as :func:`numbered_rows`, read `size` at a time."""
     number = torch.arange(n, dtype=torch.float64)
     X = torch.stack([number, -number], dim=1)
 

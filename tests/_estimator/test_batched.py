@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows to predict: how they are checked."""
+"""Samples to predict: how they are checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def validated(monkeypatch):
-    """The rows that scikit-learn's ``validate_data`` was asked about."""
+    """The samples that scikit-learn's ``validate_data`` was asked about."""
     seen: list = []
     original = schema.validate_data
 
@@ -44,7 +44,7 @@ def read_only(X):
 LAYOUTS = {
     "C": np.ascontiguousarray,
     "Fortran": np.asfortranarray,
-    "every other row": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "every other sample": lambda X: np.repeat(X, 2, axis=0)[::2],
     "some columns": lambda X: np.column_stack([X, X])[:, 1:4][:, [2, 0, 1]],
     "read-only": read_only,
 }
@@ -171,10 +171,10 @@ REFUSED = {
         ValueError,
         "X has 4 features, but BayesianEnsembleRegressor is expecting 3 features as input",
     ),
-    "one row": (lambda X: X[0], ValueError, "Expected 2D array, got 1D array instead"),
+    "one sample": (lambda X: X[0], ValueError, "Expected 2D array, got 1D array instead"),
     "a number": (lambda X: X[0, 0], ValueError, "Expected 2D array, got scalar array instead"),
-    "three axes": (lambda X: X[..., None], ValueError, r"X must have rows of shape \(3,\)"),
-    "no rows": (lambda X: X[:0], ValueError, r"0 sample\(s\) \(shape=\(0, 3\)\)"),
+    "three axes": (lambda X: X[..., None], ValueError, r"X must have samples of shape \(3,\)"),
+    "no samples": (lambda X: X[:0], ValueError, r"0 sample\(s\) \(shape=\(0, 3\)\)"),
     "no columns": (lambda X: X[:, :0], ValueError, r"0 feature\(s\) \(shape=\(60, 0\)\)"),
     "complex": (lambda X: X + 0j, ValueError, "Complex data not supported"),
     "words": (lambda X: np.full(X.shape, "a"), ValueError, "Column 0 of X must hold numbers"),
@@ -227,7 +227,7 @@ def test_rows_may_come_backwards(make, data):
 
 @pytest.fixture
 def chunks(monkeypatch):
-    """Rows are predicted two or three at a time; gives what sets the threads of torch."""
+    """Samples are predicted two or three at a time; gives what sets the threads of torch."""
     monkeypatch.setattr(batched, "_FEW", 0)
     monkeypatch.setattr(batched, "chunk_size", lambda module, row_shape: 3)
     before = torch.get_num_threads()
@@ -280,7 +280,7 @@ def test_threads_predict_by_the_callers_configuration(data, chunks):
     X[[40, 17, 50]] = 1e300  # the networks overflow
     for n_threads in (1, 3):
         chunks(n_threads)
-        with pytest.raises(ValueError, match="predicts for row 17 is not finite"):
+        with pytest.raises(ValueError, match="predicts for sample 17 is not finite"):
             model.predict_uncertainty(X)
         with config_context(assume_finite=True):
             assert not np.isfinite(model.predict_uncertainty(X).total).all()

@@ -186,7 +186,7 @@ READS = {
 
 @pytest.fixture
 def chunks(monkeypatch):
-    """Numbers of rows that networks are asked about at a time, as they are asked."""
+    """Numbers of samples that networks are asked about at a time, as they are asked."""
     sizes: list[int] = []
     original = GaussianStack.outputs
 
@@ -206,12 +206,12 @@ def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypa
     single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
     np.testing.assert_allclose(single, whole, rtol=1e-11)
     monkeypatch.setattr(batched, "_FEW", 0)
-    with config_context(working_memory=1e-6):  # less than a row's worth: one row at a time
+    with config_context(working_memory=1e-6):  # less than a sample's worth: one sample at a time
         assert chunk_size(fitted.module_, fitted._recipe.row_shape) == 1
         chunks.clear()
         np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
         assert chunks == 60 * [1]
-    activations = 3 * (8 + 2 * fitted.n_outputs_)  # of a row, in three networks of two layers
+    activations = 3 * (8 + 2 * fitted.n_outputs_)  # of a sample, in three networks of two layers
     monkeypatch.setattr(batched, "_CHUNK_BYTES", 7 * 8 * activations)
     chunks.clear()
     np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
@@ -254,7 +254,7 @@ def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
     monkeypatch.setattr(batched, "_CHUNK_BYTES", 2 * per_row)
     assert chunk_size(model.module_, model._recipe.row_shape) == 2
     monkeypatch.setattr(batched, "_CHUNK_BYTES", per_row - 1)
-    assert chunk_size(model.module_, model._recipe.row_shape) == 1  # never less than a row
+    assert chunk_size(model.module_, model._recipe.row_shape) == 1  # never less than a sample
 
 
 def test_the_chunks_of_a_student_count_its_core_once(data):

@@ -232,10 +232,12 @@ def test_a_row_that_overflows_is_named_and_never_predicted_as_nonsense(kind, dty
             except ValueError as raised:
                 error = str(raised)
             assert all(np.isfinite(a).all() for a in arrays if a is not None)
-            assert arrays or re.search(r"^X must .*(row 3 .* X\[3, 1\]|\[3, 1\], its row)", error)
+            assert arrays or re.search(
+                r"^X must .*(sample 3 .* X\[3, 1\]|\[3, 1\], its sample)", error
+            )
             outcomes["named" if error else "predicted"] += 1
     assert len(outcomes) == 2 or dtype == np.float64  # tanh is none the worse for 1e300
-    tally("rows that overflow", outcomes.total())
+    tally("samples that overflow", outcomes.total())
 
 
 def test_the_row_is_named_whatever_the_chunk(data):
@@ -245,7 +247,7 @@ def test_the_row_is_named_whatever_the_chunk(data):
     many[5_432, 2] = -1e200  # whose square overflows
     with (
         config_context(working_memory=0.01),
-        pytest.raises(ValueError, match=r"row 5432 .* X\[5432, 2\] = -1e\+200"),
+        pytest.raises(ValueError, match=r"sample 5432 .* X\[5432, 2\] = -1e\+200"),
     ):
         model.predict_uncertainty(many)
 
@@ -366,7 +368,7 @@ def test_dtype_must_be_one_that_is_known():
 @pytest.mark.parametrize("given", ["float32", "float64"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_members_are_encoded_in_pieces(given, dtype, monkeypatch):
-    monkeypatch.setattr(_standardisation, "_PIECE", 40)  # of 20 rows, or of 10
+    monkeypatch.setattr(_standardisation, "_PIECE", 40)  # of 20 samples, or of 10
     rng = np.random.default_rng(0)
     moments = np.stack([rng.normal(3, 1, (23, 2, 1)), rng.gamma(2, size=(23, 2, 1))], -1)
     moments = moments.astype(given)

@@ -107,7 +107,7 @@ def test_one_batch_trains_what_the_arrays_train(model, kind, is_weighted, table)
     y = targets_of(kind, y)
     data = (X, y, weight) if is_weighted else (X, y)
     plain = MODELS[model](kind, X, y).set_params(runtime=Runtime(dtype="float64"))
-    if model != "ensemble":  # of a stream rows are drawn anew in each epoch, of arrays once
+    if model != "ensemble":  # of a stream samples are drawn anew in each epoch, of arrays once
         plain.set_params(transfer=None)
     if model == "hydra of an ensemble":
         plain.set_params(teacher__runtime=Runtime(dtype="float64"))
@@ -170,7 +170,7 @@ def test_the_first_reading_finds_the_scales_of_the_arrays(table):
 def test_the_amount_of_training_and_the_dtype_follow_the_rows_counted():
     X = np.random.default_rng(0).normal(size=(10_000, 2))
     params = {"max_epochs": 1, "n_members": 2, "module__hidden_units": (2,), "random_state": 0}
-    params["inference"] = DeepEnsemble(calibrate=None)  # as no rows are in memory for it
+    params["inference"] = DeepEnsemble(calibrate=None)  # as no samples are in memory for it
     found = BayesianEnsembleRegressor(**params).fit(Cut(X, X[:, 0], size=3000))
     expected = BayesianEnsembleRegressor(**params).fit(X, X[:, 0])
     for model in (found, expected):
@@ -252,11 +252,11 @@ Y = np.arange(4.0)
     ("batches", "message"),
     [
         ([], "X must give at least one batch"),
-        ([(ROWS, Y, 0 * Y)], "X must give at least one batch with a row of positive weight"),
+        ([(ROWS, Y, 0 * Y)], "X must give at least one batch with a sample of positive weight"),
         ([ROWS], r"Batch 0: a batch must be a tuple \(X, y\)"),
         ([(ROWS, Y), (ROWS[:, :2], Y)], "Batch 1: X has 2 features, but .* expecting 3"),
         ([(ROWS, Y), (ROWS.astype(np.float32), Y)], "Batch 1: .*X of dtype float64.* got float32"),
-        ([(ROWS, Y), (ROWS, ROWS)], r"Batch 1: .*y with rows of shape \(\), .* got \(3,\)"),
+        ([(ROWS, Y), (ROWS, ROWS)], r"Batch 1: .*y with samples of shape \(\), .* got \(3,\)"),
         ([(ROWS, Y), (ROWS, Y, Y)], "Batch 1: it must have sample_weight: False"),
         ([(ROWS, Y), (ROWS + np.nan, Y)], "Batch 1: .*contains NaN"),
         ([(ROWS, Y), (ROWS, Y[:2])], "Batch 1: .*inconsistent numbers of samples"),
@@ -287,7 +287,9 @@ def test_what_can_be_read_once_only_is_refused_before_it_is_read(table):
 def test_batches_that_change_from_reading_to_reading_are_refused():
     first = [(ROWS, Y), (ROWS, Y)]
     for later in (first[:1], first + first[:1]):
-        with pytest.raises(ValueError, match="same rows each time that it is read, got 8 rows"):
+        with pytest.raises(
+            ValueError, match="same samples each time that it is read, got 8 samples"
+        ):
             ensemble().fit(Given(first, later))
     labels = [(ROWS, [0, 1, 0, 1])]
     with pytest.raises(ValueError, match=r"Batch 0: y must hold labels of the classes \[0, 1\]"):
@@ -522,7 +524,7 @@ def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
         Batches.from_dask(X, table[1])
     with pytest.raises(TypeError, match=r"all be dask arrays .*\['Array', 'Series'\]"):
         Batches.from_dask(X, lazy["y"])
-    with pytest.raises(ValueError, match=r"equally many rows, got .*'y': 499"):
+    with pytest.raises(ValueError, match=r"equally many samples, got .*'y': 499"):
         Batches.from_dask(X, y[1:])
     with pytest.raises(ValueError, match=r"compute_chunk_sizes\(\)"):
         Batches.from_dask(X[X[:, 0] > 0], y[X[:, 0] > 0])
@@ -571,7 +573,7 @@ def test_processes_need_batches_that_pickle(table):
 
 @pytest.fixture
 def mapped(tmp_path):
-    """A map of rows, 6.4 MB, that may not be written to."""
+    """A map of samples, 6.4 MB, that may not be written to."""
     X = np.random.default_rng(0).normal(size=(20_000, 80)).astype(np.float32)
     np.save(tmp_path / "rows.npy", X)
     return np.load(tmp_path / "rows.npy", mmap_mode="r")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Mean and standard deviation of columns, of all rows at once and piece by piece."""
+"""Mean and standard deviation of columns, of all samples at once and piece by piece."""
 
 from __future__ import annotations
 

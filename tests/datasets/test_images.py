@@ -39,7 +39,7 @@ def test_openml_is_asked_by_id(name, data_id, no_folder, openml, openml_bunch, t
     counts = MNIST_TEST_COUNTS if name == "mnist" else [1000] * 10
     target = np.append(np.zeros(60000, int), np.repeat(np.arange(10), counts))
     data = np.zeros((70000, 784))
-    data[7, 29] = 255  # second row, second column
+    data[7, 29] = 255  # second sample, second column
     calls = openml(openml_bunch(data, target.astype(str).astype(object), []))
     bunch = fetch_images(name, data_home=tmp_path)
     (call,) = calls

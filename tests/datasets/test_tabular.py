@@ -153,12 +153,12 @@ def test_openml_is_asked_by_id(name, no_folder, openml, openml_bunch, tmp_path):
     assert_array_equal(bunch.target, labels)
     assert bunch.target.dtype.kind == labels.dtype.kind
     assert not bunch.categorical.any()
-    assert bunch.is_train is None  # rows sorted by class are not in the order that is known
+    assert bunch.is_train is None  # samples sorted by class are not in the order that is known
     assert f"openml.org/d/{call['data_id']}" in bunch.DESCR
 
 
 def adult_like_openml(n_test_positive):
-    """Rows in OpenML's order; age and workclass tell, the other columns are zero."""
+    """Samples in OpenML's order; age and workclass tell, the other columns are zero."""
     numbers = ["age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
     names = ["age", "workclass", *numbers[1:], *(f"c{j}" for j in range(7))]
     data = np.zeros((48842, 14))

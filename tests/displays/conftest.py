@@ -132,13 +132,13 @@ def sine_regressor():
 
 @pytest.fixture(scope="session")
 def make_data():
-    """Returns a SineRegressor, rows of three columns, and targets from its distribution."""
+    """Returns a SineRegressor, samples of three columns, and targets from its distribution."""
     return _make_data
 
 
 @pytest.fixture(scope="session")
 def make_classes():
-    """Returns a SectorClassifier, rows of two columns, and labels from its distribution."""
+    """Returns a SectorClassifier, samples of two columns, and labels from its distribution."""
     return _make_classes
 
 

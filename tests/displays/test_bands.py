@@ -179,7 +179,7 @@ def test_frame_of_the_grid():
         ({"grid_resolution": 1}, "grid_resolution must be an integer >= 2, got 1"),
         ({"extend": -1}, "extend must be a number >= 0, got -1"),
         ({"n_std": 0}, "n_std must be a number > 0, got 0"),
-        ({"y": np.ones(3)}, "y_true must have 60 rows, one for each x, got 3"),
+        ({"y": np.ones(3)}, "y_true must have 60 samples, one for each x, got 3"),
     ],
 )
 def test_bad_arguments_of_bands(change, message, make_data):
@@ -205,7 +205,7 @@ def test_bad_predictions_of_bands():
     with pytest.raises(ValueError, match=r"must hold variances.*got measure='entropy'"):
         UncertaintyBandDisplay.from_predictions(x, x, entropy)
     variance = Uncertainty(np.ones(3), None, None, "variance")
-    with pytest.raises(ValueError, match="y_pred must have 3 rows, one for each x, got 2"):
+    with pytest.raises(ValueError, match="y_pred must have 3 samples, one for each x, got 2"):
         UncertaintyBandDisplay.from_predictions(x, x[1:], variance)
     with pytest.raises(ValueError, match="x_true was given without y_true"):
         UncertaintyBandDisplay.from_predictions(x, x, variance, x_true=x)

@@ -73,5 +73,5 @@ def test_models_that_cannot_be_compared():
     one = uncertainty([1.0, 2.0])
     with pytest.raises(ValueError, match=r"one measure, got \['entropy', 'variance'\]"):
         FidelityDisplay.from_predictions(one, uncertainty([1.0, 2.0], measure="entropy"))
-    with pytest.raises(ValueError, match="student must have 2 rows"):
+    with pytest.raises(ValueError, match="student must have 2 samples"):
         FidelityDisplay.from_predictions(one, uncertainty([1.0, 2.0, 3.0]))

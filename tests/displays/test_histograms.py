@@ -114,13 +114,13 @@ def test_scale_of_the_shares(models):
     estimators, X, _ = models
     display = UncertaintyHistogramDisplay.from_estimators(estimators, X)
     ax = display.axes_[0]
-    assert ax.get_ylabel() == "Share of rows (square-root scale)"
+    assert ax.get_ylabel() == "Share of samples (square-root scale)"
     assert_allclose(ax.get_yaxis_transform().transform([[0, 0]])[0, 1], ax.bbox.y0)
     heights = ax.transData.transform([[0, 0], [0, 0.01], [0, 0.04]])[:, 1]
     assert_allclose(heights[2] - heights[0], 2 * (heights[1] - heights[0]))
     display = UncertaintyHistogramDisplay.from_estimators(estimators, X, yscale="log")
     assert display.axes_[0].get_yscale() == "log"
-    assert display.axes_[0].get_ylabel() == "Share of rows"
+    assert display.axes_[0].get_ylabel() == "Share of samples"
 
 
 def test_style(models):

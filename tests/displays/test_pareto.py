@@ -25,9 +25,9 @@ SCORES = ("neg_log_loss", "accuracy")
 def test_four_panels_of_two_searches():
     display = ParetoDisplay.from_cv_results({"widths": WIDTHS, "pruned": PRUNED}, scores=SCORES)
     assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in display.axes_] == [
-        ("FLOPs for a row", "Log loss"),
+        ("FLOPs for a sample", "Log loss"),
         ("Number of parameters", "Log loss"),
-        ("FLOPs for a row", "Accuracy"),
+        ("FLOPs for a sample", "Accuracy"),
         ("Number of parameters", "Accuracy"),
     ]
     assert all(ax.get_xscale() == "log" for ax in display.axes_)

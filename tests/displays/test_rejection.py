@@ -35,7 +35,7 @@ def test_draws_the_metric_of_a_classifier(part, weighted, make_classes, legend_t
         "oracle",
         "random order",
     ]
-    assert display.ax_.get_ylabel() == "Risk: mean error of rows predicted"
+    assert display.ax_.get_ylabel() == "Risk: mean error of samples predicted"
 
 
 @pytest.mark.parametrize(("n_targets", "target"), [(None, 0), (2, 1)])
@@ -46,11 +46,11 @@ def test_draws_the_metric_of_a_regressor(n_targets, target, make_data):
     total = model.predict_uncertainty(X).total.reshape(len(y), -1)[:, target]
     coverage, risk = risk_coverage_curve(losses, total)
     assert_allclose(at(coverage, *display.line_.get_data()), risk)
-    assert display.ax_.get_ylabel() == "Risk: mean squared error of rows predicted"
+    assert display.ax_.get_ylabel() == "Risk: mean squared error of samples predicted"
 
 
 def test_between_the_rows_the_sum_of_losses_is_linear():
-    """Half of the rows are wrong: the oracle's risk at coverage c is (c - 1/2) / c beyond 1/2."""
+    """Half of the samples are wrong: the oracle's risk at coverage c > 1/2 is (c - 1/2) / c."""
     display = RejectionCurveDisplay.from_losses([0, 1, 0, 1], [1, 1, 1, 1])
     coverage, oracle = display.oracle_line_.get_data()
     assert_allclose(oracle, np.maximum(coverage - 0.5, 0) / np.maximum(coverage, 0.5), atol=1e-12)
@@ -70,7 +70,7 @@ def test_against_the_share_rejected(method):
         mirrored = RejectionCurveDisplay.from_losses(losses, uncertainty, against="rejected")
     assert_array_equal(mirrored.line_.get_xdata(), 1 - x)
     assert_array_equal(mirrored.line_.get_ydata(), y)
-    assert mirrored.ax_.get_xlabel().startswith("Share of rows rejected")
+    assert mirrored.ax_.get_xlabel().startswith("Share of samples rejected")
 
 
 def test_models_on_shared_axes(make_classes, legend_texts):

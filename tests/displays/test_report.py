@@ -109,7 +109,7 @@ def test_numbers_are_those_of_the_metrics(of_numbers, regressors):
                 Y[TEST], model.predict_interval(X[TEST], 0.9)
             ),
             "parameters": n_parameters(model),
-            "floating-point operations for a row": flops(model, X[TEST]),
+            "floating-point operations for a sample": flops(model, X[TEST]),
             "root of the mean epistemic variance": np.sqrt(
                 model.predict_uncertainty(X[TEST]).epistemic.mean()
             ),
@@ -361,7 +361,7 @@ def test_without_scoringrules_the_crps_is_left_out(regressors, monkeypatch):
         ({"teacher": RandomForestRegressor()}, TypeError, "teacher must be .*as_teacher"),
         ({"reference": "ensemble"}, TypeError, "reference must be .* got str"),
         ({"y": Y[TEST][1:]}, ValueError, "X and y: .*inconsistent"),
-        ({"X": X[:19], "y": Y[:19]}, ValueError, "X must have at least 20 rows .* got 19"),
+        ({"X": X[:19], "y": Y[:19]}, ValueError, "X must have at least 20 samples .* got 19"),
         ({"feature_names": ["a"] * 5}, ValueError, "feature_names must hold 5 different names"),
         ({"feature_names": ["a", "b"]}, ValueError, "feature_names must hold 5 .* got 2 in 2"),
         ({"y": np.where(Y[TEST] > 10, np.nan, Y[TEST])}, ValueError, "Input y contains NaN"),

@@ -42,9 +42,9 @@ AS_THEY_ARE = {"random_state": 0, "normalize": "y"}
 
 @dataclass(frozen=True)
 class Task:
-    """Small estimators for classification or regression, and 60 rows of three columns.
+    """Small estimators for classification or regression, and 60 samples of three columns.
 
-    They take rows as they are, so that what the engine deals can be held against X.
+    They take samples as they are, so that what the engine deals can be held against X.
     """
 
     Ensemble: type
@@ -110,5 +110,5 @@ def frozen(task):
 
 @pytest.fixture(scope="session")
 def further():
-    """Rows without labels."""
+    """Samples without labels."""
     return np.random.default_rng(1).normal(size=(25, 3))

@@ -93,7 +93,7 @@ def logits_of(teacher, X):
 
 
 def said(booster, X):
-    """What each learner says of each row, (T, n, L), with nothing of the booster's own methods."""
+    """Predictions of each learner, (T, n, L), with nothing of the booster's own methods."""
     network, known, found = booster.module_.network, [], []
     x = booster.module_.encode(torch.tensor(X))
     with torch.no_grad():
@@ -625,7 +625,7 @@ def test_anytime_gives_the_stages(booster, digits):
 
 
 def test_anytime_is_stopped_by_another_thread_within_a_round(connected, digits):
-    """The second learner waits for us to stop in the middle of its rows."""
+    """The second learner waits for us to stop in the middle of its samples."""
     booster = pickle.loads(pickle.dumps(connected))
     learner = booster.module_.network.learners[1]
     reached, go_on = threading.Event(), threading.Event()
@@ -730,7 +730,7 @@ def test_ctrl_c_keeps_the_rounds_that_are_finished(ctrl_c, teacher, digits):
 
 @pytest.fixture(scope="module")
 def series():
-    """Two classes whose channels part company at a time of the row's own."""
+    """Two classes whose channels part company at a time of the sample's own."""
     rng = np.random.default_rng(0)
     X = 0.1 * rng.normal(size=(200, 12, 2)).astype(np.float32)
     y, start = np.arange(200) % 2, rng.integers(1, 9, size=200)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Students calibrated on rows held out: planted faults are mended, and all that is read follows."""
+"""Students calibrated on held-out samples: planted faults are mended in all predictions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ N = 4000
 
 
 class OneBatch:
-    """All rows, each time that they are read."""
+    """All samples, each time that they are read."""
 
     def __init__(self, X, y):
         self.batch = X, y
@@ -253,7 +253,7 @@ def test_a_class_must_be_left_to_fit_on(classification):
     y = np.repeat(["a", "b"], [58, 2])
     student = classification.student(classification.ensemble(), calibration_fraction=0.95)
     with pytest.raises(
-        ValueError, match=r"calibration_fraction.*(leaves no row of the classes \['b'\]|train)"
+        ValueError, match=r"calibration_fraction.*(leaves no sample of the classes \['b'\]|train)"
     ):
         student.fit(classification.X, y)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the distillers share: teachers, answers out of fold or given, transfer rows, weights."""
+"""What the distillers share: teachers, answers out of fold or given, transfer samples, weights."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def assert_same_members(first, second, X, **tolerance):
 
 @pytest.fixture
 def rows_learnt(monkeypatch):
-    """Fit a model, and return the rows that each student in it was to learn from at first."""
+    """Fit a model, and return the samples that each student in it was to learn from at first."""
 
     def fit(model, *args, **kwargs):
         caught = []
@@ -73,7 +73,7 @@ def rows_learnt(monkeypatch):
 
 
 class Witness(BaseEstimator):
-    """Two members that tell rows they were fitted on from others; notes what it is asked."""
+    """Two members that tell samples they were fitted on from others; notes what it is asked."""
 
     def fit(self, X, y, sample_weight=None):
         self.rows_ = np.asarray(X)
@@ -89,7 +89,7 @@ class Witness(BaseEstimator):
 
 
 class WitnessClassifier(ClassifierMixin, Witness):
-    """Gives its first class, the last in the alphabet, .8 where it knows the row, else .2."""
+    """Gives its first class, the last in the alphabet, .8 where it knows the sample, else .2."""
 
     def fit(self, X, y, sample_weight=None):
         self.classes_ = np.unique(y)[::-1]
@@ -103,7 +103,7 @@ class WitnessClassifier(ClassifierMixin, Witness):
 
 
 class WitnessRegressor(RegressorMixin, Witness):
-    """Gives 1 where it knows the row, else 0."""
+    """Gives 1 where it knows the sample, else 0."""
 
     def predict_members(self, X):
         mean = np.repeat(self._is_known(X).astype(float)[:, None], 2, axis=1)
@@ -116,7 +116,7 @@ def witness(task):
 
 
 def says_known(answers):
-    """What a witness has said of each row, from its answers as losses take them."""
+    """What a witness has said of each sample, from its answers as losses take them."""
     told = answers[:, 0, -1] if answers.ndim == 3 else answers[:, 0, 0, 0]
     return told > (np.log(0.5) if answers.ndim == 3 else 0.5)
 
@@ -416,7 +416,7 @@ def test_member_predictions_of_the_wrong_shape_are_named(fails, members, task):
     ("wrong", "message"),
     [
         (lambda p: 1.1 * p, "must sum to 1 over the classes.* sums to 1.1"),
-        (lambda p: p - 0.5, "must be probabilities from 0 to 1; in row"),
+        (lambda p: p - 0.5, "must be probabilities from 0 to 1; in sample"),
         (lambda p: p[..., :1], r"must have shape \(60, S, 3\).*given as \(1 - p, p\)"),
         (lambda p: p[..., :2], r"must have shape \(60, S, 3\).*got \(60, 3, 2\)"),
     ],
@@ -486,7 +486,7 @@ def test_member_predictions_are_routed_as_metadata(wrap, members, task, rows_lea
         learnt = rows_learnt(search, *task.data, member_predictions=members)
     assert [len(rows) for rows in learnt] == [40, 40, 40, 60]
     for rows in learnt:
-        if not isinstance(model, Pipeline):  # which has scaled the rows
+        if not isinstance(model, Pipeline):  # which has scaled the samples
             assert_answers_belong_to_their_rows(rows, members, task)
 
 
@@ -516,7 +516,7 @@ def test_the_teacher_of_all_rows_answers_for_rows_that_are_made(
 ):
     X, y = task.data
     model = task.student(witness, teacher_cv=3, transfer=transfer, **plain(task))
-    # Witnesses know rows to the last digit.
+    # Witnesses know samples to the last digit.
     monkeypatch.setattr("skdistill._engine.drawn_rows", lambda rows, draw, seed: rows)
     (rows,) = rows_learnt(model, X, y)
     assert says_known(rows.predictions).tolist() == [False] * 60 + [True] * 60
@@ -579,7 +579,11 @@ def test_a_fitted_teacher_cannot_be_asked_out_of_fold(wrap, task):
         ("five", TypeError, "teacher_cv must be None, a number of folds, .*got 'five'"),
         (2.5, TypeError, "teacher_cv must be None, a number of folds"),
         (True, TypeError, "teacher_cv must be None, a number of folds"),
-        (ShuffleSplit(3, random_state=0), ValueError, "cv must put every row into one test fold"),
+        (
+            ShuffleSplit(3, random_state=0),
+            ValueError,
+            "cv must put every sample into one test fold",
+        ),
     ],
 )
 def test_bad_folds_are_named(cv, error, message, task):
@@ -588,7 +592,7 @@ def test_bad_folds_are_named(cv, error, message, task):
 
 
 class Growing(Witness):
-    """Has as many members as it has seen dozens of rows."""
+    """Has as many members as it has seen dozens of samples."""
 
     def predict_members(self, X):
         return np.repeat(super().predict_members(X), len(self.rows_) // 12, axis=1)
@@ -691,7 +695,7 @@ def test_a_grid_search_reaches_teacher_student_and_transfer(task):
 
 
 # ------------------------------------------------------------------------------------------
-# Transfer rows
+# Transfer samples
 # ------------------------------------------------------------------------------------------
 
 
@@ -736,7 +740,7 @@ def test_labels_of_transfer_rows_are_never_used(frozen, further, task):
     only_labels = task.student(frozen, **settings)
     with_rows = clone(only_labels).fit(*task.data, X_transfer=further)
     without = clone(only_labels).fit(*task.data)
-    # The loss is a mean over 85 rows instead of 60, which Adam does not notice.
+    # The loss is a mean over 85 samples instead of 60, which Adam does not notice.
     assert_same_members(with_rows, without, task.X, rtol=1e-4)
 
 
@@ -816,12 +820,12 @@ def test_a_pipeline_transforms_the_transfer_rows_too(frozen, further, task, rows
 
 
 # ------------------------------------------------------------------------------------------
-# Rows that are made
+# Samples that are made
 # ------------------------------------------------------------------------------------------
 
 
 def asked_in_training(model):
-    """Rows that the teacher was asked about in training, all batches together."""
+    """Samples that the teacher was asked about in training, all batches together."""
     return np.concatenate([rows for rows in model.teacher_.asked_ if len(rows) > 1])
 
 
@@ -832,7 +836,7 @@ def test_noise_is_in_units_of_each_columns_deviation(task, witness):
     np.testing.assert_array_equal(copies[0], X)
     noise = copies[1:] - X
     shares = noise.std(axis=(0, 1))[:3] / X.std(axis=0)[:3]
-    # Each row draws its share of the noise, the square of a uniform number: E[u^4] = 1/5.
+    # Each sample draws its share of the noise, the square of a uniform number: E[u^4] = 1/5.
     np.testing.assert_allclose(shares, 0.3 / np.sqrt(5), rtol=0.16)  # 4 standard errors
     np.testing.assert_array_equal(noise[..., 3], 0.0)
     np.testing.assert_allclose(noise.mean(axis=(0, 1))[:3] / X.std(axis=0)[:3], 0.0, atol=0.02)
@@ -873,7 +877,7 @@ def test_made_rows_come_on_top_without_labels(transfer, task, witness, further, 
     batches = [(X[0].clone(), labelled[0] == 1) for X, ((_, _, labelled), _) in rows]
     dealt, is_labelled = (torch.cat(parts).numpy() for parts in zip(*batches, strict=True))
     is_known = (dealt[:, None] == np.concatenate([task.X, further])).all(axis=-1).any(axis=1)
-    assert is_known[is_labelled].all()  # labels stand for rows as they are
+    assert is_known[is_labelled].all()  # labels stand for samples as they are
     assert 25 <= is_known[~is_labelled].sum() < 60  # munge leaves some as they are
 
 
@@ -916,7 +920,7 @@ def test_partners_are_drawn_in_proportion_to_the_weights(task, witness):
         length = np.linalg.norm(away, axis=1, keepdims=True)
         return (away / np.maximum(length, 1e-12))[length[:, 0] > 0]
 
-    # Nearly all partners are row 7, so that rows lie on lines from there to other rows.
+    # Nearly all partners are sample 7, so that samples lie on lines from there to other samples.
     cosines = directions(made) @ directions(task.X).T
     assert (cosines.max(axis=1) > 1 - 1e-12).mean() > 0.99
 
@@ -926,7 +930,7 @@ def test_partners_are_drawn_in_proportion_to_the_weights(task, witness):
     [
         ("salt", ValueError, "transfer must be None, one of .*got 'salt'"),
         (0.3, TypeError, "transfer must be"),
-        (TransferSet(np.zeros((3, 3))), TypeError, "Rows of your own are given to fit"),
+        (TransferSet(np.zeros((3, 3))), TypeError, "Samples of your own are given to fit"),
         (GaussianNoise(-1.0), ValueError, "scale must be"),
         (Mixup(0), ValueError, "alpha must be"),
     ],
@@ -1022,7 +1026,7 @@ def test_auto_takes_smaller_steps_where_units_have_many_inputs(n_inputs, rate):
 
 
 def encoded(means, variances):
-    """Predictions of M members for n rows and one target, from arrays that broadcast to (n, M)."""
+    """Predictions of M members for n samples and one target, from arrays of (n, M) by broadcast."""
     return np.stack(np.broadcast_arrays(means, variances), axis=-1)[:, :, None].astype(float)
 
 
@@ -1033,7 +1037,7 @@ def encoded(means, variances):
         ([[0, 0]], [[0.5, 0.5]], [1], 1),
         ([[5, 5]], [[1e-5, 3e-3 / 8 - 1e-5]], [1], 2),  # the mean is 3e-3 / 16
         ([[-0.01, 0.01]], [[3e-3 / 16 - 1e-4] * 2], [1], 2),  # 1e-4 of which is epistemic
-        ([[0, 0]] * 2, [[3e-3] * 2, [3e-3 / 256] * 2], [1, 1], 2),  # the geometric mean of rows
+        ([[0, 0]] * 2, [[3e-3] * 2, [3e-3 / 256] * 2], [1, 1], 2),  # the geometric mean of samples
         ([[0, 0]] * 2, [[3e-3] * 2, [3e-3 / 256] * 2], [3, 1], 2**0.5),
         ([[0, 0]], [[0, 0]], [1], 4),
     ],
@@ -1075,7 +1079,7 @@ def test_students_of_teachers_without_noise_are_trained_finer(family, regression
     settings = {"module__hidden_units": (4,), "family": family, "random_state": 0}
     student = DistributionDistiller("regressor", callbacks=[Rates()], **settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_student, "_SEEN_PER_ROOT", 110)  # 14 epochs of 60 rows
+        patch.setattr(_student, "_SEEN_PER_ROOT", 110)  # 14 epochs of 60 samples
         patch.setattr(_student, "_EPOCHS_WITHIN", (1, 24))
         student.fit(X, y, member_predictions=members)
         assert student.n_epochs_ == len(Rates.seen) == 114
@@ -1102,7 +1106,7 @@ def test_a_pass_is_as_coarse_as_ever(regression, monkeypatch):
 @pytest.mark.parametrize(
     ("params", "fit_params", "expected"),
     [
-        ({}, {}, 14),  # 60 rows
+        ({}, {}, 14),  # 60 samples
         ({}, {"X_transfer": np.zeros((25, 3))}, 12),  # and 25
         ({"transfer": TransferOnly("auto")}, {"X_transfer": np.zeros((25, 3))}, 22),
         ({"transfer": "box"}, {}, 10),  # and 60 that are made
@@ -1223,7 +1227,7 @@ def test_working_memory_bounds_the_questions(transfer, task, witness):
 )
 @pytest.mark.filterwarnings("ignore:No weak learner:sklearn.exceptions.ConvergenceWarning")
 def test_the_student_does_not_depend_on_working_memory(how, task, frozen, tally):
-    # What is drawn in the places of the rows depended on how many answers fit the memory.
+    # What is drawn in the places of the samples depended on how many answers fit the memory.
     settings = {"max_epochs": 1, "batch_size": 10, "module__hidden_units": (4,), "random_state": 0}
     for Student in (task.Student, DistributionDistiller, BDistilBooster):
         rounds = {"n_rounds": 2} if Student is BDistilBooster else {}

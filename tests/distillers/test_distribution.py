@@ -48,7 +48,7 @@ from skdistill.teachers import as_teacher
 from skdistill.transfer import TransferOnly
 
 N_ROWS = 6
-X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
+X = np.eye(N_ROWS)  # samples that a linear network can tell what it likes about
 BY_KIND = {kind: known_families(kind) for kind in ("regressor", "classifier")}
 EVERY = [(kind, name) for kind, known in BY_KIND.items() for name in known]
 TELLING = [(kind, name) for kind, name in EVERY if BY_KIND[kind][name].tells_parts]
@@ -683,7 +683,9 @@ def test_hard_members(family, case):
 
 def test_the_cap_holds_where_members_are_identical():
     members = categorical_members()
-    members[1:] = members[1:, :1]  # on all rows but one: were it on all, there were nothing to cap
+    members[1:] = members[
+        1:, :1
+    ]  # on all samples but one: were it on all, there were nothing to cap
     model = linear("classifier", family=DirichletFamily("reverse_kl", max_precision=500.0))
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     precision = model.predict_distribution(X).precision
@@ -714,7 +716,7 @@ def test_without_a_cap_float32_learns_as_float64_does(loss):
 
 
 def agreeing(kind, n_members):
-    """Rows, labels, and what members say who agree."""
+    """Samples, labels, and what members say who agree."""
     rows = np.random.default_rng(0).normal(size=(40, 2))
     if kind == "regressor":
         members = np.stack([rows[:, :1], np.full((40, 1), 0.1)], axis=-1)
@@ -749,7 +751,7 @@ def test_where_members_agree_there_is_no_epistemic_part(kind, family):
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict_uncertainty(rows).total, total)
     assert (copied.predict_uncertainty(rows).epistemic == 0).all()
-    members[0, 0] = members[0, 0, ..., ::-1]  # one of them differs, on one row
+    members[0, 0] = members[0, 0, ..., ::-1]  # one of them differs, on one sample
     model.fit(rows, y, member_predictions=members)
     assert (model.predict_uncertainty(rows).epistemic > 0).all()
 
@@ -822,7 +824,7 @@ def test_a_student_of_a_forest_is_as_right_as_the_forest(family):
 def test_nan_names_member_and_row():
     members = categorical_members()
     members[2, 5] = np.nan
-    with pytest.raises(ValueError, match="in row 2 member 5 gives nan"):
+    with pytest.raises(ValueError, match="in sample 2 member 5 gives nan"):
         linear("classifier").fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
 
 

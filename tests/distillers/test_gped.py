@@ -48,7 +48,7 @@ def line():
     return x, 30 + 10 * (np.sin(2 * x[:, 0]) + noise)
 
 
-# Rows are taken as they are, so that weights can be held against X.
+# Samples are taken as they are, so that weights can be held against X.
 AS_THEY_ARE = {"random_state": 0, "normalize": "y"}
 
 
@@ -180,7 +180,7 @@ def test_the_chains_are_asked_about_more_rows_than_the_student_learns_from(moons
     assert len({len(fitted.history_) for fitted in fits}) == 1
     n_steps = 10 * 2
     counts = [seen.targets.running.counts for seen in noting.seen]
-    # 8 minibatches, one of them of 4 rows: two steps of four, or one of eight, make a pass.
+    # 8 minibatches, one of them of 4 samples: two steps of four, or one of eight, make a pass.
     assert counts[0].sum() == 8 * n_steps - 4 * (n_steps // 8)
     assert (counts[1] == n_steps / 2).all()
     assert (counts[2] == n_steps).all()
@@ -378,8 +378,8 @@ def test_regression_is_in_units_of_y(line):
 
 @pytest.mark.slow
 def test_the_epistemic_part_begins_where_the_chains_spread_is_known():
-    # A row's first sample has no variance: taken for 0 it drew the output to 1e-6, and the ratio of
-    # the second visit's to that made losses of hundreds, or an explosion.
+    # A sample's first sample has no variance: taken for 0 it drew the output to 1e-6, and the ratio
+    # of the second visit's to that made losses of hundreds, or an explosion.
     X, y = make_friedman1(1000, noise=1.0, random_state=0)
     X = scale(X).astype("f4")
     inference = SGLD(2e-5, prior_precision=1)
@@ -492,7 +492,7 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     assert units[0] < 45
     whole = student(teacher, **{**params, "pruning": None}).fit(X, y, X_monitor=X)
     assert fits[0].n_parameters_ < 0.7 * whole.n_parameters_
-    # 480 steps of a batch of all rows: half of them again.
+    # 480 steps of a batch of all samples: half of them again.
     assert len(fits["auto"].history_) == len(fits[0].history_) + 240
     assert fits["auto"].monitor_error_["entropy"] < fits[0].monitor_error_["entropy"]
     assert fits["auto"].monitor_error_["predictive"] < 0.06
@@ -752,7 +752,7 @@ def test_columns_of_rows_of_interest_are_those_of_x(moons):
 
 
 def test_an_empty_transfer_set_is_refused(moons):
-    with pytest.raises(ValueError, match="X_transfer must have at least one row"):
+    with pytest.raises(ValueError, match="X_transfer must have at least one sample"):
         student(chains(), transfer=TransferOnly()).fit(*moons, X_transfer=np.zeros((0, 2)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Estimates of expectations: U_o is the mean of what a row has met, U_s the last of it."""
+"""Estimates of expectations: U_o is the mean of what a sample has met, U_s the last of it."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_replayed_members(outputs):
     replay = ReplayObjective(EXPECTATIONS, COLUMNS, ["stochastic", "online"], [3, 1])
     seen = torch.stack([replay.begin_epoch(i) or replay._target(stored)[0] for i in range(5)])
     torch.testing.assert_close(seen[..., 3], values.mean(0)[:, 3].expand(5, 6))
-    # Every row meets every member once in five epochs.
+    # Every sample meets every member once in five epochs.
     for row in range(6):
         found = {tuple(one) for one in seen[:, row, :3].tolist()}
         assert found == {tuple(one) for one in members[:, row].tolist()}

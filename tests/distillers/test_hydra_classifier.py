@@ -62,7 +62,7 @@ def objective_of(case, epoch=3, **settings):
 
 
 def loss(case, epoch=3, **settings):
-    """What the student minimises, for each row."""
+    """What the student minimises, for each sample."""
     objective = objective_of(case, epoch, **{"spread_weight": 0.0, **settings})
     return objective(case.outputs, case.targets).squeeze(0)
 
@@ -236,7 +236,7 @@ def test_temperatures_out_of_range_are_named(name, value, error, classification)
 
 
 def draw(n, seed):
-    """Rows of three classes that noise mixes."""
+    """Samples of three classes that noise mixes."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2))
     logits = np.stack([2 * np.sin(2 * X[:, 0]), X[:, 0] * X[:, 1], X[:, 1]], axis=1)
@@ -537,7 +537,10 @@ def test_transfer_sets_of_images(transfer, images, seer):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda fit: {**fit, "X_transfer": fit["X"][:, 0]}, r"X_transfer must have rows of shape"),
+        (
+            lambda fit: {**fit, "X_transfer": fit["X"][:, 0]},
+            r"X_transfer must have samples of shape",
+        ),
         (lambda fit: {**fit, "X": fit["X"].reshape(60, -1)}, "in_features must be"),
         (lambda fit: {**fit, "X": fit["X"][:, None, None]}, "in_features must be"),
     ],
@@ -551,14 +554,14 @@ def test_images_of_the_wrong_rank_are_named(change, message, images):
 
 
 def test_tables_are_munged_images_are_not(images, seer):
-    with pytest.raises(ValueError, match=r"transfer=Munge\(\) needs rows of one axis"):
+    with pytest.raises(ValueError, match=r"transfer=Munge\(\) needs samples of one axis"):
         HydraPlusClassifier(seer, transfer="munge", **NET).fit(*images)
 
 
 def test_one_image_is_asked_for_with_its_axis(images, seer):
     X, y = images
     model = HydraPlusClassifier(seer, max_epochs=1, random_state=0, **NET).fit(X, y)
-    with pytest.raises(ValueError, match=r"X must have 3 axes.*A single row is X\[None\]"):
+    with pytest.raises(ValueError, match=r"X must have 3 axes.*A single sample is X\[None\]"):
         model.predict(X[0])
     np.testing.assert_allclose(model.predict_proba(X[:1]), model.predict_proba(X)[:1], rtol=1e-5)
     assert predict_members(model, X).shape == (60, 3, 3)

@@ -114,7 +114,7 @@ def objective_of(n_members, n_heads, n_epochs=4, **settings):
 
 
 def loss(case, epoch=3, **settings):
-    """What the student minimises in an epoch, by default the last of four, for each row."""
+    """What the student minimises in an epoch, by default the last of four, for each sample."""
     n_members, n_heads = case.members.mean.shape[0], case.heads.mean.shape[0]
     objective = objective_of(n_members, n_heads, **{"spread_weight": 0.0, **settings})
     objective.begin_epoch(epoch)
@@ -220,7 +220,7 @@ def test_the_gradient_is_that_of_finite_differences(n_members, n_heads):
 @pytest.mark.parametrize("raw", [-0.7, 0.0, 1.1, 50.0])
 def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
     case = answers_and_outputs(n_members=3, n_heads=4)
-    case.outputs[..., :4, :2] *= 0.2  # of most rows the heads are of one mind
+    case.outputs[..., :4, :2] *= 0.2  # of most samples the heads are of one mind
     outputs = torch.cat([case.outputs, torch.full_like(case.gain, raw)], dim=1)[0]
     found, plain = gained(outputs), EmpiricalGaussian.from_outputs(case.outputs[0])
     parts, before = found.uncertainty(), plain.uncertainty()
@@ -279,7 +279,7 @@ def test_the_defaults_are_a_faithful_student():
 
 
 class Asked(Given):
-    """Counts how often it was asked about many rows."""
+    """Counts how often it was asked about many samples."""
 
     n_times_asked = 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Students of the family "latent_factor": spread, covariance between rows, and drawn functions."""
+"""Students of the family "latent_factor": spread, covariance of samples, and drawn functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skdistill.families import LatentFactorFamily
 from skdistill.settings import Optimizer
 
 N_ROWS, N_MEMBERS = 6, 9
-X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
+X = np.eye(N_ROWS)  # samples that a linear network can tell what it likes about
 
 
 def student(kind, **params):
@@ -39,7 +39,7 @@ def student(kind, **params):
 
 
 def members_of_two_factors(n_targets=1, noise=0.2, n_members=N_MEMBERS):
-    """Means and variances, (n, M, t, 2): two functions in common, and deviations of each row."""
+    """Means and variances, (n, M, t, 2): two functions in common, and deviations of each sample."""
     draw = np.random.default_rng(0)
     scores = draw.normal(size=(n_members, 2))
     functions = draw.normal(size=(N_ROWS, 2, n_targets))
@@ -49,7 +49,7 @@ def members_of_two_factors(n_targets=1, noise=0.2, n_members=N_MEMBERS):
 
 
 def covariance(values):
-    """Covariance between rows and targets of members (n, M, ...), flattened."""
+    """Covariance between samples and targets of members (n, M, ...), flattened."""
     flat = np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
     return np.cov(flat.T, bias=True)
 
@@ -190,7 +190,7 @@ def test_parts_of_the_rows_share_the_factors_of_the_first(data):
 
 
 class Parts:
-    """Rows and targets in two batches."""
+    """Samples and targets in two batches."""
 
     def __init__(self, X, y):
         self.batches = [(X[:50], y[:50]), (X[50:], y[50:])]

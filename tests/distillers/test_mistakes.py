@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""First mistakes are told: rows that a teacher does not know, refits, rows left out of steps."""
+"""Warnings of first mistakes: samples unknown to a teacher, refits, samples that steps leave out."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CASES = [
 @pytest.mark.parametrize(("student", "y"), CASES)
 def test_a_fitted_teacher_with_a_scaler_inside_a_pipeline(student, y):
     message, *more = told(make_pipeline(StandardScaler(), student), X, y)
-    assert "gets other rows than it was fitted on" in message
+    assert "gets other samples than it was fitted on" in message
     assert "Have they been scaled, as by a Pipeline around the student" in message
     assert "teacher=FrozenEstimator(make_pipeline(scaler, model)" in message
     assert not more

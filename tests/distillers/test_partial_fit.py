@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``partial_fit``: students that learn from rows that come in parts."""
+"""``partial_fit``: students that learn from samples that come in parts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def student(request, task, frozen):
 
 @pytest.fixture
 def classes(task):
-    """What the first call takes besides the rows."""
+    """What the first call takes besides the samples."""
     return {"classes": np.unique(task.y)} if task.is_classification else {}
 
 
@@ -96,7 +96,7 @@ def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
 
 
 def test_rows_are_weighted(student, task, classes):
-    """Rows of weight 0 are not there, and a common factor of weights changes nothing."""
+    """Samples of weight 0 are not there, and a common factor of weights changes nothing."""
     other = clone(student)
     keep = np.arange(60) % 3 > 0
     student.partial_fit(task.X[keep], task.y[keep], **classes)
@@ -186,7 +186,7 @@ def test_a_fitted_student_goes_on_with_the_learning_rate(student, task):
 
 
 def test_labels_may_be_missing_from_a_call(classification):
-    """The classes are those of the first call; rows of others are learnt later."""
+    """The classes are those of the first call; samples of others are learnt later."""
     task = classification
     teacher = FrozenEstimator(task.ensemble(max_epochs=20).fit(*task.data))
     student = HydraPlusClassifier(teacher, **SMALL)
@@ -212,7 +212,7 @@ def test_rows_are_computed_in_the_dtype_of_the_first_call(student, task, classes
 
 
 class Members(RegressorMixin, BaseEstimator):
-    """A fitted teacher for rows of any width, whose two members differ where x > `above`."""
+    """A fitted teacher for samples of any width, whose two members differ where x > `above`."""
 
     def __init__(self, above=-np.inf):
         self.above = above
@@ -250,7 +250,7 @@ def test_members_that_disagree_later_have_disagreed(regression):
 
 
 def test_a_variance_that_a_teacher_was_given_stays(regression):
-    """It is the error on the rows of the first call; members of a forest predict none."""
+    """It is the error on the samples of the first call; members of a forest predict none."""
     X, y = regression.data
     forest = FrozenEstimator(RandomForestRegressor(5, random_state=0).fit(X[:30], y[:30]))
     student = HydraPlusRegressor(as_teacher(forest), **SMALL).partial_fit(X, y)
@@ -358,7 +358,7 @@ def test_the_shape_of_the_network_stays(frozen, task, classes):
 
 
 class Classes(ClassifierMixin, Members):
-    """A fitted teacher of so many classes for rows of any width."""
+    """A fitted teacher of so many classes for samples of any width."""
 
     def __init__(self, n_classes):
         self.n_classes = n_classes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Small fits by seeds, with and without an outlier among the rows: none fails, all are finite.
+"""Small fits by seeds, with and without an outlier among the samples: none fails, all are finite.
 
 ``SKDISTILL_FUZZ_SEEDS`` says how many seeds to try for each family and loss.
 """
@@ -32,7 +32,7 @@ STUDENTS = {
 
 
 def lesson(kind, seed, has_outlier):
-    """Forty rows, their labels, and what a small ensemble that was fitted on them says."""
+    """Forty samples, their labels, and what a small ensemble that was fitted on them says."""
     draw = np.random.default_rng(seed)
     X = draw.normal(size=(40, draw.integers(3, 6)))
     y = X @ draw.normal(size=X.shape[1]) + 0.3 * draw.normal(size=40)

@@ -76,7 +76,7 @@ def missing(column):
 
 
 def through_file_and_onnx(model, rows, name, tmp_path):
-    """What a saved model, and its graph, say of rows: means or probabilities, and totals."""
+    """What a saved model, and its graph, say of samples: means or probabilities, and totals."""
     save(model, tmp_path / "model.skd")
     again = load(tmp_path / "model.skd")
     yield again.predict_distribution(rows).mean, again.predict_uncertainty(rows).total

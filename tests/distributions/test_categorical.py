@@ -32,7 +32,7 @@ def near_identical(n_rows, spread, *, n_members=20, n_classes=10, seed=0):
 
 
 def one_row(members):
-    """Members (S, K) of one row."""
+    """Members (S, K) of one sample."""
     return EmpiricalCategorical.from_members(np.array(members, dtype=float)[None])
 
 

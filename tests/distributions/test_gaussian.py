@@ -27,13 +27,13 @@ def ensemble(n_members=5, n_rows=7, n_targets=2, *, spread=2.0, dtype=torch.floa
 
 
 def one_row(means, stds, dtype=torch.float64):
-    """One row, one target."""
+    """One sample, one target."""
     means, stds = (torch.tensor(values, dtype=dtype).reshape(-1, 1, 1) for values in (means, stds))
     return EmpiricalGaussian(means, stds.square())
 
 
 def pairs(distribution):
-    """Index, means and standard deviations (numpy, of length S) of every (row, target)."""
+    """Index, means and standard deviations (numpy, of length S) of every (sample, target)."""
     means, stds = distribution.means.numpy(), distribution.variances.sqrt().numpy()
     for row, target in np.ndindex(means.shape[1:]):
         yield (row, target), means[:, row, target], stds[:, row, target]

@@ -34,7 +34,7 @@ def integral_over_z2(d, i, j, f):
 
 
 def marginal(d, i, j, of, y):
-    """`of` (pdf or cdf) of y at one row and target, by adaptive integration over z2."""
+    """`of` (pdf or cdf) of y at one sample and target, by adaptive integration over z2."""
 
     def given(u):
         mean = d.mean[i, j].item() + d.slope.expand_as(d.mean)[i, j].item() * (

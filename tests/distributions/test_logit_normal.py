@@ -69,7 +69,7 @@ def test_two_classes_against_the_integral():
 
 @pytest.mark.parametrize("rank", [0, RANK])
 def test_reads_what_the_draws_as_members_tell(rank, monkeypatch):
-    monkeypatch.setattr(_logit_normal, "_CHUNK", 2 * 100 * K)  # two rows at a time
+    monkeypatch.setattr(_logit_normal, "_CHUNK", 2 * 100 * K)  # two samples at a time
     d = student(rank)
     members = EmpiricalCategorical.from_members(d.members)
     assert d.members.shape == (N, 100, K)

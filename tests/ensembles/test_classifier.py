@@ -47,7 +47,7 @@ def ensemble(**params):
 
 @pytest.fixture(scope="module")
 def data():
-    """Three classes, of 35, 15 and 10 rows."""
+    """Three classes, of 35, 15 and 10 samples."""
     rng = np.random.default_rng(0)
     codes = np.repeat([0, 1, 2], [35, 15, 10])
     X = rng.normal(size=(60, 3)) + 2.0 * np.eye(3)[codes]
@@ -79,13 +79,13 @@ def test_learns_probabilities():
     x = rng.uniform(-2, 2, size=4000)
     y = rng.uniform(size=4000) > probability(x)
     settings = {"max_epochs": 30, "batch_size": 64, "random_state": 0}
-    # Members that leave out rows of their own disagree a little more where there are rows.
+    # Members that leave out samples of their own disagree a little more where there are samples.
     model = BayesianEnsembleClassifier(5, inference=DeepEnsemble(calibrate=None), **settings).fit(
         x[:, None], y
     )
     grid = np.linspace(-1.9, 1.9, 100)
     error = model.predict_proba(grid[:, None])[:, 0] - probability(grid)
-    assert np.abs(error).mean() < 0.04  # as of ten local shares of 400 rows each: sd .025
+    assert np.abs(error).mean() < 0.04  # as of ten local shares of 400 samples each: sd .025
     total, _, epistemic = model.predict_uncertainty(grid[:, None])
     truth = stats.entropy([probability(grid), 1 - probability(grid)])
     np.testing.assert_allclose(total, truth, atol=0.12)
@@ -260,7 +260,7 @@ def test_a_second_fit_may_have_other_classes(data):
 
 
 # ------------------------------------------------------------------------------------------
-# Weights of rows and of classes
+# Weights of samples and of classes
 # ------------------------------------------------------------------------------------------
 
 WEIGHTS = {
@@ -723,7 +723,7 @@ def test_images_of_the_wrong_rank_are_named(rows, got, images):
     X, y = images
     model = BayesianEnsembleClassifier(2, module=flattened, max_epochs=1).fit(X, y)
     message = (
-        rf"X must have 4 axes, rows of shape \(1, 6, 6\) as in fit; got an array of shape {got}"
+        rf"X must have 4 axes, samples of shape \(1, 6, 6\) as in fit; got an array of shape {got}"
     )
     for predict in (model.predict, model.predict_uncertainty):
         with pytest.raises(ValueError, match=message):
@@ -735,7 +735,7 @@ def test_images_of_the_wrong_rank_are_named(rows, got, images):
     [
         (
             lambda X: X[:, :, :5],
-            r"X must have rows of shape \(1, 6, 6\), as in fit; got \(1, 5, 6\)",
+            r"X must have samples of shape \(1, 6, 6\), as in fit; got \(1, 5, 6\)",
         ),
         (lambda X: X.repeat(2, axis=1), "X has 2 features"),
         (lambda X: np.where(X > 1, np.nan, X), "Input X contains NaN"),

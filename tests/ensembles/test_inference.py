@@ -39,7 +39,7 @@ few_draws = pytest.mark.filterwarnings(
 )
 
 
-# Rows are taken as they are, so that weights can be held against X.
+# Samples are taken as they are, so that weights can be held against X.
 SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "random_state": 0, "normalize": "y"}
 
 
@@ -167,9 +167,10 @@ def test_temperature_widens_the_posterior(line):
     assert_gaussian(weights_of_chains(X, y, weight, inference), mean, 4.0 * covariance)
 
 
-# Of a hidden layer of 8 units, tanh, with a prior N(0, 1) on all weights and biases, given 60 rows
-# of make_moons(noise=0.2, random_state=0): 64 chains of HMC, each 4,000 times 20 leapfrog steps of
-# about 0.12 after 500 of burn-in, 74 % of the proposals taken; standard errors below 0.001.
+# Of a hidden layer of 8 units, tanh, with a prior N(0, 1) on all weights and biases, given 60
+# samples of make_moons(noise=0.2, random_state=0): 64 chains of HMC, each 4,000 times 20 leapfrog
+# steps of about 0.12 after 500 of burn-in, 74 % of the proposals taken; standard errors below
+# 0.001.
 POINTS = [
     [0.0, 1.0],
     [1.0, -0.5],
@@ -179,7 +180,7 @@ POINTS = [
     [0.5, -0.5],
     [0.0, 0.0],
     [1.0, 0.5],
-    [4.0, 3.0],  # far from the rows
+    [4.0, 3.0],  # far from the samples
 ]
 PROBABILITIES = [0.0681, 0.9418, 0.4855, 0.2457, 0.6272, 0.9415, 0.6949, 0.3206, 0.2617]
 ALEATORIC = [0.2231, 0.2008, 0.6455, 0.4712, 0.5869, 0.1988, 0.5537, 0.5717, 0.3543]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows that members leave out: they have no influence, and calibrate and tune the ensemble."""
+"""Samples that members leave out: they have no influence, and calibrate and tune the ensemble."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_rows_left_out_have_no_influence(params):
 
 
 def out_of_bag(ensemble, y, X=X):
-    """Members' predictions of each row by the two that have left it out, (n, 2, ...)."""
+    """Members' predictions of each sample by the two that have left it out, (n, 2, ...)."""
     parts, module = parts_of(ensemble._kind, y).of_row, ensemble.module_
     ensemble.module_ = copy.copy(module)
     ensemble.module_.calibration = ensemble.module_.functions = None
@@ -117,7 +117,7 @@ def test_the_temperature_of_numbers_has_the_least_crps_on_rows_left_out(n):
     ensemble = BayesianEnsembleRegressor(20, **SMALL).fit(rows, y)
     mean, variance = np.moveaxis(out_of_bag(ensemble, y, rows)[:, :, 0], -1, 0) / y.std()
     variance /= y.std()  # of standardised targets
-    functions = ensemble._recipe.functions  # from 100 rows on, members differ by them
+    functions = ensemble._recipe.functions  # from 100 samples on, members differ by them
     assert (functions is None) == (n < 100)
     added = 0.0 if functions is None else (functions.scale / y.std()) ** 2 * functions.left_out
     y = y / y.std()
@@ -203,7 +203,7 @@ def test_few_rows_are_not_calibrated_unless_asked_for():
         assert hasattr(found, "calibration_") == is_calibrated
     asked = BayesianEnsembleRegressor(3, **{**SMALL, "inference": DeepEnsemble(calibrate="oob")})
     assert hasattr(asked.fit(X[:20], NUMBERS[:20]), "calibration_")
-    with pytest.raises(ValueError, match=r"X must have at least 10 rows.*got 9"):
+    with pytest.raises(ValueError, match=r"X must have at least 10 samples.*got 9"):
         asked.fit(X[:9], NUMBERS[:9])
 
 
@@ -364,7 +364,7 @@ def every_table_is_large(monkeypatch):
 
 
 def left_out_brier(model, parts):
-    """Brier score of each member for the rows that it leaves out, as many of each."""
+    """Brier score of each member for the samples that it leaves out, as many of each."""
     X_tensor = torch.as_tensor(X)
     with torch.no_grad():
         probs = softmax(model.module_.outputs(X_tensor).numpy(), axis=-1)

@@ -71,7 +71,7 @@ def test_learns_mean_and_noise(learnt):
     x = np.linspace(-1.8, 1.8, 100)
     mean, _ = learnt.predict(x[:, None], return_std=True)
     noise = learnt.predict_uncertainty(x[:, None]).std().aleatoric
-    # As of ten local fits to 100 rows each: sd of the mean noise / 10, of the noise 7 %.
+    # As of ten local fits to 100 samples each: sd of the mean noise / 10, of the noise 7 %.
     assert np.abs((mean - mean_of_y(x)) / noise_of_y(x)).mean() < 0.15
     assert np.abs(noise / noise_of_y(x) - 1).mean() < 0.12
 
@@ -222,7 +222,7 @@ def test_members_differ_by_order_of_rows_alone(data):
 
 
 def block_of(model, device="cpu"):
-    """How many members of a fitted ensemble are trained together on many rows."""
+    """How many members of a fitted ensemble are trained together on many samples."""
     return _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
 
 
@@ -340,7 +340,7 @@ def test_integer_weights_equal_repetitions_in_full_batches(data):
 
 
 def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
-    """Weights that the members give the rows, of shape (n_members, n)."""
+    """Weights that the members give the samples, of shape (n_members, n)."""
     seen = []
     original = _blocks.EnsembleTrainer._weights_of_rows
 
@@ -654,7 +654,7 @@ def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
 def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, interrupted):
-    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, samples, width
     # 15 steps for the first block of two
     model = interrupted(data, at=at)
     assert model.n_members_ == n_members
@@ -788,12 +788,12 @@ class Pair(torch.nn.Linear):
 
 
 def flat(in_features, out_features):
-    """One number for each row instead of two, and the rows in one long line."""
+    """One number for each sample instead of two, and the samples in one long line."""
     return torch.nn.Sequential(torch.nn.Linear(in_features, 1), torch.nn.Flatten(0))
 
 
 def flat_pairs(in_features, out_features):
-    """Three members and three rows of two numbers in a line look like three rows of six."""
+    """Three members and three samples of two numbers in a line look like three samples of six."""
     return torch.nn.Sequential(torch.nn.Linear(in_features, 2), torch.nn.Flatten(0))
 
 

@@ -89,7 +89,7 @@ def test_two_targets(data):
 
 
 def test_all_members_see_all_rows_where_they_fit_one_minibatch(data):
-    """Each of eight members would know one of the eight rows only, were they not shuffled."""
+    """Each of eight members would know one of the eight samples only, were they not shuffled."""
     X, y = data
     model = ensemble(max_epochs=400, batch_size=128, prior_scale=np.inf).fit(X[:8], y[:8])
     means = model.predict_members(X[:8])[:, :, 0, 0]
@@ -340,7 +340,7 @@ def test_numbers_are_trained_on_all_rows_unless_calibration_is_asked_for(data):
 
 @pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
 def test_rows_left_out_have_no_influence_on_weights(kind, data):
-    """On a small table all epochs are run, and the rows left out tell the temperature only."""
+    """On a small table all epochs are run, and the samples left out tell the temperature only."""
     X, _ = data
     y = noisy_labels(X, 1)
     if kind is BayesianEnsembleRegressor:

@@ -61,7 +61,7 @@ def dtype_of(name: str) -> type:
 
 
 def hold_to_the_methods(model: Any, X: np.ndarray, outputs_of: Callable) -> None:
-    """Hold outputs against the model's methods, for rows of all magnitudes and for one row."""
+    """Hold outputs against the model's methods, for samples of all magnitudes and for one."""
     for magnitude in MAGNITUDES:
         rows = X[:20] * X.dtype.type(magnitude)
         try:
@@ -208,7 +208,7 @@ def test_categories_are_read_as_the_methods_read_them(kind, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # rows far off
+@pytest.mark.filterwarnings("ignore")  # samples far off
 @pytest.mark.parametrize("task", ["numbers", "classes"])
 def test_tables_with_functions_categories_and_missing_values(task, tmp_path):
     rng = np.random.default_rng(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""On real tables, and on their rows far too small and large, graphs in float32 predict as torch."""
+"""Graphs in float32 predict as torch does, on real tables and on samples of other magnitudes."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def randn(*shape, seed=0):
 
 
 def members_of(kind):
-    """Predictions of M members, with rows of any size before them."""
+    """Predictions of M members, with samples of any size before them."""
     size = TASKS[kind].size
     if kind == "classifier":
         return randn(1, M, N, size).log_softmax(-1)

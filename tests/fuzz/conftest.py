@@ -162,7 +162,7 @@ def _targets(X, kind):
     return (total > 0).astype(int) if kind == "binary" else 3 + 2 * total
 
 
-# Name of each model: how it is made, the rows that it is fitted on, and what for targets.
+# Name of each model: how it is made, the samples that it is fitted on, and what for targets.
 MODELS: dict[str, tuple[Callable[[], Any], np.ndarray, str]] = {
     **{f"numbers-{name}": (make, _rows(24, 3), "numbers") for name, make in NUMBERS.items()},
     **{f"classes-{name}": (make, _rows(24, 3), "labels") for name, make in CLASSES.items()},
@@ -214,7 +214,7 @@ class Fitted:
 
     @cached_property
     def at_first(self) -> dict[str, np.ndarray]:
-        """What it says of a few rows, before anything else was asked."""
+        """What it says of a few samples, before anything else was asked."""
         return answers(self.estimator, self.X[:4])
 
     def assert_unchanged(self) -> None:
@@ -238,7 +238,7 @@ LEVELS = [0.05, 0.1, 0.5, 0.9, 0.95]
 
 
 def answers(model, X) -> dict[str, np.ndarray]:
-    """Everything that a model says of rows, by the name of the method, rows first."""
+    """Everything that a model says of samples, by the name of the method, samples first."""
     found = {"predict": model.predict(X)}
     parts = model.predict_uncertainty(X)
     found |= {
@@ -282,7 +282,7 @@ def tolerance(dtype) -> float:
 
 
 def assert_close(actual, expected, dtype, what="") -> None:
-    """Equal to rounding, on the scale of each row's largest number; labels and signs exactly."""
+    """Equal to rounding, on the scale of each sample's largest number; labels and signs exactly."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, what
     if actual.dtype.kind not in "fc":
@@ -308,11 +308,11 @@ def assert_alike(actual, expected, dtype) -> None:
 
 
 def check_answers(model, X, dtype) -> dict[str, np.ndarray]:
-    """Hold what a model says of rows against what is documented."""
+    """Hold what a model says of samples against what is documented."""
     said = answers(model, X)
     n = len(X)
     for name, array in said.items():
-        assert len(array) == n, f"{name} has {len(array)} rows of {n}"
+        assert len(array) == n, f"{name} has {len(array)} samples of {n}"
         if array.dtype.kind == "f" and name != "predict_log_proba":
             assert np.isfinite(array).all(), f"{name} is not finite: {array}"
     total, parts = said["total"], [said.get("aleatoric"), said.get("epistemic")]
@@ -373,7 +373,7 @@ def _check_numbers(model, said, n, dtype) -> None:
 
 
 # ------------------------------------------------------------------------------------------
-# Rows, and what they are handed over in
+# Samples, and what they are handed over in
 # ------------------------------------------------------------------------------------------
 
 _FLOATS = [np.float16, np.float32, np.float64]
@@ -385,7 +385,7 @@ _FEW = st.integers(1, 6)
 
 @st.composite
 def any_rows(draw, row_shape, limit, n=_FEW) -> np.ndarray:
-    """Rows of any dtype, finite, of at most `limit`; None is as large as there are."""
+    """Samples of any dtype, finite, of at most `limit`; None is as large as there are."""
     dtype = draw(st.sampled_from([*_FLOATS, *_OTHERS]), label="dtype")
     shape = (draw(n), *row_shape)
     if dtype in _FLOATS:
@@ -457,7 +457,7 @@ FRAMES: dict[str, Callable[[np.ndarray], Any]] = {
 
 @st.composite
 def handed_over(draw, X) -> Any:
-    """The same rows in some layout or container."""
+    """The same samples in some layout or container."""
     ways = {**LAYOUTS, **(FRAMES if X.ndim == 2 else {})}
     return ways[draw(st.sampled_from(sorted(ways)), label="handed over as")](X)
 
@@ -557,7 +557,7 @@ def nonsense() -> st.SearchStrategy[Any]:
 
 
 def no_rows(X) -> st.SearchStrategy[Any]:
-    """What is like rows, and is none, or is nothing like rows."""
+    """What is like samples, and is none, or is nothing like samples."""
     return st.one_of(st.sampled_from(_NO_ROWS).map(lambda spoil: spoil(X.copy())), nonsense())
 
 

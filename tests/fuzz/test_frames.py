@@ -283,7 +283,7 @@ def said(model, given):
 
 @st.composite
 def logical_columns(draw):
-    """Plain values of each column, with gaps, as many as there are rows."""
+    """Plain values of each column, with gaps, as many as there are samples."""
     n = draw(st.one_of(st.integers(1, 5), st.integers(10, 25)), label="n")
     found = {}
     for name, values in PLAIN.items():

@@ -48,7 +48,7 @@ QUANTILES = [0.1, 0.5, 0.9]
 
 @st.composite
 def predictions(draw, n):
-    """What metrics take, by the names of their arguments, for n rows."""
+    """What metrics take, by the names of their arguments, for n samples."""
 
     def floats(shape, low, high):
         return draw(arrays(np.float64, shape, elements=st.floats(low, high)))
@@ -83,7 +83,7 @@ def predictions(draw, n):
     }
 
 
-# Arguments whose rows are labels, and the range of what is returned.
+# Arguments whose samples are labels, and the range of what is returned.
 OF_LABELS = {"brier_score", "expected_calibration_error", "reliability_curve"}
 METRICS: dict[str, tuple[float, float]] = {
     "gaussian_nll": (-math.inf, math.inf),
@@ -295,7 +295,7 @@ TRANSFER = [GaussianNoise, Mixup, Munge, UniformBox, Disagreement]
 
 
 class LargeSumsDisagree:
-    """What is known of a teacher whose members disagree the more, the larger a row's sum is."""
+    """What is known of a teacher whose members disagree the more, the larger a sample's sum is."""
 
     has_gradient = True
 

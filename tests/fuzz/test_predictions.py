@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models, asked about any rows in any form, by threads and as copies, and with nonsense."""
+"""Predictions for any samples in any form, by threads and by copies, and for nonsense."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skdistill import metrics
 
 
 def refused_for_its_size(error: ValueError, X) -> bool:
-    """Whether rows were refused since the arithmetic cannot hold them, which is said of X."""
+    """Whether samples were refused since the arithmetic cannot hold them, which is said of X."""
     return "X" in str(error) and np.abs(np.asarray(X, dtype=np.float64)).max() > 1e6
 
 
@@ -67,7 +67,7 @@ def test_copies_and_threads_say_the_same(fitted, data, fuzz, tally):
 
 
 def at_once(estimator, parts, fuzz):
-    """What is said about some rows in one thread each, which take turns as often as can be."""
+    """What is said about some samples in one thread each, which take turns as often as can be."""
     found: dict[int, object] = {}
     barrier = threading.Barrier(len(parts))
 
@@ -122,7 +122,7 @@ LIMITS = ["max_rounds", "max_flops", "deadline", "early_exit", "exit_on", "retur
 
 
 def methods_of(estimator) -> dict[str, list[str]]:
-    """Public methods that answer about rows, with the names of their arguments."""
+    """Public methods that answer about samples, with the names of their arguments."""
     found = {}
     for name in dir(estimator):
         if name.startswith(("predict", "sample_y", "staged", "anytime", "score")):

@@ -46,7 +46,7 @@ def model(request):
 
 @st.composite
 def sequences(draw, longest=4):
-    """Rows of words, each ended and padded."""
+    """Samples of words, each ended and padded."""
     n = draw(st.integers(1, 3))
     rows = draw(
         st.lists(st.lists(st.sampled_from(WORDS), max_size=longest - 1), min_size=n, max_size=n)

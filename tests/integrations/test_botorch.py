@@ -47,7 +47,7 @@ def test_the_posterior_is_that_of_the_members(which, several):
     X, model = several[0], several[1][which]
     found = MembersModel(model)
     rows = torch.from_numpy(X[:10]).reshape(5, 2, 3)
-    members = model.predict_members(X[:10])[..., 0]  # (rows, members, targets)
+    members = model.predict_members(X[:10])[..., 0]  # (samples, members, targets)
     posterior = found.posterior(rows)
     assert found.num_outputs == 2
     assert posterior.values.shape == (5, members.shape[1], 2, 2)
@@ -128,7 +128,7 @@ def test_a_search_or_frozen_estimator_around_a_model_will_do(several):
     rows = torch.from_numpy(X[:4])
     for outer, inner in ((FrozenEstimator(model), model), (search, search.best_estimator_)):
         found = MembersModel(outer, dtype=torch.float32).posterior(rows)
-        assert found.dtype == torch.float64  # that of the rows
+        assert found.dtype == torch.float64  # that of the samples
         expected = MembersModel(inner, torch.float32).posterior(rows)
         np.testing.assert_array_equal(found.values, expected.values)
 

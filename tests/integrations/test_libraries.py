@@ -39,7 +39,7 @@ def student(**params):
 
 
 def table(n_rows, seed):
-    """Rows of which the first two columns matter; there is more noise where the first is > 0."""
+    """Samples of which the first two columns matter; there is more noise where the first is > 0."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, size=(n_rows, 3))
     noise = 0.1 + 0.4 * (X[:, 0] > 0)
@@ -48,7 +48,7 @@ def table(n_rows, seed):
 
 @pytest.fixture(scope="module")
 def fitted():
-    """A student, fitted to rows whose first column lies between -1 and 1."""
+    """A student, fitted to samples whose first column lies between -1 and 1."""
     return student(max_epochs=30).fit(*table(300, seed=0))
 
 

@@ -96,13 +96,13 @@ def test_the_first_learner_is_accepted_and_errs_as_it_likes():
 
 
 def test_edges_and_what_is_wanted_in_numbers():
-    # One learner, one too high at the first row and one too low at the second: S = (1, -1).
+    # One learner, one too high at the first sample and one too low at the second: S = (1, -1).
     game = DistillationGame(torch.tensor([[1.0], [-1.0]]), T, eta=0.5)
     game.add(torch.tensor([[2.0], [-2.0]]))
     low, high = math.exp(-0.5), math.exp(0.5)
-    difference = (high - low) / (2 * (low + high))  # of K_plus and K_minus at the second row
+    difference = (high - low) / (2 * (low + high))  # of K_plus and K_minus at the second sample
     assert game.wanted().tolist() == [[-1], [1]]
-    # The next errs by -1 at the first row, by +3 at the second.
+    # The next errs by -1 at the first sample, by +3 at the second.
     edges = game.edges(torch.tensor([[0.0], [2.0]]))
     assert edges.item() == pytest.approx(difference * (1 + 3))
     assert game.is_weak_learner(torch.tensor([[0.0], [2.0]]))
@@ -176,7 +176,7 @@ def test_pointwise_bound_where_eq_7_holds():
 
 @pytest.mark.parametrize("n_rounds", [10, 100])
 def test_bound_of_the_average_where_definition_1_holds(n_rounds):
-    """Learners that wrong the row which is worst off, and the others just little enough.
+    """Learners that wrong the sample which is worst off, and the others just little enough.
 
     Theorem 1 with the constant that Hoeffding's lemma gives, 1.5 instead of 1, for its eta.
     """

@@ -203,7 +203,7 @@ def test_the_minimiser_of_the_released_form_has_k_more_precision():
 
 def test_the_minimiser_of_the_moments_is_the_dirichlet_that_they_are_of():
     alpha = randn(5, N_CLASSES).mul(2).exp()
-    alpha = torch.cat([alpha, torch.tensor([[1e4, 3.0, 0.1, 1e-3]])])  # a sure row as well
+    alpha = torch.cat([alpha, torch.tensor([[1e4, 3.0, 0.1, 1e-3]])])  # a sure sample as well
     planted = Dirichlet(alpha)
     mean, information = planted.mean, planted.uncertainty().epistemic
     loss, gradient = losses.dirichlet_moments.and_gradient(alpha.log(), mean, information)
@@ -270,7 +270,7 @@ def test_the_minimiser_of_the_likelihood_is_the_dirichlet_of_the_members():
 def test_information_is_that_of_the_ensemble_and_finite_where_members_rule_classes_out():
     members = members_of(7, N_ROWS, N_CLASSES)
     members[0, :, 1] = -math.inf
-    members[:, 0] = members_of(1, 1, N_CLASSES)[0]  # on the first row they agree
+    members[:, 0] = members_of(1, 1, N_CLASSES)[0]  # on the first sample they agree
     members = members.log_softmax(-1)
     teacher = EmpiricalCategorical(members)
     mean, information = losses.information_target(members + 3)  # logits are normalised

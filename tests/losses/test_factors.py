@@ -49,7 +49,7 @@ def test_factors_are_kept_that_explain_a_twentieth():
     scores = 10**0.5 * torch.linalg.qr(torch.cat((torch.ones(10, 1), randn(10, 4)), 1).double())[0]
     rows = torch.linalg.qr(randn(100, 4, seed=4))[0] * torch.from_numpy(share).sqrt()
     values = torch.einsum("iq,nq->in", scores[:, 1:], rows).unsqueeze(-1)
-    of_row = rows.square().sum(-1)  # undoes the standardisation of the rows
+    of_row = rows.square().sum(-1)  # undoes the standardisation of the samples
     assert losses.factor_scores(values, of_row).shape == (10, 3)
     assert losses.factor_scores(values, of_row, 2).shape == (10, 2)
     found = losses.factor_scores(values, of_row, 7)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The bound on what one row can do: nothing below the limit, the logarithm beyond."""
+"""The bound on what one sample can do: nothing below the limit, the logarithm beyond."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from scipy import stats
 def predictions(n_targets=None, n_samples=30, n_members=4, n_classes=3, seed=0):
     """Predictions worth comparing; `std` comes in few levels, so that there are ties.
 
-    Classes, losses and entropies have one value for each row, whatever `n_targets`.
+    Classes, losses and entropies have one value for each sample, whatever `n_targets`.
     """
     rng = np.random.default_rng(seed)
     shape = (n_samples,) if n_targets is None else (n_samples, n_targets)

@@ -92,7 +92,7 @@ def test_calibration_error_by_hand():
     y_true = [0, 0, 0, 1]
     error = expected_calibration_error(y_true, y_prob, n_bins=10)
     assert_allclose(error, 0.5 * 0.1 + 0.25 * 0.1 + 0.25 * 0.8)
-    # Two bins of two rows each: .6 and .6, and .8 and .9.
+    # Two bins of two samples each: .6 and .6, and .8 and .9.
     error = expected_calibration_error(y_true, y_prob, n_bins=2, strategy="quantile")
     assert_allclose(error, 0.5 * 0.1 + 0.5 * 0.35)
 
@@ -136,7 +136,7 @@ def test_bins_of_equal_mass_hold_equally_many_rows():
 
 
 def test_a_row_may_straddle_two_bins_of_equal_mass():
-    # Three rows in two bins: the middle one is half in each.
+    # Three samples in two bins: the middle one is half in each.
     y_prob = [[0.6, 0.4], [0.8, 0.2], [1.0, 0.0]]
     confidence, accuracy, _ = reliability_curve([1, 0, 0], y_prob, n_bins=2, strategy="quantile")
     assert_allclose(confidence, [(0.6 + 0.4) / 1.5, (0.4 + 1) / 1.5])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all metrics keep to: weights, order of rows, targets, types, errors."""
+"""What all metrics keep to: weights, order of samples, targets, types, errors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def score_of_labels(y_true, y_pred, entropy):
     return get_scorer("neg_aurc")(SimpleNamespace(**says), np.zeros((len(y_true), 1)), y_true)
 
 
-# Every metric as a function of arrays with one row per sample, by the names of what it takes:
+# Every metric as a function of arrays with one sample per sample, by the names of what it takes:
 # those that average over targets, and those of one target.
 OF_TARGETS = {
     gaussian_nll: ("y_true", "y_pred", "std"),
@@ -259,7 +259,7 @@ def test_bad_values_are_named(metric, make_predictions):
         ),
         (
             lambda d: interval_width(d["interval"][:, ::-1]),
-            r"y_interval must have its lower end first.* 30 row\(s\) have not.* row 0",
+            r"y_interval must have its lower end first.* 30 sample\(s\) have not.* sample 0",
         ),
         (
             lambda d: interval_score(d["y_true"], d["interval"], coverage=90),
@@ -296,7 +296,7 @@ def test_bad_values_are_named(metric, make_predictions):
         (lambda d: get_scorer("neg_rmse"), "name must be one of .*'neg_crps'.* got 'neg_rmse'"),
         (
             lambda d: brier_score(d["labels"], d["y_prob"][:-1]),
-            "y_prob must have as many rows as y_true, 30, got 29",
+            "y_prob must have as many samples as y_true, 30, got 29",
         ),
         (
             lambda d: brier_score(np.ones((30, 1)), d["y_prob"]),
@@ -336,7 +336,7 @@ def test_bad_values_are_named(metric, make_predictions):
         ),
         (
             lambda d: aurc(d["losses"], d["entropy"][1:]),
-            "uncertainty must have as many rows as losses, 30, got 29",
+            "uncertainty must have as many samples as losses, 30, got 29",
         ),
         (
             lambda d: aurc(d["y_prob"], d["entropy"]),
@@ -344,7 +344,7 @@ def test_bad_values_are_named(metric, make_predictions):
         ),
         (
             lambda d: score_of_labels(d["labels"], d["labels"][1:], d["entropy"]),
-            "y_pred must have as many rows as y_true, 30, got 29",
+            "y_pred must have as many samples as y_true, 30, got 29",
         ),
         (
             lambda d: score_of_labels(["0", "1"], [0, 1], [0.1, 0.2]),
@@ -364,7 +364,7 @@ def test_bad_values_are_named(metric, make_predictions):
         ),
         (
             lambda d: uncertainty_ndcg(d["std"], d["std"][1:]),
-            "student must have as many rows as teacher, 30, got 29",
+            "student must have as many samples as teacher, 30, got 29",
         ),
         (
             lambda d: uncertainty_ndcg(d["std"], d["std"]),
@@ -383,5 +383,5 @@ def test_errors_name_the_argument_the_given_and_the_accepted(call, message, make
 
 def test_masked_values_are_refused():
     y = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])
-    with pytest.raises(ValueError, match="y_true must be known for every row"):
+    with pytest.raises(ValueError, match="y_true must be known for every sample"):
         interval_coverage(y, np.array([[0.0, 4.0]] * 3))

@@ -93,14 +93,14 @@ def test_missing_values_are_a_group_that_comes_last(kind):
 def test_nothing_is_explained_of_what_is_constant():
     with pytest.warns(UndefinedMetricWarning, match="the uncertainty is constant"):
         assert np.isnan(uncertainty_profile(np.ones(400), X).explained)
-    with pytest.warns(UndefinedMetricWarning, match="one row of each group"):
+    with pytest.warns(UndefinedMetricWarning, match="one sample of each group"):
         assert np.isnan(uncertainty_profile([1.0, 2.0], [1, 2]).explained)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"values": X[1:]}, "values must have as many rows as uncertainty, 400, got 399"),
+        ({"values": X[1:]}, "values must have as many samples as uncertainty, 400, got 399"),
         ({"values": X[:, None]}, r"values must have shape \(n_samples,\), got \(400, 1\)"),
         ({"uncertainty": np.full(400, np.nan)}, "uncertainty contains NaN"),
         ({"n_bins": 1}, "n_bins must be an integer >= 2, got 1"),

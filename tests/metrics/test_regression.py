@@ -97,7 +97,7 @@ def test_crps_does_not_depend_on_the_chunks(make_predictions, monkeypatch, scori
     expected = crps(data["y_true"], data["members"])
     of_rows = Mock(wraps=scoringrules.crps_mixnorm)
     monkeypatch.setattr(scoringrules, "crps_mixnorm", of_rows)
-    with sklearn.config_context(working_memory=1e-5):  # MiB: one row at a time
+    with sklearn.config_context(working_memory=1e-5):  # MiB: one sample at a time
         assert_allclose(crps(data["y_true"], data["members"]), expected, rtol=1e-14)
     assert of_rows.call_count == len(data["y_true"])
 

@@ -19,7 +19,7 @@ from skdistill.metrics import (
 )
 
 shapes = pytest.mark.parametrize("n_targets", [None, 1, 3])
-# Uncertainties with ties, and every order in which the rows could come.
+# Uncertainties with ties, and every order in which the samples could come.
 TIED = np.array([1, 2, 2, 2, 3, 3])
 ORDERS = [
     TIED + np.array([0, *twos, *threes]) / 10
@@ -226,8 +226,8 @@ def test_no_order_is_better_than_that_of_the_losses():
 
 
 def test_rejection_ratio_by_hand():
-    # Losses 0, 4, 1, 1 as they are kept: of their sum 0, 4, 5, 6 have come after each row, in the
-    # best order 0, 1, 2, 6. Areas by trapezoids, less those of the straight line from 0 to 6.
+    # Losses 0, 4, 1, 1 as they are kept: of their sum 0, 4, 5, 6 have come after each sample, in
+    # the best order 0, 1, 2, 6. Areas by trapezoids, less those of the straight line from 0 to 6.
     model = 12 - (0 + 2 + 4.5 + 5.5)
     best = 12 - (0 + 0.5 + 1.5 + 4)
     assert_allclose(prediction_rejection_ratio([4, 0, 1, 1], [2, 1, 3, 4]), model / best)

@@ -150,7 +150,7 @@ SCORERS = {**REGRESSION, **CLASSIFICATION}
 
 
 def make_case(name):
-    """A fitted model for the scorer of this name, and rows to score it on."""
+    """A fitted model for the scorer of this name, and samples to score it on."""
     make, Model = (
         (make_members_table, KnownRegressor)
         if name in REGRESSION

@@ -116,7 +116,7 @@ def test_fidelity_of_mutual_informations():
     assert_allclose(epistemic_fidelity(teacher, teacher), [1, 1, 0], atol=1e-15)
 
 
-# Detection of rows out of distribution
+# Detection of samples out of distribution
 
 
 def test_auroc_by_hand():

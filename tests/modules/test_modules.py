@@ -28,7 +28,7 @@ from skdistill.modules import (
     weights_and_fan_ins,
 )
 
-S, M, N, D, OUT = 3, 4, 7, 5, 2  # members, heads, rows, inputs, outputs
+S, M, N, D, OUT = 3, 4, 7, 5, 2  # members, heads, samples, inputs, outputs
 
 
 def generator(seed=0):
@@ -45,7 +45,7 @@ def mlps(n, **kwargs):
 
 
 def one_by_one(members, rows):
-    """Outputs of members on rows (S, n, ...) of their own, or shared ones (1, n, ...)."""
+    """Outputs of members on samples (S, n, ...) of their own, or shared ones (1, n, ...)."""
     rows = rows.expand(len(members), *rows.shape[1:])
     return torch.stack([member(x) for member, x in zip(members, rows, strict=True)])
 
@@ -359,7 +359,7 @@ def batch_normalised(in_features, out_features, **kwargs):
 
 
 class Gated(nn.Module):
-    """Its way through depends on the rows, after running statistics have been updated."""
+    """Its way through depends on the samples, after running statistics have been updated."""
 
     def __init__(self, in_features, out_features):
         super().__init__()

@@ -23,7 +23,7 @@ from skdistill.modules import (
 )
 from skdistill.modules import _stacks as stacks
 
-S, M, N, OUT = 3, 4, 5, 2  # members, heads, rows, outputs
+S, M, N, OUT = 3, 4, 5, 2  # members, heads, samples, outputs
 
 NETWORKS = {
     "convnet": (ConvNet, (8, 8), {"channels": (2, 3), "hidden_units": (4,)}),

@@ -10,7 +10,7 @@ from sklearn.datasets import make_classification, make_regression
 
 @pytest.fixture(scope="module")
 def classes():
-    """Rows of three classes, labelled by strings, with noise."""
+    """Samples of three classes, labelled by strings, with noise."""
     X, codes = make_classification(
         150, 5, n_informative=3, n_classes=3, flip_y=0.2, n_clusters_per_class=1, random_state=0
     )

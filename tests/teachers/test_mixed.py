@@ -155,7 +155,7 @@ def test_temperature_is_that_of_the_best_mixture_of_numbers():
         return -np.log(weights.T @ norm.pdf(residuals, scale=np.sqrt(temperature) * stds)).mean()
 
     best = minimize_scalar(loss, (0.1, 1.0)).x
-    assert best < 0.6  # both models are centred where half of the rows are not
+    assert best < 0.6  # both models are centred where half of the samples are not
     assert_allclose(mixed.temperature_, best, rtol=0.1)  # groups of members share their means
     assert loss(mixed.temperature_) < loss(1.0)
     teacher = as_teacher(models, weights="oof").set_params(estimator__random_state=0).fit(X, y)
@@ -169,7 +169,7 @@ def test_temperature_is_that_of_the_best_mixture_of_classes():
     random = np.random.RandomState(0)
     X, y = random.normal(size=(600, 2)), random.randint(2, size=600)
     X[:, 0] += 4 * y
-    unsure = LogisticRegression(C=1e-3)  # right about nearly every row, and sure of none
+    unsure = LogisticRegression(C=1e-3)  # right about nearly every sample, and sure of none
     mixed = MixedModels([unsure], random_state=0).fit(X, y)
     assert mixed.temperature_ < 0.5
     plain = MixedModels([unsure], weights=[1]).fit(X, y)
@@ -227,7 +227,7 @@ def test_classifiers_by_hand(classes):
 
 def test_classifiers_are_weighted_by_rows_not_seen(classes):
     X, y = classes
-    memory = RandomForestClassifier(30, random_state=0)  # almost sure of the rows it has seen
+    memory = RandomForestClassifier(30, random_state=0)  # almost sure of the samples it has seen
     teacher = as_teacher([DummyClassifier(), LogisticRegression(), memory], weights="oof")
     mixed = teacher.set_params(estimator__random_state=0).fit(X, y).estimator_
     assert_allclose(mixed.log_scores_[0], -np.log(3), atol=0.02)
@@ -388,7 +388,7 @@ def test_wrong_models_are_refused(models, message):
         ({"n_members": 0}, "n_members must be"),
         ({"cv": 1}, "cv must be"),
         ({"random_state": -1}, "random_state must be"),
-        ({"cv": KFold(2).split(np.zeros(50))}, "cv must put every row into one test fold"),
+        ({"cv": KFold(2).split(np.zeros(50))}, "cv must put every sample into one test fold"),
         ({"max_time": 0}, "max_time must be"),
         ({"models": "best"}, "models must be 'auto'"),
         ({"models": "auto"}, "task must be one of"),

@@ -67,17 +67,20 @@ def planted(value):
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        (planted([0.5, 0.6]), r"sum to 1.*within 0\.001; in row 2 member 1 sums to 1\.1"),
-        (planted([1.2, -0.2]), r"probabilities from 0 to 1; in row 2 member 1 gives -0\.2"),
-        (planted([np.nan, 0.5]), "probabilities from 0 to 1; in row 2 member 1 gives nan"),
+        (planted([0.5, 0.6]), r"sum to 1.*within 0\.001; in sample 2 member 1 sums to 1\.1"),
+        (planted([1.2, -0.2]), r"probabilities from 0 to 1; in sample 2 member 1 gives -0\.2"),
+        (planted([np.nan, 0.5]), "probabilities from 0 to 1; in sample 2 member 1 gives nan"),
         (planted([np.inf, 0]), "sum to 1.*sums to inf"),
         (np.ones((4, 3, 1)), r"shape \(4, S, 2\).*given as \(1 - p, p\).*got \(4, 3, 1\)"),
-        (np.ones((3, 4, 2)), r"shape \(4, S, 2\): rows, members, class.*got \(3, 4, 2\)"),
+        (np.ones((3, 4, 2)), r"shape \(4, S, 2\): samples, members, class.*got \(3, 4, 2\)"),
         (np.ones((4, 2)), r"shape \(4, S, 2\).*got \(4, 2\)"),
         (np.ones((4, 0, 2)), r"S at least 1; got \(4, 0, 2\)"),
         (np.ones((4, 3, 2, 2)), r"shape \(4, S, 2\).*got \(4, 3, 2, 2\)"),
         (np.full((4, 3, 2), 0.5 + 1j), "be real numbers, got complex128"),
-        (np.ma.array(planted(0.5), mask=planted(1.0) == 1), "be known for every row, got masked"),
+        (
+            np.ma.array(planted(0.5), mask=planted(1.0) == 1),
+            "be known for every sample, got masked",
+        ),
     ],
 )
 def test_bad_probabilities_are_named(members, message):
@@ -93,7 +96,7 @@ def test_bad_variances_are_named(variance, message):
     members = np.ones((4, 3, 1, 2))
     members[1, 1, 0, 1] = variance
     with pytest.raises(
-        ValueError, match=f"^member_predictions must be finite means.*row 1 member 1 .*{message}"
+        ValueError, match=f"^member_predictions must be finite means.*sample 1 member 1 .*{message}"
     ):
         check_member_predictions(members, 4, n_targets=1)
     with pytest.raises(ValueError, match=r"shape \(4, S, 2, 2\).*variance\).*\(4, 3, 1, 2\)"):
@@ -192,7 +195,7 @@ NAIVE_BAYES = GaussianNB().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1])
             GaussianNB(),
             PredefinedSplit(np.repeat([-1, 0, 1], 50)),
             ValueError,
-            "got 50 rows in none and 0 in several",
+            "got 50 samples in none and 0 in several",
         ),
         (GaussianNB(), ShuffleSplit(2, random_state=0), ValueError, "cv must put every.*in none"),
         (FrozenEstimator(NAIVE_BAYES), 2, ValueError, "teacher must not be fitted"),
@@ -220,7 +223,7 @@ def test_folds_with_different_numbers_of_members_are_named(classes):
 
 
 # ------------------------------------------------------------------------------------------
-# Teachers that have learnt their rows by heart
+# Teachers that have learnt their samples by heart
 # ------------------------------------------------------------------------------------------
 
 
@@ -234,13 +237,13 @@ INTERPOLATION = GaussianProcessRegressor(RBF(1.0), optimizer=None, normalize_y=T
         (BaggingRegressor(INTERPOLATION, 3, bootstrap=False), True),
         (GaussianProcessRegressor(RBF(1.0), alpha=0.5, optimizer=None, normalize_y=True), False),
         (BayesianRidge(), False),
-        (KNeighborsRegressor(1), False),  # its variance is that of rows not seen
+        (KNeighborsRegressor(1), False),  # its variance is that of samples not seen
     ],
 )
 def test_models_that_interpolate(model, expected, numbers):
     X, y = numbers
     assert interpolates(as_teacher(model).fit(X, y), X, y) is expected
-    # Of rows that it has not seen none knows the targets.
+    # Of samples that it has not seen none knows the targets.
     half = as_teacher(clone(model)).fit(X[:60], y[:60])
     assert not interpolates(half, X[60:], y[60:])
 

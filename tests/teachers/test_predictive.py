@@ -85,7 +85,7 @@ class LikeQuantileForest(Line):
 
 
 class LikeSklearnQuantile(Line):
-    """Its levels are a parameter; rows of its array are quantiles."""
+    """Its levels are a parameter; samples of its array are quantiles."""
 
     def __init__(self, q=(0.9, 0.1, 0.5)):
         self.q = q
@@ -173,7 +173,7 @@ def test_numbers_that_overflow_are_refused(numbers):
     X, y = numbers
     teacher, far = as_teacher(BayesianRidge()).fit(X, y), X.copy()
     far[3, 0] = 1e300
-    with pytest.raises(ValueError, match="what BayesianRidge predicts for row 3 is not finite"):
+    with pytest.raises(ValueError, match="what BayesianRidge predicts for sample 3 is not finite"):
         teacher.predict_members(far)
     with pytest.raises(ValueError, match="y must be within"):
         as_teacher(LinearRegression()).fit(X, np.where(y > y.mean(), 1e300, y))

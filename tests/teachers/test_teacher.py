@@ -70,7 +70,7 @@ CLASSIFIERS = {
     "extra trees": (trees(ExtraTreesClassifier, max_depth=4), N_TREES),
     "bagging": (BaggingClassifier(max_features=0.6, n_estimators=7, random_state=0), 7),
     "bagging of votes": (BaggingClassifier(LinearSVC(), n_estimators=3, random_state=0), 3),
-    "bagging of few rows": (
+    "bagging of few samples": (
         BaggingClassifier(KNeighborsClassifier(1), n_estimators=9, max_samples=3, random_state=0),
         9,
     ),
@@ -129,7 +129,7 @@ def test_members_of_a_forest_are_its_trees(classes):
 
 def test_members_that_have_not_seen_a_class_give_it_no_probability(classes):
     X, y = classes
-    bag = CLASSIFIERS["bagging of few rows"][0]
+    bag = CLASSIFIERS["bagging of few samples"][0]
     teacher = as_teacher(bag).fit(X, y)
     seen = [set(member.classes_) for member in teacher.estimator_.estimators_]
     assert any(len(codes) < 3 for codes in seen)
@@ -328,7 +328,7 @@ def test_variance_of_leaves_by_hand():
     y = np.array([1.0, 2.0, 3.0, 6.0, 10.0])
     teacher = as_teacher(DecisionTreeRegressor(max_depth=1)).fit(X, y)
     residual = teacher.residual_variance_[0]
-    # Leaf at 0: mean 3, variance (4 + 1 + 0 + 9) / 4 = 3.5, of four rows; at 1: one row.
+    # Leaf at 0: mean 3, variance (4 + 1 + 0 + 9) / 4 = 3.5, of four samples; at 1: one sample.
     members = teacher.predict_members(np.array([[0.0], [1.0]]))[:, 0, 0]
     assert_allclose(members, [[3, 3.5 + residual / 4], [10, residual]])
 

@@ -25,7 +25,7 @@ from skdistill.samplers import SGLD, MCDropout
 from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge
 from skdistill.transfer._disagreement import direction
 
-STILL = GaussianNoise(scale=0.0)  # leaves rows as they are
+STILL = GaussianNoise(scale=0.0)  # leaves samples as they are
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 3)))
 
 

@@ -31,7 +31,7 @@ def rows_of(dtype=torch.float64, n=N):
 
 
 class Teacher:
-    """Members that disagree the more, the larger the sum of a row is."""
+    """Members that disagree the more, the larger the sum of a sample is."""
 
     has_gradient = True
 
@@ -94,7 +94,7 @@ def test_images(maker):
     new = drawn(maker(), X, index)
     flat = drawn(maker(), X.flatten(1), index)  # as for columns
     torch.testing.assert_close(new, flat.view_as(new))
-    assert (new != X[index]).flatten(2).any(2).float().mean() > 0.8  # a row may mix with itself
+    assert (new != X[index]).flatten(2).any(2).float().mean() > 0.8  # a sample may mix with itself
     with pytest.raises(ValueError, match=rf"{maker.__name__}: categorical.*more than one axis"):
         prepared(maker(categorical=[0]), X)
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from skdistill.transfer import Mixup
 
-# Rows whose differences tell which two were mixed: any two lie on a line of their own.
+# Samples whose differences tell which two were mixed: any two lie on a line of their own.
 CORNERS = torch.eye(4, dtype=torch.float64)
 
 
@@ -22,7 +22,7 @@ def mixed(maker, index, X=CORNERS, weight=None, seed=0):
 def test_shares_of_rows_are_beta(alpha):
     n = 6000
     new = mixed(Mixup(alpha), torch.zeros(n, dtype=torch.long))
-    lam = new[new[:, 0] < 1, 0]  # the partner was another row, three times out of four
+    lam = new[new[:, 0] < 1, 0]  # the partner was another sample, three times out of four
     assert len(lam) == pytest.approx(0.75 * n, abs=4 * np.sqrt(n * 3 / 16))
     assert stats.kstest(lam, stats.beta(alpha, alpha).cdf).pvalue > 0.01
     variance = 1 / (4 * (2 * alpha + 1))
@@ -65,7 +65,7 @@ def test_partners_come_in_proportion_to_their_weights(weight):
 
 
 def test_categorical_columns_are_those_of_the_row_with_the_larger_share():
-    X = torch.cat([CORNERS, 10 * CORNERS], dim=1)  # the second half tells the row
+    X = torch.cat([CORNERS, 10 * CORNERS], dim=1)  # the second half tells the sample
     index = torch.arange(4).repeat(500)
     new = mixed(Mixup(categorical=[4, 5, 6, 7]), index, X)
     assert (new[:, :4].max(1) < 1).sum() > 1000

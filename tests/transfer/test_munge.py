@@ -14,7 +14,7 @@ FOUR = torch.tensor([[0.0, 5.0], [1.0, 6.0], [8.0, 2.0], [9.0, 3.0]], dtype=torc
 
 
 def munged(maker, X=FOUR, n=1, seed=0):
-    """`n` draws for each row, (n, n_rows, d)."""
+    """`n` draws for each sample, (n, n_rows, d)."""
     index = torch.arange(len(X)).expand(n, -1)
     return maker.prepare(X)(X[index], index, torch.Generator().manual_seed(seed))
 
@@ -60,13 +60,13 @@ def test_the_neighbour_is_a_row_that_differs():
 
 
 def test_columns_are_standardised():
-    # In units of x1 the rows 0 and 1 are close, in units of deviations 0 and 2 are.
+    # In units of x1 the samples 0 and 1 are close, in units of deviations 0 and 2 are.
     X = torch.tensor([[0.0, 0.0], [0.5, 1.0], [100.0, 0.1], [900.0, 1.0]])
     assert_array_equal(munged(Munge(1.0, scale=0.0), X)[0, 0], X[2])
 
 
 def test_a_category_that_differs_adds_one_to_the_squared_distance():
-    # By x alone row 0 is nearest to row 2, which is of another category.
+    # By x alone sample 0 is nearest to sample 2, which is of another category.
     x = np.array([0.0, 0.9, -0.8, 2.6, -2.7])
     x = (x - x.mean()) / x.std()
     X = torch.tensor(np.column_stack([x, [4, 4, 7, 7, 7]]))
@@ -113,7 +113,7 @@ def test_neighbours_in_parts_are_nearly_the_nearest(monkeypatch):
     assert_array_equal(_munge.nearest_by_parts(points), distances.argmin(1))  # few: one part
     monkeypatch.setattr(_munge, "_MOST_COMPARED", 400)
     found = distances[np.arange(3000), _munge.nearest_by_parts(points)]
-    assert found.max() < np.inf  # no row is its own neighbour
+    assert found.max() < np.inf  # no sample is its own neighbour
     assert 1 < (found / distances.min(1)).mean() < 1.1
 
 
@@ -132,7 +132,7 @@ def _nearest_standardised(points):
 
 
 def test_new_rows_have_the_data_s_correlation():
-    # On a narrow ridge new rows stay on the ridge, where those of a box do not.
+    # On a narrow ridge new samples stay on the ridge, where those of a box do not.
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2000, 1, generator=generator, dtype=torch.float64)
     X = torch.cat([x, x + 0.05 * torch.randn(2000, 1, generator=generator)], dim=1)
@@ -149,12 +149,12 @@ def test_batches_are_independent_of_what_else_there_is():
 
 
 def test_images_are_refused():
-    with pytest.raises(ValueError, match=r"^transfer=Munge\(scale=2.0\) needs rows of one axis"):
+    with pytest.raises(ValueError, match=r"^transfer=Munge\(scale=2.0\) needs samples of one axis"):
         Munge(scale=2.0).prepare(torch.zeros(4, 3, 3))
 
 
 def test_the_other_samples_are_drawn_by_the_base():
-    # Noise of no scale leaves rows as they are.
+    # Noise of no scale leaves samples as they are.
     maker = Munge(1.0, scale=0.0, base=GaussianNoise(scale=0.0), share=0.3)
     found, n = munged(maker, n=10_000), 10_000
     exchanged = (found == FOUR[[1, 0, 3, 2]]).all(-1)

@@ -14,7 +14,7 @@ SD = np.sqrt([2 / 3, 800 / 3, 0.0])
 
 
 def noise(maker, n, weight=None, rows=X):
-    """Noise of `n` draws for each row, (n, n_rows, ...)."""
+    """Noise of `n` draws for each sample, (n, n_rows, ...)."""
     index = torch.arange(len(rows)).expand(n, -1)
     generator = torch.Generator().manual_seed(0)
     return (maker.prepare(rows, weight)(rows[index], index, generator) - rows[index]).numpy()
@@ -33,7 +33,7 @@ def test_moments(power):
 
 
 def test_the_columns_of_a_row_share_and_rows_do_not():
-    # Squares of two columns of a row: E[z^2 z'^2 u^8] = 1/9; of two rows: (1/5)^2.
+    # Squares of two columns of a sample: E[z^2 z'^2 u^8] = 1/9; of two samples: (1/5)^2.
     n = 20_000
     squares = (noise(GaussianNoise(1.0), n)[..., :2] / SD[:2]) ** 2
     within, between = squares[:, 0].prod(1), squares[:, 0, 0] * squares[:, 1, 0]
@@ -130,7 +130,7 @@ def test_columns_with_few_values_are_found():
     assert (found[..., 0] == 0).all()
     assert (found[..., 1:] != 0).all()
     short = noise(GaussianNoise(1.0, categorical="auto"), 20, rows=levels_and_numbers(50) % 6)
-    assert (short != 0).all()  # six values of 50 rows are not few
+    assert (short != 0).all()  # six values of 50 samples are not few
     images = torch.ones(30, 2, 2).index_fill_(0, torch.arange(15), 0.0)
     assert (noise(GaussianNoise(1.0, categorical="auto"), 2, rows=images) != 0).all()
 

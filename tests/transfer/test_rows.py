@@ -14,7 +14,7 @@ from skdistill.transfer import TransferSet
 
 
 class Seen(RegressorMixin, BaseEstimator):
-    """Remembers what transfer rows fit was given."""
+    """Remembers what transfer samples fit was given."""
 
     given: list = []
 
@@ -68,5 +68,5 @@ def test_copies(way):
 
 
 def test_repr():
-    assert repr(TransferSet(X)) == "TransferSet(10 rows)"
-    assert repr(TransferSet(X.tolist())) == "TransferSet(10 rows)"
+    assert repr(TransferSet(X)) == "TransferSet(10 samples)"
+    assert repr(TransferSet(X.tolist())) == "TransferSet(10 samples)"

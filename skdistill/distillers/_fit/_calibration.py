@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calibration of a fitted student on rows that were held out, for `calibration_fraction`."""
+"""Calibration of a fitted student on samples that were held out, for `calibration_fraction`."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     )
     if np.min(found.power) == 0:
         warn(
-            "The student's epistemic uncertainty does not rise with its members' on the rows that "
-            "calibration_fraction holds out, and is constant now.",
+            "The student's epistemic uncertainty does not rise with its members' on the samples "
+            "that calibration_fraction holds out, and is constant now.",
         )
     plan: Any = fitted.plan
     return read_by(replace(plan, calibration=found), fitted, calibration_=found)
 
 
 def split_rows(spec: FitSpec) -> tuple[FitArguments, FitArguments]:
-    """Return what a student is fitted on that is to be calibrated, and the rows held out."""
+    """Return what a student is fitted on that is to be calibrated, and the samples held out."""
     X, y, sample_weight = spec.arguments
     y, share = np.asarray(y), spec.settings.calibration_fraction
     weight = check_weights(sample_weight, len(y))
@@ -76,8 +76,8 @@ def split_rows(spec: FitSpec) -> tuple[FitArguments, FitArguments]:
     kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
     if is_classifier and (missing := {*spec.plan.task.labels.tolist()} - set(kept.y)):
         raise ValueError(
-            f"calibration_fraction={share!r} leaves no row of the classes {sorted(missing)} to fit "
-            "on; hold out fewer."
+            f"calibration_fraction={share!r} leaves no sample of the classes {sorted(missing)} to "
+            "fit on; hold out fewer."
         )
-    check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the rows held out")
+    check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the samples held out")
     return kept, held_out

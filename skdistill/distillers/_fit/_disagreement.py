@@ -26,7 +26,7 @@ _N_ASKED = 2
 
 
 def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: BaseEstimator) -> Any:
-    """Return what draws rows, by a maker that is told of the fitted teacher if it asks, or None.
+    """Return what draws samples, by a maker that is told of the fitted teacher if it asks, or None.
 
     It is a ValueError if the teacher has one member, which disagrees with nobody.
     """
@@ -59,7 +59,7 @@ class NetworksThatDisagree:
     module : GaussianStack or CategoricalStack
         That of an ensemble.
     like : Tensor
-        Of the dtype and on the device of the rows.
+        Of the dtype and on the device of the samples.
     """
 
     has_gradient = True
@@ -96,7 +96,7 @@ class AnswersThatDisagree:
     ----------
     task : RegressionTask or ClassificationTask
     predict : callable
-        Predicts rows with the teacher's members.
+        Predicts samples with the teacher's members.
     """
 
     has_gradient = False

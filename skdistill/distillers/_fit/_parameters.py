@@ -57,7 +57,7 @@ class FoldsRule:
         if are_no_folds or not (value is None or is_count or is_folds):
             raise TypeError(
                 f"{name} must be None, a number of folds, a cross-validation splitter, or an "
-                f"iterable of pairs of train and test rows; got {value!r}."
+                f"iterable of pairs of train and test samples; got {value!r}."
             )
         if is_count and value < 2:
             raise ValueError(f"{name} must be at least 2 folds, got {value!r}.")

@@ -74,7 +74,7 @@ _ORDINARY_VARIANCE, _FINEST = 3e-3, 4.0
 # but two copies at least, and of so many bytes.
 _MOST_COPIES, _POOL_SIZE, _POOL_BYTES = 20, 100_000, 2**28
 
-# Rows, at most, whose predictions set where training begins.
+# Samples, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
 
 # Draws of what is added where columns are unknown, for students that have no members.
@@ -88,7 +88,7 @@ class TrainingSet(NamedTuple):
     y: np.ndarray
     weight: np.ndarray
     predictions: np.ndarray | None  # of the teacher's members, if they are known already
-    labelled: np.ndarray  # 1 where a row has a label, else 0
+    labelled: np.ndarray  # 1 where a sample has a label, else 0
 
 
 def training_set(spec: FitSpec, predictions: MemberPredictions) -> TrainingSet:
@@ -115,11 +115,11 @@ def training_set(spec: FitSpec, predictions: MemberPredictions) -> TrainingSet:
 def training_rows(
     spec: FitSpec, predictions: MemberPredictions, rows: TrainingSet, seed: int
 ) -> Any:
-    """Return the training set as the engine takes it, with the rows that `transfer` generates.
+    """Return the training set as the engine takes it, with the samples that `transfer` generates.
 
     They are generated, and the teacher is asked about them, once: there are several copies of the
-    training set, the first of which has its own rows, unless they are kept beside generated ones.
-    Where copies would take too much memory, rows are generated anew for each minibatch.
+    training set, the first of which has its own samples, unless they are kept beside generated
+    ones. Where copies would take too much memory, samples are generated anew for each minibatch.
     """
     from ..._engine import AnswersOnFile, DistillationRows, PooledRows, drawn_rows
 
@@ -131,7 +131,7 @@ def training_rows(
         n_repeats, n_kept = 2, len(X)
         labelled = np.concatenate([labelled, np.zeros(n_kept)])
     if maker is not None and n_kept == 0:
-        members = None  # no row stays as it is
+        members = None  # no sample stays as it is
     put = partial(on_device, device=spec.training.device, dtype=X.dtype)
     weights = None if (weight == weight[0]).all() else put(weight, n_repeats)
     inputs, known = put(X, n_repeats), None if members is None else put(members)
@@ -166,8 +166,8 @@ def training_rows(
 
 
 def _answer(predictions: MemberPredictions, X: np.ndarray) -> np.ndarray:
-    """Return what the teacher predicts for one row."""
-    predict: Any = predictions.predict  # not None where rows are generated
+    """Return what the teacher predicts for one sample."""
+    predict: Any = predictions.predict  # not None where samples are generated
     answer: np.ndarray = predict(X[:1])
     return answer
 
@@ -185,7 +185,7 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
         weight = put(spec.weight) if stream.is_weighted else None
         draw = prepare_lacking(spec.maker, put(spec.X), weight)
 
-    # Memory is bounded, whatever fits it: a file in any case. Rows with noise are new ones.
+    # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None
 
     def deal(part: Part) -> Any:
@@ -251,7 +251,7 @@ def _batch_size(batch_size: int | str, n_rows: int) -> int:
 
 
 def _rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any, float]:
-    """Return the rows that a student learns from, and the sum of their weights."""
+    """Return the samples that a student learns from, and the sum of their weights."""
     if spec.stream is not None:
         rows = streamed_rows(spec, spec.stream, predictions, seed)
         return rows, spec.stream.total_weight
@@ -384,20 +384,20 @@ class OwnFunctions(NamedTuple):
 
 
 def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
-    """Raise a ValueError unless ranks train on the same rows, at least one each."""
+    """Raise a ValueError unless ranks train on the same samples, at least one each."""
     data = {
         "X": spec.X,
         "y": spec.y,
         "sample_weight": spec.weight,
         "X_transfer": spec.X_transfer,
         "member_predictions": spec.member_predictions,
-        "the number of rows": len(rows),
+        "the number of samples": len(rows),
         "the number of epochs": n_epochs,
     }
     ranks.check_same({name: digest(value) for name, value in data.items()})
     if len(rows) < ranks.size:
         raise ValueError(
-            f"X must have at least one row for each of the {ranks.size} ranks of data_parallel, "
+            f"X must have at least one sample for each of the {ranks.size} ranks of data_parallel, "
             f"got {len(rows)}."
         )
 
@@ -566,7 +566,7 @@ def widen_where_unknown(
 
 
 def first_predictions(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, Any]:
-    """Predictions of members for some rows, and the weights of these rows."""
+    """Predictions of members for some samples, and the weights of these samples."""
     if predictions.of_X is not None or predictions.predict is None:
         return predictions.of_X, spec.weight
     every = -(-len(spec.X) // _ROWS_FOR_START)

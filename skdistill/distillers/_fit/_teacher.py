@@ -60,7 +60,7 @@ class MemberPredictions(NamedTuple):
     """Predictions of a teacher's members, encoded for the student's objective."""
 
     of_X: np.ndarray | None  # for X, (n, S, ...), if they are known already
-    predict: Predict | None  # rows (m, ...) to predictions (m, S, ...); None without a teacher
+    predict: Predict | None  # samples (m, ...) to predictions (m, S, ...); None without a teacher
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
     found_share: float = 0.0  # of the variance of functions that the student finds for itself
     teacher: Any = None  # fitted
@@ -77,8 +77,8 @@ class MemberPredictions(NamedTuple):
         counts += [] if self.of_X is None else [self.of_X.shape[1]]
         if counts[0] != counts[-1]:
             raise ValueError(
-                "teacher must have as many members when it is fitted on all rows as on the folds "
-                f"of teacher_cv; got {counts[0]} and {counts[1]}."
+                "teacher must have as many members when it is fitted on all samples as on the "
+                f"folds of teacher_cv; got {counts[0]} and {counts[1]}."
             )
         return counts[0]
 
@@ -223,8 +223,8 @@ def has_fitted_teacher(distiller: BaseEstimator) -> bool:
     teacher = distiller.teacher
     if kind_of(teacher) is None or isinstance(teacher, str) or not is_prefitted(model_of(teacher)):
         raise AttributeError(
-            "teacher must be fitted for partial_fit, which does not fit it on a part of the rows: "
-            f"write teacher=FrozenEstimator(fitted). Got {teacher!r}."
+            "teacher must be fitted for partial_fit, which does not fit it on a part of the "
+            f"samples: write teacher=FrozenEstimator(fitted). Got {teacher!r}."
         )
     return True
 
@@ -285,7 +285,7 @@ def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
 
 
 def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> Predict:
-    """Return what predicts rows with the members of a fitted teacher.
+    """Return what predicts samples with the members of a fitted teacher.
 
     Predictions are encoded by the plan, for the student's objective, or by another `encoder`: the
     task leaves them what they are.
@@ -314,7 +314,7 @@ def distribution_of(task: Task, members: torch.Tensor) -> Distribution:
 
 
 def _checked(spec: FitSpec, members: object, n_rows: int, teacher: BaseEstimator) -> np.ndarray:
-    """Check members' predictions for `n_rows` rows."""
+    """Check members' predictions for `n_rows` samples."""
     name = f"the predictions of teacher {type(teacher).__name__}"
     kind = spec.plan.task.shape_of_members
     return check_member_predictions(members, n_rows, name=name, **kind)

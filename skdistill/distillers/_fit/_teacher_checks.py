@@ -20,7 +20,7 @@ from ._spec import FitArguments, FitSpec
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
-# Rows, at most, by which a fitted teacher is judged, and at least: with fewer, chance decides.
+# Samples, at most, by which a fitted teacher is judged, and at least: with fewer, chance decides.
 _ROWS_LOOKED_AT, _LEAST_ROWS = 1_000, 20
 
 
@@ -97,7 +97,7 @@ def warn_of_answers(
     given: FitArguments,
     predict: Predict,
 ) -> None:
-    """Warn of what a teacher, made of a model, answers to the rows given to fit.
+    """Warn of what a teacher, made of a model, answers to the samples given to fit.
 
     `predict` gives the predictions of its members, encoded by the task.
     """
@@ -110,7 +110,7 @@ def warn_of_answers(
 def _warn_of_interpolation(
     teacher: BaseEstimator, model: BaseEstimator, given: FitArguments
 ) -> None:
-    """Warn of a teacher whose answers about these rows say little of those about others.
+    """Warn of a teacher whose answers about these samples say little of those about others.
 
     Ensembles of this package are regularised, and are not looked at.
     """
@@ -120,21 +120,21 @@ def _warn_of_interpolation(
     if is_prefitted(model):
         warn(
             f"The fitted teacher, {name}, nearly hits the targets given to fit, as it hits those "
-            "that it was fitted on: its variance for these rows may say little of the others. "
-            "Give fit rows that the teacher has not seen; or give it the model unfitted, with "
-            "teacher_cv=5, so that models that have not seen a row answer for it."
+            "that it was fitted on: its variance for these samples may say little of the others. "
+            "Give fit samples that the teacher has not seen; or give it the model unfitted, with "
+            "teacher_cv=5, so that models that have not seen a sample answer for it."
         )
     else:
         warn(
             f"The teacher, {name}, nearly hits the targets that it "
-            "was fitted on, so that its variance for these rows may say little of the others. "
-            "teacher_cv=5 lets models that have not seen a row answer for it, and so does a "
-            "teacher fitted on other rows, in a FrozenEstimator."
+            "was fitted on, so that its variance for these samples may say little of the others. "
+            "teacher_cv=5 lets models that have not seen a sample answer for it, and so does a "
+            "teacher fitted on other samples, in a FrozenEstimator."
         )
 
 
 def _warn_of_useless(spec: FitSpec, model: BaseEstimator, predict: Predict) -> None:
-    """Warn of a fitted teacher that gets other rows than it was fitted on.
+    """Warn of a fitted teacher that gets other samples than it was fitted on.
 
     It predicts X and y no better than a constant would.
     """
@@ -151,11 +151,11 @@ def _warn_of_useless(spec: FitSpec, model: BaseEstimator, predict: Predict) -> N
     if loss < 1:
         return
     warn(
-        f"The fitted teacher, {type(final_step(model)[0]).__name__}, gets other rows than it was "
-        f"fitted on, or has learnt nothing: it has {words} for X and y. Have they been scaled, as "
-        "by a Pipeline around the student, or have they other units or another order of columns? "
-        "Students scale their columns themselves (normalize=True), so give fit the rows as they "
-        "came, and put what the teacher needs into it: "
+        f"The fitted teacher, {type(final_step(model)[0]).__name__}, gets other samples than it "
+        f"was fitted on, or has learnt nothing: it has {words} for X and y. Have they been scaled, "
+        "as by a Pipeline around the student, or have they other units or another order of "
+        "columns? Students scale their columns themselves (normalize=True), so give fit the "
+        "samples as they came, and put what the teacher needs into it: "
         "teacher=FrozenEstimator(make_pipeline(scaler, model).fit(X, y))."
     )
 

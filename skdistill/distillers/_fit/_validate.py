@@ -49,7 +49,7 @@ AUTO_NOISE = {
 # in every epoch, this holds for fewer.
 _MANY_ROWS, _MANY_STREAMED = 50_000, 10_000
 
-# Rows, at most, that tell whether noise leaves a table as it is.
+# Samples, at most, that tell whether noise leaves a table as it is.
 _ROWS_LOOKED_AT = 2_000
 
 # Further samples, at least, and the factor between widths of ranges, that tell of other units.
@@ -150,12 +150,12 @@ def stream_spec(
     mode = mode_of(settings, Fitted.of(estimator))
     if mode.is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
-    # Refused before X is read, which takes long; only then its rows are counted.
+    # Refused before X is read, which takes long; only then its samples are counted.
     maker = transfer_maker(settings, auto_transfer, 0, True, _MANY_STREAMED)
     if settings.transfer_only or not (maker is None or type(maker) is GaussianNoise):
         raise ValueError(
             "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
-            f"from all rows; got {estimator.transfer!r}."
+            f"from all samples; got {estimator.transfer!r}."
         )
     random_state = check_random_state(settings.random_state)
     estimator._reset()
@@ -229,7 +229,7 @@ def group_lasso(settings: StudentSettings, module: DistributionStack) -> Proxima
 def transfer_maker(
     settings: StudentSettings, auto: TransferMaker | None, n_rows: int, has_teacher: bool, many: int
 ) -> TransferMaker | None:
-    """Return what generates rows for the teacher to predict; None without a teacher."""
+    """Return what generates samples for the teacher to predict; None without a teacher."""
     auto = auto or AUTO_NOISE[settings.kind]
     if isinstance(settings.transfer, str) and settings.transfer == "auto":
         if not has_teacher or (settings.kind == "regressor" and n_rows > many):
@@ -247,7 +247,7 @@ def transfer_maker(
 
 
 def maker_that_changes(spec: FitSpec, maker: TransferMaker | None) -> TransferMaker | None:
-    """Check the maker, and return it, or None for one that leaves rows as they are.
+    """Check the maker, and return it, or None for one that leaves samples as they are.
 
     The codes of columns that hold categories are left alone, or exchanged.
     """
@@ -279,39 +279,39 @@ def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int
 
 
 def refuse_teacher(settings: StudentSettings, transfer_rows: np.ndarray) -> None:
-    """Raise a ValueError for a teacher, or rows for it to predict, beside its predictions."""
+    """Raise a ValueError for a teacher, or samples for it to predict, beside its predictions."""
     is_kind = isinstance(settings.teacher, str) and settings.teacher == settings.kind
     has_teacher = settings.teacher is not None and not is_kind
     if has_teacher or settings.teacher_cv is not None or len(transfer_rows):
         raise ValueError(
             "member_predictions come instead of a teacher: teacher, teacher_cv and X_transfer "
             f"must be None; got teacher={settings.teacher!r}, teacher_cv="
-            f"{settings.teacher_cv!r} and X_transfer with {len(transfer_rows)} rows."
+            f"{settings.teacher_cv!r} and X_transfer with {len(transfer_rows)} samples."
         )
 
 
 def check_transfer_rows(
     spec: FitSpec, X_transfer: object, maker: TransferMaker | None
 ) -> np.ndarray:
-    """Return the rows of `X_transfer`, checked; none for None."""
+    """Return the samples of `X_transfer`, checked; none for None."""
     if X_transfer is not None:
         return check_further_rows(spec, X_transfer, "X_transfer")
     if spec.settings.transfer_only and (maker is None or maker.keeps_labels):
         raise ValueError(
-            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes rows; "
+            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
             f"got None and TransferOnly({spec.settings.transfer!r})."
         )
     return spec.X[:0]
 
 
 def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
-    """Return rows, an array or a TransferSet, checked to have the shape and columns of X."""
+    """Return samples, an array or a TransferSet, checked to have the shape and columns of X."""
     X, columns = spec.X, spec.schema.columns
     given = given.rows if isinstance(given, TransferSet) else given
     row_shape = X.shape[1:]
     with errors_about(name):
         if len(given) == 0:
-            raise ValueError(f"{name} must have at least one row, or be None; got none.")
+            raise ValueError(f"{name} must have at least one sample, or be None; got none.")
         names = names_of_columns(given)
         given = with_days(as_table(given, name))
         given = given if columns is None else columns.encode(given, is_training=True)
@@ -323,7 +323,7 @@ def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
         raise ValueError(
             f"{name} must have {row_shape[0]} columns as X has, got {rows.shape[1]}."
             if rows.ndim == len(row_shape) + 1 == 2
-            else f"{name} must have rows of shape {row_shape} as X has, got {rows.shape[1:]}."
+            else f"{name} must have samples of shape {row_shape} as X has, got {rows.shape[1:]}."
         )
     check_names(spec, names, f"{name} has")
     check_trainable(rows, X.dtype, name)

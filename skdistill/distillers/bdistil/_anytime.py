@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Predictions of a booster from as many rounds as there is time for, or as a row needs."""
+"""Predictions of a booster from as many rounds as there is time for, or as a sample needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...modules import Rounds
 
 
 class EarlyExits(NamedTuple):
-    """Where the rows left when they were predicted with limits: see `BDistilBooster.predict`."""
+    """Where the samples left when they were predicted with limits: see `BDistilBooster.predict`."""
 
     rounds: np.ndarray
     shares: np.ndarray
@@ -32,7 +32,7 @@ class EarlyExits(NamedTuple):
 
     @classmethod
     def after(cls, rounds: np.ndarray, costs: Sequence[float]) -> EarlyExits:
-        """Sum up after how many rounds the rows left, at these costs of each round."""
+        """Sum up after how many rounds the samples left, at these costs of each round."""
         n_left = np.bincount(rounds - 1, minlength=len(costs))
         return cls(rounds, n_left / len(rounds), float(np.cumsum(costs)[rounds - 1].mean()))
 
@@ -65,7 +65,7 @@ class Limits(NamedTuple):
         if self.max_flops is None:
             return n_rounds
         if self.max_flops < costs[0]:
-            _warn("max_flops", self.max_flops, f"the {costs[0]:g} of one round for a row")
+            _warn("max_flops", self.max_flops, f"the {costs[0]:g} of one round for a sample")
         return max(1, min(n_rounds, int((np.cumsum(costs) <= self.max_flops).sum())))
 
 
@@ -99,24 +99,24 @@ class Stopwatch:
 
 @dataclass(eq=False)
 class LimitedRun:
-    """Rounds of a booster within limits, which all rows go through together.
+    """Rounds of a booster within limits, which all samples go through together.
 
-    The activations that later rounds need are held for all rows.
+    The activations that later rounds need are held for all samples.
     """
 
     module: Any
     rows: Tensor
     n_rounds: int  # at most
     limits: Limits
-    chunk: InitVar[int | None] = None  # rows to run at a time, None is all of them
-    first: int = 0  # number of the first row, for errors
+    chunk: InitVar[int | None] = None  # samples to run at a time, None is all of them
+    first: int = 0  # number of the first sample, for errors
 
     def __post_init__(self, chunk: int | None) -> None:
         self.watch = Stopwatch(self.limits.deadline)
         network, inputs = self.module.network, self.module.encode(self.rows)
         how = {"chunk": chunk, "before_chunk": self.watch, "reach": network.reach}
         self.played = Rounds(network, inputs, **how)
-        # Rows that have not left.
+        # Samples that have not left.
         self.inside = torch.arange(len(self.rows), device=self.rows.device)
 
     def advance(self) -> bool:
@@ -139,7 +139,7 @@ class LimitedRun:
         return self.module.of_outputs(self.played.mean.unsqueeze(0), self.rows[self.inside])
 
     def outputs(self) -> tuple[Tensor, np.ndarray]:
-        """Outputs (n, L) after the rounds that each row takes, and how many these are, (n,)."""
+        """Outputs (n, L) after the rounds that each sample takes, and how many these are, (n,)."""
         rounds = np.zeros(len(self.played.x), dtype=np.int64)
         outputs = None
         while len(self.inside) and self.advance():
@@ -154,7 +154,7 @@ class LimitedRun:
         return self.played.mean if outputs is None else outputs, rounds
 
     def _leaves(self) -> Tensor:
-        """Which of the rows inside are sure enough, (n,)."""
+        """Which of the samples inside are sure enough, (n,)."""
         threshold, outputs = self.limits.early_exit, self.played.outputs
         if self._exit_on == "confidence":
             return self.distribution().mean.amax(-1) >= threshold
@@ -219,7 +219,7 @@ def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Distribution:
 def predict_within(
     module: Any, X: np.ndarray, read: Read, n_rounds: int, limits: Limits
 ) -> tuple[Any, np.ndarray]:
-    """Read off what rounds within limits predict, and after how many rounds each row left."""
+    """Read off what rounds within limits predict, and after how many rounds each sample left."""
     size = rows_at_a_time(module, X)
 
     def parts(rows: Tensor, first: int) -> list[np.ndarray]:
@@ -228,7 +228,7 @@ def predict_within(
         found = read(module.of_outputs(outputs.unsqueeze(0), rows))
         return [*(found if isinstance(found, tuple) else (found,)), taken]
 
-    # Until a deadline all rows go from round to round together.
+    # Until a deadline all samples go from round to round together.
     *found, taken = _by_chunks(module, X, parts, size if limits.deadline is None else len(X))
     return (tuple(found) if len(found) > 1 else found[0]), taken
 
@@ -273,9 +273,9 @@ def _by_chunks(
     parts: Callable[[Tensor, int], Iterable[np.ndarray]],
     size: int,
 ) -> list[np.ndarray]:
-    """Concatenate the arrays, rows first, that `parts` gives for `size` rows at a time.
+    """Concatenate the arrays, samples first, that `parts` gives for `size` samples at a time.
 
-    `parts` takes the rows and the number of the first.
+    `parts` takes the samples and the number of the first.
     """
     whole: list[np.ndarray] = []
     for rows in gen_batches(len(X), size):

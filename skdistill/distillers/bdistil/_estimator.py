@@ -56,7 +56,7 @@ def model_classes(module: DistributionStack) -> list[Any]:
 
 
 def _costs(rounds: list[Round]) -> list[float]:
-    """Floating-point operations of each round for a row."""
+    """Floating-point operations of each round for a sample."""
     return [found.flop for found in rounds]
 
 
@@ -121,13 +121,13 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         time steps, as in E-RNN [2]_, and there is `predict_early`. For classifiers and networks
         such as :class:`skdistill.modules.Recurrent`.
     transfer : str, TransferMaker, TransferOnly or None, default=None
-        How as many further rows are generated, once, from X and `X_transfer` for the teacher to
+        How as many further samples are generated, once, from X and `X_transfer` for the teacher to
         predict.
     teacher_cv, memory
         As in :class:`HydraPlusRegressor`.
     max_epochs : int or "auto", default="auto"
-        Number of epochs of each learner; "auto" shows it 300,000 rows in all, but each of them at
-        least 10 and at most 200 times.
+        Number of epochs of each learner; "auto" shows it 300,000 samples in all, but each of them
+        at least 10 and at most 200 times.
     max_time : float, default=None
         Seconds that `fit` may take in all, as in :class:`HydraPlusRegressor`, the fit of the
         teacher included. Each network that is searched has its share of what is left, the same for
@@ -156,11 +156,12 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     rounds_ : list of Round
         The learner of each round and its cost: a named tuple of the number of the model class
         (`module`), `n_connections`, `n_searches`, the smallest `edge` over the columns, the
-        `weight` in the mean, the `distance` of the mean from the teacher on the training rows,
+        `weight` in the mean, the `distance` of the mean from the teacher on the training samples,
         which falls from round to round, and `flop`, `connection_flop`, `n_parameters` and
-        `n_connection_parameters`, all for one row.
+        `n_connection_parameters`, all for one sample.
     eta_ : ndarray of shape (n_columns,)
-        Learning rate of the rows' weights for each logit or mean; 0 where the teacher is constant.
+        Learning rate of the samples' weights for each logit or mean; 0 where the teacher is
+        constant.
     n_epochs_ : int
         Number of epochs of each learner; with `max_time` the largest.
     n_parameters_ : int
@@ -168,7 +169,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     module_ : CategoricalStack or GaussianStack
         The learners, as a torch module.
     history_ : list of dict
-        One row for each epoch of each learner, with the number of its round.
+        One sample for each epoch of each learner, with the number of its round.
     classes_, n_outputs_, net_, n_features_in_, feature_names_in_
         As in :class:`DistributionDistiller`.
 
@@ -290,7 +291,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     # --- predictions from some of the rounds
 
     def predict(self, X: ArrayLike, return_std: bool = False, **limits: Any) -> Any:
-        """Predict the class of each row, or its mean.
+        """Predict the class of each sample, or its mean.
 
         Parameters
         ----------
@@ -301,16 +302,16 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             What the prediction may cost:
 
             - ``max_rounds``, a number of rounds, at most ``n_rounds``;
-            - ``max_flops``, a number of floating-point operations for a row;
+            - ``max_flops``, a number of floating-point operations for a sample;
             - ``deadline``, in seconds from now: a round that is not finished then is given up. The
-              first is always run. All rows go from round to round together, and the activations
+              first is always run. All samples go from round to round together, and the activations
               that later rounds need are in memory, regardless of ``working_memory``;
-            - ``early_exit``, a threshold at which a row skips the further rounds, and ``exit_on``,
-              its quantity: "confidence", the probability of the class, has to be at least the
-              threshold; "spread", the epistemic uncertainty that the rounds so far would have if
-              they were members (mutual information in nats, or variance in squared units of y), at
-              most. "auto" is the confidence of classifiers and the spread of regressors;
-            - ``return_exits=True``, to return also where the rows left.
+            - ``early_exit``, a threshold at which a sample skips the further rounds, and
+              ``exit_on``, its quantity: "confidence", the probability of the class, has to be at
+              least the threshold; "spread", the epistemic uncertainty that the rounds so far would
+              have if they were members (mutual information in nats, or variance in squared units of
+              y), at most. "auto" is the confidence of classifiers and the spread of regressors;
+            - ``return_exits=True``, to return also where the samples left.
 
         Returns
         -------
@@ -318,9 +319,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             Labels, or means in units of y; with ``return_std`` a tuple of means and standard
             deviations.
         exits : EarlyExits, only with ``return_exits``
-            A named tuple: `rounds`, ndarray of shape (n_samples,), how many rounds each row went
-            through; `shares`, of shape (`n_rounds_`,), the share of the rows that left after each
-            round; and `flop`, the mean of the operations that the rows took.
+            A named tuple: `rounds`, ndarray of shape (n_samples,), how many rounds each sample went
+            through; `shares`, of shape (`n_rounds_`,), the share of the samples that left after
+            each round; and `flop`, the mean of the operations that the samples took.
         """
         check_return_std(self, return_std)
         return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
@@ -409,7 +410,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         max_rounds : int, default=None
             Number of rounds at most.
         max_flops : float, default=None
-            Number of floating-point operations for a row at most.
+            Number of floating-point operations for a sample at most.
         deadline : float, default=None
             Seconds from now after which the iteration ends; a round that is not finished then is
             given up.

@@ -46,12 +46,12 @@ class LearnerRecipes(NamedTuple):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of what networks take for a row."""
+        """Shape of what networks take for a sample."""
         return self.of_classes[0].input_shape
 
     @property
     def inputs(self) -> InputEncoding | None:
-        """What is done to rows before networks take them."""
+        """What is done to samples before networks take them."""
         return self.of_classes[0].inputs
 
 

@@ -30,8 +30,8 @@ from .._fit._student import training_set, widen_where_unknown
 from .._fit._teacher import MemberPredictions
 from ._plan import RoundsPlan, WeakLearnerObjective
 
-# For max_epochs="auto": rows that each learner is shown in all, limits for the epochs, and rows at
-# most that it is shown on large tables.
+# For max_epochs="auto": samples that each learner is shown in all, limits for the epochs, and
+# samples at most that it is shown on large tables.
 _ROWS_SEEN = 300_000
 _EPOCHS_WITHIN = (10, 200)
 _ROWS_SEEN_AT_MOST = 2_000_000
@@ -44,14 +44,14 @@ _LEAST_WEIGHT = 0.01
 
 
 class Round(NamedTuple):
-    """The learner found in a round, and its cost for one row."""
+    """The learner found in a round, and its cost for one sample."""
 
     module: int  # number of the model class
     n_connections: int  # how many earlier learners it reads
     n_searches: int  # how many networks were trained until one was accepted
     edge: float | None  # smallest over the columns (Definition 1); the first round needs none
     weight: float  # in the mean: 1, or less if the learner would overshoot with 1
-    # Of the mean from the teacher on the training rows after the round: root mean squared
+    # Of the mean from the teacher on the training samples after the round: root mean squared
     # difference of centred logits, or of means in the units of the training.
     distance: float
     flop: float  # floating-point operations, those of the connections included
@@ -88,7 +88,7 @@ def play_game(
 def _rows_and_targets(
     spec: FitSpec, predictions: MemberPredictions, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of the game, the learners' targets there, and the rows' weights.
+    """Samples of the game, the learners' targets there, and the samples' weights.
 
     The rows of a game stay the same: those that `transfer` generates are generated once.
     """
@@ -117,7 +117,7 @@ def _rows_and_targets(
 def _in_portions(
     target_of: Callable[[slice], np.ndarray], rows: np.ndarray, predictions: np.ndarray
 ) -> list[np.ndarray]:
-    """Targets of portions of the rows; the predictions of which they are made take memory."""
+    """Targets of portions of the samples; the predictions of which they are made take memory."""
     return [target_of(portion) for portion in gen_batches(len(rows), rows_asked(predictions[:1]))]
 
 
@@ -148,7 +148,7 @@ class Barrier:
 class Search:
     """The game, played until there are `n_rounds` learners or no further one is found.
 
-    X are the rows (N, ...), on the device of the training; parts of `task` are the trainings.
+    X are the samples (N, ...), on the device of the training; parts of `task` are the trainings.
     `network` and `rounds` are the learners found so far, and `history` has a row for each epoch of
     theirs.
     """

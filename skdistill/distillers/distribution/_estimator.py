@@ -74,7 +74,7 @@ class Agreement:
             self._compare(predictions.of_X)
 
     def join(self) -> None:
-        """Take into account what other ranks have compared, which ask for rows of their own."""
+        """Take into account what other ranks have compared, which ask for samples of their own."""
         ranks = current_ranks()
         self.holds = self.holds if ranks is None else ranks.all_hold(self.holds)
 
@@ -100,7 +100,7 @@ def family_plan(family: Family, task: Task, supervised_weight: float, transfer: 
     """Return the plan of a family; raise for what does not go with it."""
     if supervised_weight and isinstance(transfer, TransferOnly):
         raise ValueError(
-            "supervised_weight must be 0 with transfer=TransferOnly(...), whose rows have no "
+            "supervised_weight must be 0 with transfer=TransferOnly(...), whose samples have no "
             f"labels; got {supervised_weight!r}."
         )
     return FamilyPlan(task, clone(family).for_task(task), supervised_weight)
@@ -154,8 +154,8 @@ def _fit(distiller: DistributionEstimator, X, y, *arguments, mode_of=FitMode.of_
 def _warn_of_agreement(plan: Any) -> None:
     if plan.members_agree and plan.n_members > 1:
         warn(
-            "The teacher's members never disagreed about the rows that the student learnt "
-            "from: its epistemic uncertainty is 0 everywhere. Let it learn from other rows, by "
+            "The teacher's members never disagreed about the samples that the student learnt "
+            "from: its epistemic uncertainty is 0 everywhere. Let it learn from other samples, by "
             "transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
         )
 
@@ -193,8 +193,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``DirichletFamily(max_precision=1e4)``, whose settings a search reaches as
         ``family__max_precision``, or one of your own, see :doc:`/user_guide/own_family`. "auto" is
         "gaussian" for a regressor and "dirichlet" for a classifier, whose uncertainties came
-        closest to those of the teacher on rows held out from training (letter, pendigits, satimage;
-        the sets of UCI).
+        closest to those of the teacher on samples held out from training (letter, pendigits,
+        satimage; the sets of UCI).
     supervised_weight : float, default=0.0
         Weight of the labels' negative log-likelihood in the loss (lambda in Eqs 16 and 17 of
         [1]_).
@@ -254,13 +254,13 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     n_parameters_ : int
         Number of parameters of the student.
     flops_ : int
-        Floating-point operations for a row, see :func:`skdistill.model_selection.flops`.
+        Floating-point operations for a sample, see :func:`skdistill.model_selection.flops`.
     module_ : nn.Module
         The student, as a torch module.
     net_ : skorch.NeuralNet
         The net around `module_`, built when asked for.
     history_ : list of dict
-        One row for each epoch.
+        One sample for each epoch.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
 
@@ -361,15 +361,15 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             Targets, for regression also of shape (n_samples, n_targets), or class labels; None with
             batches.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the teacher's fit and in the student's loss.
+            Weights of the samples, in the teacher's fit and in the student's loss.
         X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
-            Further rows, without labels, on which the student imitates the teacher, with weight
+            Further samples, without labels, on which the student imitates the teacher, with weight
             1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
         member_predictions : array-like, default=None
             Predictions for X of a teacher's members, instead of a teacher: class probabilities of
             shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
             means and variances, (n_samples, n_members, n_targets, 2), in units of y. `teacher`
-            is "classifier" or "regressor" then, and there are no transfer rows.
+            is "classifier" or "regressor" then, and there are no transfer samples.
 
         Returns
         -------
@@ -394,14 +394,14 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         sample_weight: ArrayLike | None = None,
         classes: ArrayLike | None = None,
     ) -> Self:
-        """Train for one epoch on the given rows, going on from the calls before, or from `fit`.
+        """Train for one epoch on the given samples, going on from the calls before, or from `fit`.
 
-        A student may so learn from rows that come in parts or do not fit in memory. The classes,
+        A student may so learn from samples that come in parts or do not fit in memory. The classes,
         and the location and scale of the targets, are those of the first call, and so is
-        `teacher_`. The optimizer's state, the order of the rows and the noise go on from call to
+        `teacher_`. The optimizer's state, the order of the samples and the noise go on from call to
         call, also through pickle and :func:`skdistill.save`; if the student was trained by `fit`
-        with ``warm_start=False``, they begin anew. The rows that `transfer` generates are made of
-        the given ones.
+        with ``warm_start=False``, they begin anew. The samples that `transfer` generates are made
+        of the given ones.
 
         Parameters
         ----------
@@ -410,7 +410,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         y : array-like of shape (n_samples,)
             Targets, for regression also of shape (n_samples, n_targets), or class labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, compared with each other within the call.
+            Weights of the samples, compared with each other within the call.
         classes : array-like of shape (n_classes,), default=None
             The labels of all classes that y will hold. A classifier's first call needs them.
 
@@ -430,9 +430,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         -----
         Each call counts as an epoch: in `n_epochs_`, in `history_`, and for weights of the loss and
         temperatures that change over the epochs, up to `max_epochs` calls. The learning rate is
-        `lr`, without `lr_schedule`, as the last call is not known. So one call with all rows trains
-        what `fit` trains with ``max_epochs=1``. `checkpoint` and `max_time` are for `fit` alone. A
-        student that is still worse than a constant prediction is not warned of.
+        `lr`, without `lr_schedule`, as the last call is not known. So one call with all samples
+        trains what `fit` trains with ``max_epochs=1``. `checkpoint` and `max_time` are for `fit`
+        alone. A student that is still worse than a constant prediction is not warned of.
         """
         mode_of = partial(FitMode.of_pass, classes=classes)
         return _fit(self, X, y, sample_weight, None, None, mode_of=mode_of)
@@ -446,11 +446,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         with_residual: bool = True,
         random_state: RandomStateLike = None,
     ) -> np.ndarray:
-        """Draw members that the teacher could have had, each of them a function of all rows.
+        """Draw members that the teacher could have had, each of them a function of all samples.
 
         Only students of the family "latent_factor" have this method, whose teacher had several
-        members. The factors of a member are drawn once for all rows, so that it errs on
-        neighbouring rows alike, as the teacher's members do.
+        members. The factors of a member are drawn once for all samples, so that it errs on
+        neighbouring samples alike, as the teacher's members do.
 
         Parameters
         ----------
@@ -458,9 +458,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         n_members : int, default=1
             Number of draws.
         with_residual : bool, default=True
-            Whether the residual variance, which no factor explains, is drawn too, for each row by
-            itself. With it the draws have the epistemic variance of each row; without it they
-            depend smoothly on X, and what is drawn for a row does not depend on the others.
+            Whether the residual variance, which no factor explains, is drawn too, for each sample
+            by itself. With it the draws have the epistemic variance of each sample; without it they
+            depend smoothly on X, and what is drawn for a sample does not depend on the others.
         random_state : int, RandomState instance or None, default=None
 
         Returns
@@ -468,17 +468,17 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         members : ndarray of shape (n_samples, n_members, n_classes) or \
                 (n_samples, n_members, n_targets, 2)
             Class probabilities; or means ``[..., 0]`` in units of y, and variances ``[..., 1]`` in
-            squared units, the expected noise variance of the row for all draws.
+            squared units, the expected noise variance of the sample for all draws.
 
         Raises
         ------
         ValueError
-            If the student was calibrated, which is done row by row.
+            If the student was calibrated, which is done sample by sample.
         """
         if hasattr(self, "calibration_"):
             raise ValueError(
-                "calibration_fraction must be None for sample_members: a student is calibrated row "
-                f"by row, and members span all rows; got {self.calibration_fraction!r}."
+                "calibration_fraction must be None for sample_members: a student is calibrated "
+                f"sample by sample, and members span all; got {self.calibration_fraction!r}."
             )
         Number(Integral, 1).check(n_members, "n_members")
         OneOf((True, False)).check(with_residual, "with_residual")

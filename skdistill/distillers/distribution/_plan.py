@@ -149,17 +149,17 @@ def _defines(family: Family, method: str) -> bool:
 class DistributionObjective(Objective):
     """Loss of a family against the members, and of the labels (Eqs 16 and 17).
 
-    Very large losses of a row grow logarithmically.
+    Very large losses of a sample grow logarithmically.
 
-    Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a row
-    has a label (1, n). A temperature T divides the logits of both sides, and the loss is multiplied
-    by T^2.
+    Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a
+    sample has a label (1, n). A temperature T divides the logits of both sides, and the loss is
+    multiplied by T^2.
 
     Parameters
     ----------
     plan : FamilyPlan
     n_rows : float
-        Sum of the rows' weights, which a family's penalty is divided by.
+        Sum of the samples' weights, which a family's penalty is divided by.
     like : Tensor
         Of the dtype and on the device of the networks.
     """

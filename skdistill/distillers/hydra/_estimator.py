@@ -96,7 +96,7 @@ def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
     loss = copy.copy(HydraLoss.of(hydra.loss))
     if isinstance(hydra.transfer, TransferOnly) and loss.teacher_weight < 1:
         raise ValueError(
-            "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose rows have no "
+            "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose samples have no "
             f"labels; got {loss.teacher_weight!r}."
         )
     heads = Heads.of(hydra.heads)
@@ -147,16 +147,16 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         ``HydraLoss()``.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
             TransferOnly or None, default="auto"
-        How further rows are generated from X and `X_transfer`, for the teacher to predict, up to 20
-        for each of these and about 100,000 in all. They are generated once, and are dealt in turn:
-        those of an epoch are X, or one further row for each. "noise", ``GaussianNoise()``, adds
-        Gaussian noise to the rows, which keep their labels; "disagreement" also moves half of these
-        to where the members disagree more. The others generate as many rows again, without labels.
-        None generates none.
-        "auto" is noise with the correlations of the columns that leaves columns with few values
-        alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None for more than 50,000
-        rows, and with `member_predictions`, which are known for X alone. Of a teacher that has
-        trees, or mixes models, half of the further rows are from between neighbours, by
+        How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
+        20 for each of these and about 100,000 in all. They are generated once, and are dealt in
+        turn: those of an epoch are X, or one further sample for each. "noise", ``GaussianNoise()``,
+        adds Gaussian noise to the samples, which keep their labels; "disagreement" also moves half
+        of these to where the members disagree more. The others generate as many samples again,
+        without labels. None generates none. "auto" is noise with the correlations of the columns
+        that leaves columns with few values alone, ``GaussianNoise(correlated=True,
+        categorical="auto")``, or None for more than 50,000 samples, and with `member_predictions`,
+        which are known for X alone. Of a teacher that has trees, or mixes models, half of the
+        further samples are from between neighbours, by
         :class:`~skdistill.transfer.Munge`. See
         :mod:`skdistill.transfer`; the settings of an object can be searched over, as
         ``transfer__scale``. :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
@@ -164,12 +164,11 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`. `module` builds the
         student before pruning. None removes none.
     max_epochs : int or "auto", default="auto"
-        Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
-        Where the teacher's variance is below .003 of that of y, ``lr="auto"`` is less by the fourth
-        root of this ratio r, but at most four times; "auto" has r times as many epochs then, and
-        r^2 / 2 times where r is above 2. With a given number lr is less by no more than that
-        exceeds what is usual.
-        Students of trees have twice as many.
+        Number of epochs; "auto" is 9,000 over the root of the number of samples, between 10 and
+        400. Where the teacher's variance is below .003 of that of y, ``lr="auto"`` is less by the
+        fourth root of this ratio r, but at most four times; "auto" has r times as many epochs then,
+        and r^2 / 2 times where r is above 2. With a given number lr is less by no more than that
+        exceeds what is usual. Students of trees have twice as many.
     max_time : float, default=None
         Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
         teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
@@ -178,7 +177,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         `calibration_fraction` each of the two students has half of all. Not read by `partial_fit`.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
-        on tables of more than 19,200 rows it is one in 150 of them, up to 256.
+        on tables of more than 19,200 samples it is one in 150 of them, up to 256.
     lr : float or "auto", default="auto"
         Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
         their number: each step moves a unit by so much. See `max_epochs` for tables next to
@@ -191,19 +190,19 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Where to cache the fit of the teacher, so that a grid search over the student fits it once
         for each fold.
     teacher_cv : int, cross-validation splitter or iterable, default=None
-        Folds for out-of-fold predictions of X: each row is predicted by a clone of the teacher that
-        was fitted without it. Members of an overfitted teacher agree on the rows they were fitted
-        on, so that a student learns from other rows alone where they disagree. `teacher_` is fitted
-        on all rows and predicts `X_transfer` and the rows that `transfer` generates, which are used
-        besides X then, with noise too.
+        Folds for out-of-fold predictions of X: each sample is predicted by a clone of the teacher
+        that was fitted without it. Members of an overfitted teacher agree on the samples they were
+        fitted on, so that a student learns from other samples alone where they disagree. `teacher_`
+        is fitted on all samples and predicts `X_transfer` and the samples that `transfer`
+        generates, which are used besides X then, with noise too.
     calibration_fraction : float, default=None
-        Share of the rows, in (0, 1), on which a second student is calibrated that is fitted without
-        them, to mend this one by what is found, as ``TunedThresholdClassifierCV`` does with
+        Share of the samples, in (0, 1), on which a second student is calibrated that is fitted
+        without them, to mend this one by what is found, as ``TunedThresholdClassifierCV`` does with
         ``refit=True``: the scale and power of the epistemic part by the members, and the
         temperature of the rest by the labels, see `calibration_`. So `fit` takes twice as long; the
-        second teacher is fitted without the rows too. One in a ``FrozenEstimator`` is taken as it
-        is, and the temperature holds for new rows only if X are rows on which it was not fitted.
-        Labels hold out their share of each class. None changes nothing. Not with batches,
+        second teacher is fitted without the samples too. One in a ``FrozenEstimator`` is taken as
+        it is, and the temperature holds for new samples only if X are samples on which it was not
+        fitted. Labels hold out their share of each class. None changes nothing. Not with batches,
         `member_predictions` and `partial_fit`.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
@@ -321,7 +320,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
+        """Train for one epoch on these samples, as :meth:`DistributionDistiller.partial_fit` does.
 
         Parameters
         ----------
@@ -423,7 +422,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     _kind = "classifier"
     _fit, _plan_of = _fit, hydra_plan  # methods of both classes
     _parameter_table = _HYDRA_PARAMETERS
-    # Rectified first, as the teacher; then smooth, which ranks rows by the epistemic part better.
+    # Rectified first, as the teacher; then smooth, which ranks samples by the epistemic part
+    # better.
     _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
 
     def __init__(
@@ -484,7 +484,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         sample_weight: ArrayLike | None = None,
         classes: ArrayLike | None = None,
     ) -> Self:
-        """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
+        """Train for one epoch on these samples, as :meth:`DistributionDistiller.partial_fit` does.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ _LARGEST_LOG_GAIN = math.log(10.0)
 # Share of a head's variance that stays, at least, where the gain takes from it.
 _SHARE_KEPT = 0.5
 
-_CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a time
+_CHUNK = 2**17  # outputs of the samples whose loss for classes is computed at a time
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class HydraPlan(Plan):
 class HydraObjective(Objective):
     """The loss of Hydra+ (Eq 10) with a term that matches spreads; subclasses define the terms.
 
-    Targets are the teacher's members (S, n, N, ...), the labels (S, n, ...), and whether a row has
-    a label (S, n). Outputs are the heads', (S, M, n, ...).
+    Targets are the teacher's members (S, n, N, ...), the labels (S, n, ...), and whether a sample
+    has a label (S, n). Outputs are the heads', (S, M, n, ...).
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
 class GaussianHydraObjective(HydraObjective):
     """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t).
 
-    Very large losses of a row grow logarithmically, as in :class:`DistributionObjective`.
+    Very large losses of a sample grow logarithmically, as in :class:`DistributionObjective`.
 
     With a gain there is one more network, whose first t outputs are the raw logarithm of it.
     """
@@ -257,7 +257,7 @@ class CategoricalHydraObjective(HydraObjective):
         if size >= n_rows:
             return weighted_sum(self._terms(*targets), losses.Categories(outputs))
         loss, gradient = torch.empty_like(targets[-1]), torch.empty_like(outputs)
-        for start in range(0, n_rows, size):  # few rows at a time: temporaries stay in the cache
+        for start in range(0, n_rows, size):  # few samples at a time: temporaries stay in the cache
             rows = slice(start, start + size)
             terms = self._terms(*(target[:, rows] for target in targets))
             heads = losses.Categories(outputs[:, :, rows])

@@ -38,7 +38,7 @@ from .._fit._parameters import FamilyRule
 from .._fit._student import Student
 from ._plan import TokensPlan
 
-# Members predict so many rows at a time that their predictions take about these bytes.
+# Members predict so many samples at a time that their predictions take about these bytes.
 _CHUNK_BYTES = 2**24
 
 
@@ -78,7 +78,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     callbacks, runtime, verbose
         As in :class:`skdistill.BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
-        Source of the first weights and of the order of the rows.
+        Source of the first weights and of the order of the samples.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -91,7 +91,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     family_ : Family
         What the student predicts at each token, with its settings.
     history_ : list of dict
-        One row for each epoch; losses are means over tokens.
+        One sample for each epoch; losses are means over tokens.
     module_, net_, n_epochs_, n_parameters_, flops_
         As in :class:`skdistill.DistributionDistiller`.
     n_features_in_ : int
@@ -103,9 +103,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     Notes
     -----
-    The members' predictions are summarised one member and a few rows at a time; once for all rows
-    if the summaries fit scikit-learn's ``working_memory``, or a file in half of the memory of the
-    computer, else for as many minibatches as do.
+    The members' predictions are summarised one member and a few samples at a time; once for all
+    samples if the summaries fit scikit-learn's ``working_memory``, or a file in half of the memory
+    of the computer, else for as many minibatches as do.
 
     ``clone``, and hence every search, copies the members.
 
@@ -222,10 +222,10 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         return self
 
     def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of positive weight: source, begin token and target, (n, S + 1 + T), and more.
+        """Samples of positive weight: source, begin token and target, (n, S + 1 + T), and more.
 
         The second array tells where a target has a token, (n, T). The third are weights of the mean
-        over a row's tokens, such that tokens of all rows weigh alike.
+        over a sample's tokens, such that tokens of all samples weigh alike.
         """
         source = super()._check_source(X)
         self.n_features_in_ = source.shape[1]
@@ -286,7 +286,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         return source
 
     def _distribution(self, source, target_in, at):
-        parts = [target_in, target_in[:, :1]]  # the last token of a row is read by nobody
+        parts = [target_in, target_in[:, :1]]  # the last token of a sample is read by nobody
         if source is not None:
             n_missing = self.n_features_in_ - source.shape[1]
             parts.insert(0, nn.functional.pad(source, (0, n_missing), value=self._tokens.pad))
@@ -306,7 +306,7 @@ def _training_rows(
     device: torch.device,
     seed: int,
 ) -> Any:
-    """Return the training set, with the targets at the tokens of its rows."""
+    """Return the training set, with the targets at the tokens of its samples."""
     from ..._engine import DistillationRows
 
     rows, is_token, weight = (
@@ -315,7 +315,7 @@ def _training_rows(
     size = max(1, _CHUNK_BYTES // (4 * plan.n_tokens * is_token.shape[1]))
 
     def targets(batch: np.ndarray) -> Tensor:
-        """Targets at the tokens of some rows, (n, T, width)."""
+        """Targets at the tokens of some samples, (n, T, width)."""
         parts = torch.from_numpy(batch).long().split(size)
         how = teacher, plan, float(objective.temperature), pad_token
         return torch.cat([_targets_of(*how, rows) for rows in parts])
@@ -335,7 +335,7 @@ def _training_rows(
 def _targets_of(
     teacher: SequenceEnsemble, plan: TokensPlan, temperature: float, pad_token: int, rows: Tensor
 ) -> Tensor:
-    """Targets at the tokens of a few rows; zeros where there is padding."""
+    """Targets at the tokens of a few samples; zeros where there is padding."""
     source, target = rows.tensor_split([plan.n_source], dim=1)
     is_token = target[:, 1:] != pad_token
     statistics = teacher.member_statistics(
@@ -358,5 +358,5 @@ class SequenceTeacher(SequenceEnsemble):
 
 
 def _unchanged(X: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the rows, which the teacher predicts anew as if they had been drawn."""
+    """Return the samples, which the teacher predicts anew as if they had been drawn."""
     return X

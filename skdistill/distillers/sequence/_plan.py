@@ -22,11 +22,11 @@ class TokensPlan(Plan):
 
     family: Any  # that for tokens
     n_tokens: int  # that are predicted: K
-    n_source: int  # how many of a row's tokens are the source; 0 for a language model
-    n_target: int  # how many tokens of a row are predicted
+    n_source: int  # how many of a sample's tokens are the source; 0 for a language model
+    n_target: int  # how many tokens of a sample are predicted
     n_members: int  # of the teacher
 
-    task: Any = None  # neither numbers nor classes of rows
+    task: Any = None  # neither numbers nor classes of samples
 
     @property
     def tells_parts(self) -> bool:
@@ -53,7 +53,7 @@ class TokensPlan(Plan):
 
 
 class TokenObjective(Objective):
-    """Mean over a row's tokens of the loss of each.
+    """Mean over a sample's tokens of the loss of each.
 
     Targets are those at each token, (1, n, T, width), and whether there is a token, (1, n, T):
     where there is none, neither outputs nor targets matter. Outputs are the logits of
@@ -86,10 +86,10 @@ class TokenObjective(Objective):
 
 
 class TokenRows(nn.Module):
-    """A network of tokens, as the engine takes networks: rows of numbers in, rows of numbers out.
+    """A network of tokens as the engine takes networks: numbers in, numbers out.
 
-    It gives logits (n, T, K). `n_source` of a row's tokens are the source, or none; the others are
-    the target with its begin token, the last of which is not read.
+    It gives logits (n, T, K). `n_source` of a sample's tokens are the source, or none; the others
+    are the target with its begin token, the last of which is not read.
     """
 
     def __init__(self, network: nn.Module, n_source: int):
