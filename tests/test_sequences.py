@@ -87,7 +87,7 @@ TOKENS = {"begin_token": BEGIN, "end_token": END, "pad_token": PAD}
 
 
 def search(member, beam_size, prefix=None, max_length=LONGEST):
-    """Sequences of one sample that a member finds, and their log probabilities."""
+    """Sequences of one row that a member finds, and their log probabilities."""
     prefix = torch.empty(1, 0, dtype=torch.long) if prefix is None else torch.tensor([prefix])
 
     def next_log_probs(tokens):
@@ -202,22 +202,16 @@ def test_error_rates_know_other_padding():
 
 
 def test_references_without_a_token_are_refused():
-    with pytest.raises(
-        ValueError, match="y_true must have a token in each sample; sample 1 has none"
-    ):
+    with pytest.raises(ValueError, match="y_true must have a token in each row; row 1 has none"):
         token_error_rates([[3], [0]], [[3], [3]])
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (([[3]], [[3], [4]]), ValueError, "y_pred must have 1 samples as y_true has, got 2"),
-        (
-            ([[3, 0, 4]], [[3]]),
-            ValueError,
-            "y_true must have padding .0. at the end of a sample only",
-        ),
-        (([[3]], [[0, 4]]), ValueError, "y_pred must have padding .0. at the end of a sample only"),
+        (([[3]], [[3], [4]]), ValueError, "y_pred must have 1 rows as y_true has, got 2"),
+        (([[3, 0, 4]], [[3]]), ValueError, "y_true must have padding .0. at the end of a row only"),
+        (([[3]], [[0, 4]]), ValueError, "y_pred must have padding .0. at the end of a row only"),
         (([[3]], [[3.5]]), ValueError, "y_pred must be tokens, whole numbers"),
         (([[3]], int), ValueError, "Expected 2D array, got scalar"),
         (([[3]], [[3]], "0"), TypeError, "pad_token must be an integer >= 0"),
@@ -450,21 +444,17 @@ def test_members_and_tokens_that_will_not_do_are_named(members, options, error, 
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (
-            [[3, PAD, 4]],
-            [[END]],
-            r"X must have padding \(0\) at the end of a sample only; sample 0",
-        ),
+        ([[3, PAD, 4]], [[END]], r"X must have padding \(0\) at the end of a row only; row 0"),
         ([[3.5]], [[END]], "X must be tokens, whole numbers from 0"),
         ([[-1]], [[END]], "X must be tokens, whole numbers from 0"),
         (
             [[3]],
             [[3, PAD], [END, 3]],
-            r"y must hold only padding .*sample 1",
+            r"y must hold only padding .*row 1",
         ),
-        ([[3]], [[BEGIN, 3]], r"y must not hold tokens__begin.*sample 0 has it \(1\)"),
+        ([[3]], [[BEGIN, 3]], r"y must not hold tokens__begin.*row 0 has it \(1\)"),
         ([[3]], [[7]], "y must hold tokens that can be predicted, below 5; got 7"),
-        ([[3], [4]], [[END]], "y must have 2 samples as X has, got 1"),
+        ([[3], [4]], [[END]], "y must have 2 rows as X has, got 1"),
         ([[3]], None, "y must be given"),
     ],
 )

@@ -39,7 +39,7 @@ max_epochs = 100  # epochs of each model
 
 
 def turned(images):
-    """Images of eight by eight pixels, one in a sample, turned by 90 degrees."""
+    """Images of eight by eight pixels, one in a row, turned by 90 degrees."""
     return np.rot90(images.reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64)
 
 

@@ -33,7 +33,7 @@ _SECONDS_BETWEEN_LINES = 2.0
 # Escape sequences by which skorch colours what it prints.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# For so many epochs in a sample a member may be exploded without a new lowest loss.
+# For so many epochs in a row a member may be exploded without a new lowest loss.
 _EPOCHS_TO_RECOVER = 10
 
 
@@ -131,7 +131,7 @@ class _WithState(Callback):
 class MemberEarlyStopping(_WithState):
     """Keep each member's best weights, and end training when no member improves any more.
 
-    A member stops after `patience` epochs in a sample in which its validation loss has not fallen
+    A member stops after `patience` epochs in a row in which its validation loss has not fallen
     by more than `tol`. It keeps its best weights while the others go on.
     """
 
@@ -172,7 +172,7 @@ class DivergenceGuard(_WithState):
     exploded if it is more than 1,000 (1 + \|c\|) above c. A member has diverged
 
     - as soon as its loss is not finite;
-    - when its loss has been exploded for ten epochs in a sample without a new lowest value (a
+    - when its loss has been exploded for ten epochs in a row without a new lowest value (a
       spike, or a bad start, may recover);
     - when training has ended, if its weights are not finite or its last loss is exploded.
 

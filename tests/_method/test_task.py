@@ -233,7 +233,7 @@ def test_a_row_that_overflows_is_named_and_never_predicted_as_nonsense(kind, dty
                 error = str(raised)
             assert all(np.isfinite(a).all() for a in arrays if a is not None)
             assert arrays or re.search(
-                r"^X must .*(sample 3 .* X\[3, 1\]|\[3, 1\], its sample)", error
+                r"^X must .*(sample 3 .* X\[3, 1\]|\[3, 1\], its row)", error
             )
             outcomes["named" if error else "predicted"] += 1
     assert len(outcomes) == 2 or dtype == np.float64  # tanh is none the worse for 1e300

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Warnings of first mistakes: samples unknown to a teacher, refits, samples that steps leave out."""
+"""Warnings of first mistakes: samples unknown to a teacher, refits, samples left out of steps."""
 
 from __future__ import annotations
 

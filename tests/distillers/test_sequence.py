@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Students of sequence models: their loss, their samples, what they predict."""
+"""Students of sequence models: their loss, their rows, what they predict."""
 
 from __future__ import annotations
 
@@ -551,11 +551,11 @@ def test_parameters_that_will_not_do_are_named(params, error, message, members, 
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        ([[3, 0, 4]], [[2]], r"X must have padding \(0\) at the end of a sample only"),
+        ([[3, 0, 4]], [[2]], r"X must have padding \(0\) at the end of a row only"),
         ([[3]], [[1, 3]], "y must not hold tokens__begin"),
         ([[3]], [[60]], "y must hold tokens that can be predicted, below 59"),
         ([[3]], [[0]], "y must hold a token to predict"),
-        ([[3], [4]], [[2]], "y must have 2 samples"),
+        ([[3], [4]], [[2]], "y must have 2 rows"),
     ],
 )
 def test_tokens_that_will_not_do_are_named(X, y, message, members):

@@ -28,7 +28,7 @@ SMALL = {
 
 
 def in_turn(rounds, X):
-    """Outputs after each round, by name; a round is a function of the previous state and samples."""
+    """Outputs after each round, by name; a round is a function of the last state and samples."""
     given = {"X": X}
     for one_round in rounds:
         found = one_round(given)

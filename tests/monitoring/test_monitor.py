@@ -119,7 +119,7 @@ def test_the_page_holds_every_column_those_that_moved_first(tmp_path):
     assert page.startswith("<!DOCTYPE html>")
     assert "<h1>Drift</h1>" in page
     assert found._repr_html_() in page
-    names = re.findall('<tr><th scope="sample">(.*?)</th>', page)
+    names = re.findall('<tr><th scope="row">(.*?)</th>', page)
     assert names[0] == "&lt;d&gt;"
     assert sorted(names) == sorted(["a", "b", "c", "&lt;d&gt;", "epistemic", "total"])
     assert page.count("<rect") == 60
