@@ -119,8 +119,8 @@ def uci_distribution() -> Table:
     rows.append(["target", *[None] * 4, *limits_of_gaps, *[None] * 4])
     return table(
         "data set | RMSE, teacher:.3f | student:.3f | NLL, teacher:.3f | student:.3f | "
-        "NLL gap:+.3f | AUSE gap:+.3f | 90 % coverage:.3f | rank of epistemic:.3f | median ratio:.2f | "
-        "parameters, student / teacher:.3f",
+        "NLL gap:+.3f | AUSE gap:+.3f | 90 % coverage:.3f | rank of epistemic:.3f | "
+        "median ratio:.2f | parameters, student / teacher:.3f",
         rows,
     )
 
