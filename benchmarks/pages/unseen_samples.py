@@ -185,7 +185,9 @@ def unseen_others() -> Table | str:
         )
         rows.append([*key, *values])
     columns = "AUROC, epistemic:.3f | total:.3f | growth:.3g"
-    return rows_or_none(f"data set | model | shuffled, {columns} | another table, {columns}", rows)
+    return rows_or_none(
+        f"data set | model | shuffled, {columns} | another data set, {columns}", rows
+    )
 
 
 @block
