@@ -8,7 +8,7 @@ from typing import Any
 
 from _pages import Table, block, marked, stored, table
 
-# What was wanted. Coverage of intervals of 90 % under covariate shift.
+# Targets. Coverage of intervals of 90 % under covariate shift.
 LEAST_COVERAGE, MOST_COVERAGE = 0.88, 0.92
 # Loss over that of a random choice: of one table, and on average over those for regression.
 OF_ONE, OF_ALL = 1.0, 0.85

@@ -121,7 +121,7 @@ def link(page: str) -> str:
 
 @block
 def which_student() -> Table:
-    """Which student to take, by what is wanted of it."""
+    """Which student to take, by task."""
     return table(
         "task | estimator | measured | parameters, student / teacher | fit | one sample",
         [

@@ -30,7 +30,7 @@ def of_students(kind: str) -> dict[str, list[tuple[str, dict[str, float]]]]:
 
 
 def limits_of(student: str) -> tuple[float, tuple[float, float]]:
-    """What is wanted of the average NLL gap and of median ratios."""
+    """Targets of the average NLL gap and of median ratios."""
     is_small = student.startswith("latent factor")
     return (SMALL_NLL, SMALL_RATIO) if is_small else (FIDELITY_NLL, FIDELITY_RATIO)
 
@@ -74,7 +74,7 @@ def fidelity_sets(kind: str) -> Table:
 
 @block
 def fidelity_targets() -> Table:
-    """What was wanted of each student, and what was measured."""
+    """Targets of each student, and what was measured."""
     rows = []
     for kind in ("numbers", "classes"):
         for student, found in of_students(kind).items():

@@ -10,7 +10,7 @@ import peers
 import uci
 from _pages import NOT_MEASURED, Table, block, duration, marked, pick, plus_minus, stored, table
 
-# What was wanted and does not stand in the files.
+# Targets that do not stand in the files.
 UCI_WANTED = {"rank_correlation": 0.88, "median_ratio": 0.8, "rmse_ratio": 1.05}
 DISTRIBUTION_NLL = 0.06  # what a student that predicts a distribution may be behind, on average
 DISTRIBUTION_AUSE = 0.05  # and by how much its AUSE may differ
@@ -70,7 +70,7 @@ def uci_calibration() -> Table:
 
 @block
 def uci_fidelity() -> Table:
-    """How close each student is to its teacher, and what was wanted."""
+    """How close each student is to its teacher, and the targets."""
     rows: list[list[Any]] = []
     least_rank, least_ratio, most = UCI_WANTED.values()
     for name, theirs, ours, fidelity in by_set("uci"):

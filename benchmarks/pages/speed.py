@@ -75,7 +75,7 @@ def predict_memory() -> Table:
 
 @block
 def serving_times() -> Table:
-    """Serving by a student, its exported forms and its teacher; what was wanted is of the file."""
+    """Serving by a student, its exported forms and its teacher; targets are those of the file."""
     found = stored("serving")
     most, least = found["settings"]["targets"].values()
     rows = []
@@ -95,7 +95,7 @@ def serving_times() -> Table:
 
 @block
 def persistence_times() -> Table:
-    """Writing and reading models in four ways; what was wanted is of the student's file."""
+    """Writing and reading models in four ways; the target is that of the student's file."""
     found = stored("persistence")
     most, rows = found["settings"]["target_ms"], []
     for row in found["persistence"]:
@@ -300,7 +300,7 @@ def scale_growth() -> Table:
 
 @block
 def scale_targets() -> Table:
-    """What was wanted of large tables."""
+    """Targets of large data sets."""
     return table(
         "target | measured | at most:g",
         (

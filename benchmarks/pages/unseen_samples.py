@@ -83,7 +83,7 @@ def unseen_folds(protocol: str) -> Table | str:
 
 @block
 def unseen_targets() -> Table:
-    """What was wanted of the teacher on gaps and tails, and of far samples."""
+    """Targets of the teacher on gaps and tails, and of far samples."""
     rows: list[list[Any]] = []
     for protocol, wanted_nll in (("gap", unseen.GAP_NLL), ("tail", unseen.TAIL_NLL)):
         found = found_unseen(protocol)
