@@ -18,6 +18,9 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
+# Kinds of data sets in results files, in the words of the pages.
+TASKS = {"numbers": "regression", "classes": "classification"}
+
 NOT_MEASURED = "None of these is in the file yet."
 AUROC = "auroc_epistemic"
 
@@ -56,7 +59,7 @@ class Table(NamedTuple):
 def table(columns: str, rows: Iterable[Iterable[Any]]) -> Table:
     """Table of values; None is an empty cell, text stays as it is.
 
-    `columns` are headings with the formats of their numbers, ``"set | NLL:.3f | parameters:,"``.
+    `columns` are headings with the formats of their numbers: ``"model | NLL:.3f | parameters:,"``.
     """
     header, formats = zip(*(text.partition(":")[::2] for text in columns.split(" | ")), strict=True)
     written = [
@@ -73,7 +76,7 @@ def cell(value: Any, spec: str) -> str:
 
 
 def marked(value: float, spec: str, reached: bool | None) -> str:
-    """Text of a value, in bold if it misses what was wanted."""
+    """Text of a value, in bold if it misses its target."""
     text = format(value, spec)
     return f"**{text}**" if reached is False else text
 
@@ -138,10 +141,10 @@ def comparisons(rows: list[dict[str, Any]]) -> Table:
     """Times beside a peer's; ``_common.comparison`` makes the rows."""
     sign = {"times as fast": "at least", "times as long": "at most"}
     return table(
-        "setting | ours | time | against | its time | ours is | wanted",
+        "setting | ours | time | compared with | its time | ours is | target",
         (
             [
-                row["setting"],
+                named(row["setting"]),
                 row["ours"],
                 duration(row["ours_seconds"]),
                 row["peer"],
@@ -152,6 +155,12 @@ def comparisons(rows: list[dict[str, Any]]) -> Table:
             for row in rows
         ),
     )
+
+
+def named(text: str) -> str:
+    """Text of a results file in the words of the pages: samples, features, differences."""
+    words = {"row": "sample", "rows": "samples", "columns": "features", "less": "minus"}
+    return re.sub(r"\b(rows?|columns|less)\b", lambda found: words[found[0]], text)
 
 
 def relation(row: dict[str, Any]) -> str:

@@ -8,8 +8,8 @@ The pages hold their own prose. What stands between two comments,
     .. end                                <!-- end -->
 
 is what the function NAME of pages/ returns, and is replaced. So no measured number is typed;
-tests/test_measured.py fails where a page and its files disagree. A number in bold misses what was
-wanted.
+tests/test_measured.py fails where a page and its files disagree. A number in bold misses its
+target.
 
     python benchmarks/report.py           # or `make measured`
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any
 
-from _pages import Table, block, comparisons, marked, pick, plus_minus, stored, table
+from _pages import Table, block, comparisons, marked, named, pick, plus_minus, stored, table
 
 Runs = list[dict[str, Any]]
 
@@ -29,8 +29,8 @@ def bdistil_rounds() -> Table:
         if name != "series"
     )
     return table(
-        "set | teacher:.4f | booster, round 1:.4f | 2:.4f | 4:.4f | 7:.4f | average of 1:.4f | "
-        "2:.4f | 4:.4f | 7:.4f | oracle of 7:.4f",
+        "data set | teacher:.4f | booster, round 1:.4f | 2:.4f | 4:.4f | 7:.4f | "
+        "average of 1:.4f | 2:.4f | 4:.4f | 7:.4f | oracle of 7:.4f",
         rows,
     )
 
@@ -51,7 +51,7 @@ def bdistil_average(file: str) -> Table:
         distances = (of_runs(runs, which, "distance", 7) for which in whose)
         rows.append([name, mean(run["teacher"] for run in runs), *scores, *distances])
     return table(
-        "set | teacher:.4f | booster, round 2:.4f | 7:.4f | average of 2:.4f | 7:.4f | "
+        "data set | teacher:.4f | booster, round 2:.4f | 7:.4f | average of 2:.4f | 7:.4f | "
         "oracle of 2:.4f | 7:.4f | distance, booster:.3f | average:.3f | oracle:.3f",
         rows,
     )
@@ -82,7 +82,7 @@ def bdistil_average_rounds(file: str) -> Table:
         )
     )
     return table(
-        "round:d | score, booster less average | distance, share of the average's:.3f", rows
+        "round:d | score, booster minus average | distance, share of the average's:.3f", rows
     )
 
 
@@ -90,7 +90,7 @@ def bdistil_average_rounds(file: str) -> Table:
 def bdistil_targets(file: str) -> Table:
     """What the booster should reach."""
     rows = (
-        [row["target"], marked(row["value"], "+.4f", row["reached"]), row["limit"]]
+        [named(row["target"]), marked(row["value"], "+.4f", row["reached"]), row["limit"]]
         for found in stored(file)["results"].values()
         for row in found["targets"]
     )
@@ -99,7 +99,7 @@ def bdistil_targets(file: str) -> Table:
 
 @block
 def bdistil_times() -> Table:
-    """How fast a booster predicts one row."""
+    """How fast a booster predicts one sample."""
     results = stored("bdistil")["results"]
     return comparisons([row for name in ("letter", "magic") for row in results[name]["times"]])
 

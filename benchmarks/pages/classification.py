@@ -6,7 +6,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any
 
-from _pages import Table, block, comparisons, limits, marked, pick, stored, table
+from _pages import Table, block, comparisons, limits, marked, named, pick, stored, table
 
 # Most by which students of mixtures may be behind in NLL, where it is not .01.
 MOST_GAP = {"power-plant": 0.03, "wine": 0.015}
@@ -30,7 +30,7 @@ def hydra_sets() -> Table:
         for some in [found["some_left_out"][model]]
     )
     return table(
-        "set | model | NLL:.3f | ECE:.3f | rank of epistemic:.3f | median ratio, test:.2f | "
+        "data set | model | NLL:.3f | ECE:.3f | rank of epistemic:.3f | median ratio, test:.2f | "
         "left out:.2f | TV, test:.3f | left out:.3f | AUROC:.3f | parameters:, | fit, s:.1f",
         rows,
     )
@@ -43,13 +43,13 @@ def hydra_targets() -> Table:
     by_target = zip(*(found["targets"] for found in sets.values()), strict=True)
     rows = (
         [
-            first["target"],
+            named(first["target"]),
             None if "below" in first["target"] else limits(first),
             *(marked(row["value"], ".3f", row["reached"]) for row in (first, *others)),
         ]
         for first, *others in by_target
     )
-    return table(" | ".join(["target", "wanted", *sets]), rows)
+    return table(" | ".join(["quantity", "target", *sets]), rows)
 
 
 @block
@@ -90,7 +90,7 @@ def forest_scores() -> Table:
             values = pick(scores, "accuracy nll ece parameters fit_seconds")
             rows.append([name, model, *values, ranks.get(model)])
     return table(
-        "set | model | accuracy:.4f | NLL:.3f | ECE:.3f | parameters:, | fit, s:.0f | "
+        "data set | model | accuracy:.4f | NLL:.3f | ECE:.3f | parameters:, | fit, s:.0f | "
         "rank of epistemic:.2f",
         rows,
     )
@@ -131,14 +131,14 @@ def trees_students() -> Table:
             ]
         )
     return table(
-        "set | teacher | student | gap | ratio | rank | teacher, s:.0f | student, s:.0f | "
-        "one row | mean alone",
+        "data set | teacher | student | gap | ratio | rank | teacher, s:.0f | student, s:.0f | "
+        "one sample | mean alone",
         rows,
     )
 
 
 def times_as_fast(rows: list[dict[str, Any]], graph: str, is_mixed: bool) -> str | None:
-    """How many times as fast as its teacher a graph answers one row, where that was measured."""
+    """How many times as fast as its teacher a graph answers one sample, where that was measured."""
     if not all(graph in row for row in rows):
         return None
     faster = mean([row["teacher_row"] / row[graph] for row in rows])
@@ -169,8 +169,8 @@ def by_scale(key: str, spec: str) -> Table:
     means = (mean(column) for column in list(zip(*rows, strict=True))[1:5])
     rows.append(["mean", *means, None, None])
     return table(
-        f"set | own:{spec} | conformal, constant:{spec} | by the total part:{spec} | "
-        f"by the epistemic part:{spec} | calibration rows:.0f | fit, CPU s:.0f",
+        f"data set | own:{spec} | conformal, constant:{spec} | by the total part:{spec} | "
+        f"by the epistemic part:{spec} | calibration samples:.0f | fit, CPU s:.0f",
         rows,
     )
 
@@ -192,7 +192,7 @@ def shift_uncertainties() -> Table:
         for place, found in shifts.items()
     )
     return table(
-        "set | shift | error, teacher:.3f | Hydra+:.3f | ECE, teacher:.3f | Hydra+:.3f | "
+        "data set | shift | error, teacher:.3f | Hydra+:.3f | ECE, teacher:.3f | Hydra+:.3f | "
         "TV of Hydra+, total:.3f | aleatoric:.3f | epistemic:.3f | "
         "TV of epistemic, Hydra:.3f | Dirichlet:.3f | logit-normal:.3f",
         rows,
@@ -212,9 +212,9 @@ def students() -> Table:
         for student, row in found.items()
     )
     return table(
-        "set | student | NLL:.3f | ECE:.3f | TV on test rows, total:.3f | aleatoric:.3f | "
-        "epistemic:.3f | rank of epistemic:.3f | TV on rows left out, total:.3f | aleatoric:.3f | "
-        "epistemic:.3f | AUROC:.3f | parameters:,",
+        "data set | student | NLL:.3f | ECE:.3f | TV on test samples, total:.3f | aleatoric:.3f | "
+        "epistemic:.3f | rank of epistemic:.3f | TV on samples left out, total:.3f | "
+        "aleatoric:.3f | epistemic:.3f | AUROC:.3f | parameters:,",
         rows,
     )
 
@@ -231,7 +231,7 @@ def logits_cifar() -> Table:
             gap = marked(model["difference"], "+.3f", wanted[name]["reached"])
             row[2:] = [gap, interval(model), limits(wanted[name])]
         rows.append(row)
-    return table("model | AUROC:.3f | less the ensemble's | 95 % interval | wanted", rows)
+    return table("model | AUROC:.3f | minus the ensemble's | 95 % interval | target", rows)
 
 
 def interval(found: dict[str, Any]) -> str:
@@ -245,14 +245,14 @@ def logits_proxies() -> Table:
     found = stored("logits")["results"]["imagenet"]
     names = {
         "with the one": "Eq. 17, with the one added",
-        "without the one": "without it, as predictions are read",
+        "without the one": "without it, as used for predictions",
         "released": "as released by the authors",
         "by mutual information": "by mutual information, with the one",
     }
     measures = "total mutual_information reverse_mutual_information pairwise_kl"
     rows = [[names[name], *pick(row, measures)] for name, row in found["proxies"].items()]
     rows[0][1:] = [marked(row["value"], ".3f", row["reached"]) for row in found["targets"]]
-    rows.append(["wanted of Eq. 17", *(limits(row) for row in found["targets"])])
+    rows.append(["target of Eq. 17", *(limits(row) for row in found["targets"])])
     return table(
         "proxy | total:.3f | mutual information:.3f | reverse mutual information:.3f | "
         "pairwise divergence:.3f",

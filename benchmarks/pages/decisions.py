@@ -8,7 +8,7 @@ from typing import Any
 
 from _pages import Table, block, marked, stored, table
 
-# What was wanted. Coverage of intervals of 90 % under covariate shift.
+# Targets. Coverage of intervals of 90 % under covariate shift.
 LEAST_COVERAGE, MOST_COVERAGE = 0.88, 0.92
 # Loss over that of a random choice: of one table, and on average over those for regression.
 OF_ONE, OF_ALL = 1.0, 0.85
@@ -44,8 +44,8 @@ def abstention() -> Table:
         for name, row in found_decisions("abstention").items()
     ]
     return table(
-        "set | risk promised:.3g | broken, total | aleatoric | epistemic | "
-        "broken, plain:.3f | answered:.2f",
+        "data set | risk bound:.3g | violated, total | aleatoric | epistemic | "
+        "violated, plain:.3f | coverage:.2f",
         rows,
     )
 
@@ -62,7 +62,7 @@ def shifted_coverage(protocol: str) -> Table:
         [name, *(judged(way, row[way]["coverage"]) for way in RATIOS)]
         for name, row in found_decisions(protocol).items()
     ]
-    return table(" | ".join(["set", *RATIOS.values()]), rows)
+    return table(" | ".join(["data set", *RATIOS.values()]), rows)
 
 
 @block
@@ -80,7 +80,7 @@ def stream_coverage() -> Table:
         for name, row in found_decisions("stream").items()
     ]
     return table(
-        "set | plain:.3f | adaptive:.3f | width, plain:.2f | adaptive:.2f | infinite:.2f", rows
+        "data set | plain:.3f | adaptive:.3f | width, plain:.2f | adaptive:.2f | infinite:.2f", rows
     )
 
 
@@ -103,7 +103,7 @@ def active_learning(kind: str) -> Table:
     most = OF_ALL if kind == "regression" else OF_ONE
     of_all = marked(mean["mean_ratio"], ".3f", mean["mean_ratio"] <= most)
     rows.append(["mean", None, of_all, None, mean["last_ratio"]])
-    return table("set | labels in the end:, | mean ratio | ±:.3f | in the end:.3f", rows)
+    return table("data set | labels in the end:, | mean ratio | ±:.3f | in the end:.3f", rows)
 
 
 @block

@@ -30,7 +30,7 @@ def translation(headings: str, keys: str) -> Table:
         "EnD2": '`"nll"` (EnD2)',
         "proxy student": '`"reverse_kl"`',
         "proxy student, released form": '`"reverse_kl_reference"`',
-        "proxy student, shown more": '`"reverse_kl"`, shown more',
+        "proxy student, shown more": '`"reverse_kl"`, trained on more',
     }
 
     def written(key: str, found: dict[str, float] | None) -> str | None:
@@ -121,7 +121,7 @@ def link(page: str) -> str:
 
 @block
 def which_student() -> Table:
-    """Which student to take, by what is wanted of it."""
+    """Which student to take, by task."""
     return table(
         "task | estimator | measured | parameters, student / teacher | fit | one sample",
         [

@@ -6,7 +6,7 @@ from __future__ import annotations
 from statistics import mean
 
 import tables
-from _pages import Table, block, marked, pick, stored, table
+from _pages import TASKS, Table, block, marked, pick, stored, table
 from fidelity import OF_CLASSES, OF_NUMBERS
 
 # Of fidelity.py: gaps of the NLL on average and at most, CRPS ratio on average, how far a rank to
@@ -30,7 +30,7 @@ def of_students(kind: str) -> dict[str, list[tuple[str, dict[str, float]]]]:
 
 
 def limits_of(student: str) -> tuple[float, tuple[float, float]]:
-    """What is wanted of the average NLL gap and of median ratios."""
+    """Targets of the average NLL gap and of median ratios."""
     is_small = student.startswith("latent factor")
     return (SMALL_NLL, SMALL_RATIO) if is_small else (FIDELITY_NLL, FIDELITY_RATIO)
 
@@ -50,7 +50,7 @@ def fidelity_sets(kind: str) -> Table:
             rank, ratio = row["rank_student_to_reference"], row["ratio_student_to_reference"]
             rows.append(
                 [
-                    student,
+                    student.removesuffix(f", {kind}"),
                     name,
                     marked(row["nll_gap"], "+.3f", row["nll_gap"] <= FIDELITY_WORST_NLL),
                     row.get("crps_ratio"),
@@ -65,7 +65,7 @@ def fidelity_sets(kind: str) -> Table:
                 ]
             )
     return table(
-        "student | set | NLL gap | CRPS ratio:.3f | rank to teacher:.3f | to reference | "
+        "student | data set | NLL gap | CRPS ratio:.3f | rank to teacher:.3f | to reference | "
         "the teacher's:.3f | ratio to teacher:.2f | to reference | the teacher's:.2f | "
         "parameters, student / teacher:.3f | CPU s:.1f",
         rows,
@@ -74,7 +74,7 @@ def fidelity_sets(kind: str) -> Table:
 
 @block
 def fidelity_targets() -> Table:
-    """What was wanted of each student, and what was measured."""
+    """Targets of each student, and what was measured."""
     rows = []
     for kind in ("numbers", "classes"):
         for student, found in of_students(kind).items():
@@ -89,7 +89,7 @@ def fidelity_targets() -> Table:
             )
             rows.append(
                 [
-                    student if kind in student else f"{student}, {kind}",
+                    f"{student.removesuffix(f', {kind}')}, {TASKS[kind]}",
                     marked(mean(gaps), "+.3f", mean(gaps) <= nll),
                     marked(max(gaps), "+.3f", max(gaps) <= FIDELITY_WORST_NLL),
                     crps and marked(crps, ".3f", crps <= FIDELITY_CRPS),
@@ -100,7 +100,7 @@ def fidelity_targets() -> Table:
             )
     return table(
         "student | mean NLL gap | worst NLL gap | mean CRPS ratio | "
-        "worst rank, less the teacher's | sets with a rank above the teacher's | "
+        "worst rank, minus the teacher's | data sets with a rank above the teacher's | "
         "ratios within limits | the teacher's own",
         rows,
     )
@@ -125,7 +125,7 @@ def latent_factor_sets() -> Table:
         known = None if None in theirs else mean(theirs)
         rows.append(["mean", model, mean(ours), known, None, None, None])
     return table(
-        "set | model | NLL gap:+.3f | in the paper:+.3f | CRPS ratio:.3f | 95 % cover:.3f | "
+        "data set | model | NLL gap:+.3f | in the paper:+.3f | CRPS ratio:.3f | 95 % cover:.3f | "
         "parameters:,",
         rows,
     )
@@ -145,7 +145,9 @@ def tables_scores() -> Table:
             [name, f"published: {model}", digits(score), None, None, None]
             for model, score in zip(names, tables.PUBLISHED[name], strict=True)
         ]
-    return table("set | model | RMSE, log loss | fit, CPU s:.1f | MiB:.0f | parameters:,", rows)
+    return table(
+        "data set | model | RMSE, log loss | fit, CPU s:.1f | MiB:.0f | parameters:,", rows
+    )
 
 
 def digits(score: float) -> str:

@@ -39,8 +39,8 @@ def gped_quality() -> Table:
     ]
     mae = f"at most {gped.TARGETS['entropy_mae']:g}"
     auroc = f"at most {GPED_AUROC:g} below"
-    rows += [["0 %", "wanted of GPED U_o", *[None] * 2, mae, *[None] * 4]]
-    rows += [["both", "wanted of GPED", *[None] * 4, auroc, *[None] * 2]]
+    rows += [["0 %", "target of GPED U_o", *[None] * 2, mae, *[None] * 4]]
+    rows += [["both", "target of GPED", *[None] * 4, auroc, *[None] * 2]]
     return table(GPED_COLUMNS, rows)
 
 
@@ -117,7 +117,7 @@ def gped_numbers() -> Table:
         [*name.split(", "), *with_errors(row, rank=".2f", rmse=".3f")]
         for name, row in stored("gped_small")["small"]["numbers"].items()
     )
-    return table("set | chains | rank | RMSE, in standard deviations", rows)
+    return table("data set | chains | rank | RMSE, in standard deviations", rows)
 
 
 @block
@@ -140,7 +140,8 @@ def pareto_students() -> Table:
         rows.append(pareto_row(f"{start}, {row['params']['group_lasso']:g}", row, differences))
     return table(
         "student | from, strength | kFLOP:.0f | parameters:, | NLL:.3f | MAE:.3f | "
-        "NLL less the search's | MAE less the search's | 1 row, µs:.0f | 1,000 rows, ms:.1f",
+        "NLL minus the search's | MAE minus the search's | 1 sample, µs:.0f | "
+        "1,000 samples, ms:.1f",
         rows,
     )
 

@@ -10,7 +10,7 @@ import peers
 import uci
 from _pages import NOT_MEASURED, Table, block, duration, marked, pick, plus_minus, stored, table
 
-# What was wanted and does not stand in the files.
+# Targets that do not stand in the files.
 UCI_WANTED = {"rank_correlation": 0.88, "median_ratio": 0.8, "rmse_ratio": 1.05}
 DISTRIBUTION_NLL = 0.06  # what a student that predicts a distribution may be behind, on average
 DISTRIBUTION_AUSE = 0.05  # and by how much its AUSE may differ
@@ -40,7 +40,7 @@ def uci_scores() -> Table:
         rmse, nll = uci.DEEP_ENSEMBLES[name]
         rows.append([name, theirs["rmse"], ours["rmse"], rmse, theirs["nll"], ours["nll"], nll])
     return table(
-        "set | RMSE, teacher:.3f | RMSE, student:.3f | RMSE, Deep Ensembles:.2f | "
+        "data set | RMSE, teacher:.3f | RMSE, student:.3f | RMSE, Deep Ensembles:.2f | "
         "NLL, teacher:.3f | NLL, student:.3f | NLL, Deep Ensembles:.2f",
         rows,
     )
@@ -62,15 +62,15 @@ def uci_calibration() -> Table:
         for name, theirs, ours, _ in by_set("uci")
     )
     return table(
-        "set | NLL of a Gaussian, teacher:.3f | student:.3f | AUSE, teacher:.3f | student:.3f | "
-        "90 % coverage, teacher:.3f | student:.3f",
+        "data set | NLL of a Gaussian, teacher:.3f | student:.3f | AUSE, teacher:.3f | "
+        "student:.3f | 90 % coverage, teacher:.3f | student:.3f",
         rows,
     )
 
 
 @block
 def uci_fidelity() -> Table:
-    """How close each student is to its teacher, and what was wanted."""
+    """How close each student is to its teacher, and the targets."""
     rows: list[list[Any]] = []
     least_rank, least_ratio, most = UCI_WANTED.values()
     for name, theirs, ours, fidelity in by_set("uci"):
@@ -88,9 +88,9 @@ def uci_fidelity() -> Table:
             ]
         )
     wanted = [f"at least {least_rank}", f"at least {least_ratio}", f"at most {most}"]
-    rows.append(["wanted", *wanted, None, None, None])
+    rows.append(["target", *wanted, None, None, None])
     return table(
-        "set | rank of epistemic | median ratio | RMSE ratio | NLL gap:+.3f | AUSE gap:+.3f | "
+        "data set | rank of epistemic | median ratio | RMSE ratio | NLL gap:+.3f | AUSE gap:+.3f | "
         "parameters, student / teacher:.2f",
         rows,
     )
@@ -116,11 +116,11 @@ def uci_distribution() -> Table:
     ause_text = marked(ause, "+.3f", abs(ause) <= DISTRIBUTION_AUSE)
     limits_of_gaps = [f"at most {DISTRIBUTION_NLL:+g}", f"within {DISTRIBUTION_AUSE:g}"]
     rows.append(["mean", *[None] * 4, nll_text, ause_text, *[None] * 4])
-    rows.append(["wanted", *[None] * 4, *limits_of_gaps, *[None] * 4])
+    rows.append(["target", *[None] * 4, *limits_of_gaps, *[None] * 4])
     return table(
-        "set | RMSE, teacher:.3f | student:.3f | NLL, teacher:.3f | student:.3f | NLL gap:+.3f | "
-        "AUSE gap:+.3f | 90 % coverage:.3f | rank of epistemic:.3f | median ratio:.2f | "
-        "parameters, student / teacher:.3f",
+        "data set | RMSE, teacher:.3f | student:.3f | NLL, teacher:.3f | student:.3f | "
+        "NLL gap:+.3f | AUSE gap:+.3f | 90 % coverage:.3f | rank of epistemic:.3f | "
+        "median ratio:.2f | parameters, student / teacher:.3f",
         rows,
     )
 
@@ -148,7 +148,7 @@ def peers_scores(kind: str) -> Table | str:
             ]
         )
     columns = " | ".join(HEADINGS[key] for key, _ in scores)
-    heading = f"set | model | splits | {columns} | fit | one row | kB:,.0f"
+    heading = f"data set | model | splits | {columns} | fit | one sample | kB:,.0f"
     return table(heading, rows) if rows else NOT_MEASURED
 
 
@@ -167,7 +167,7 @@ def peers_records() -> Table | str:
             best = min(means, key=means.__getitem__)
             rows[-1] += [published, means[best], best]
     columns = "published:.2f | best here:.3f | of"
-    heading = f"set | RMSE, {columns} | NLL, {columns}"
+    heading = f"data set | RMSE, {columns} | NLL, {columns}"
     return table(heading, rows) if rows else NOT_MEASURED
 
 

@@ -6,7 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from _pages import Table, block, comparisons, duration, marked, pick, stored, table
+from _pages import (
+    TASKS,
+    Table,
+    block,
+    comparisons,
+    duration,
+    marked,
+    named,
+    pick,
+    stored,
+    table,
+)
 
 N_HUGE, EPOCHS_OF_HUGE = 10**8, 10  # rows, and the epochs that max_epochs="auto" takes of them
 
@@ -20,8 +31,8 @@ def engine_training() -> Table:
         faster = row["ratio"] if row["measure"] == "times as fast" else 1 / row["ratio"]
         ratios = settings.setdefault(row["setting"], {})
         ratios[row["peer"]] = marked(faster, ".3g", row["reached"])
-    rows = ([setting, *map(ratios.get, peers)] for setting, ratios in settings.items())
-    return table(" | ".join(["rows x columns", *peers]), rows)
+    rows = ([named(setting), *map(ratios.get, peers)] for setting, ratios in settings.items())
+    return table(" | ".join(["samples x features", *peers]), rows)
 
 
 @block
@@ -29,9 +40,9 @@ def engine_costs() -> Table:
     """What a fit costs beside its steps."""
     overhead, memory = stored("engine")["overhead"], stored("engine")["memory"]
     beyond = duration(overhead["overhead_seconds"])
-    rows = [["one epoch beyond its steps", overhead["setting"], beyond]]
+    rows = [["one epoch, without its steps", named(overhead["setting"]), beyond]]
     rows += [
-        [f"peak memory, {row['contender']}", row["setting"], f"{row['peak_mib']:.1f} MiB"]
+        [f"peak memory, {row['contender']}", named(row["setting"]), f"{row['peak_mib']:.1f} MiB"]
         for row in memory
         if row["members"] == 10  # the other loops were measured with two
     ]
@@ -46,9 +57,9 @@ def predict_times() -> Table:
 
 @block
 def predict_one_row() -> Table:
-    """Students with all defaults beside their teacher, one row at a time."""
+    """Students with all defaults beside their teacher, one sample at a time."""
     rows = ([f"``{row['call']}``", row["one_row_us"]] for row in stored("predict")["one_row"])
-    return table("call | one row, us:.0f", rows)
+    return table("call | one sample, us:.0f", rows)
 
 
 @block
@@ -56,7 +67,7 @@ def predict_memory() -> Table:
     """By how much memory grows in a prediction."""
     paths = "model method rows working_memory_mib copy_and_results_mib peak_mib"
     return table(
-        "model | method | rows:, | working memory, MiB:d | copy and twice the results, MiB:.1f | "
+        "model | method | samples:, | working memory, MiB:d | copy and twice the result, MiB:.1f | "
         "peak growth, MiB:.1f",
         (pick(row, paths) for row in stored("predict")["memory"]),
     )
@@ -64,7 +75,7 @@ def predict_memory() -> Table:
 
 @block
 def serving_times() -> Table:
-    """Serving by a student, its exported forms and its teacher; what was wanted is of the file."""
+    """Serving by a student, its exported forms and its teacher; targets are those of the file."""
     found = stored("serving")
     most, least = found["settings"]["targets"].values()
     rows = []
@@ -73,18 +84,18 @@ def serving_times() -> Table:
         rows.append(
             [
                 row["model"],
-                row["task"],
+                TASKS[row["task"]],
                 marked(us, ".0f", row["model"] != "file" or us <= most),
                 marked(speed, ",.0f", row["model"] != "file, 2 threads" or speed >= least),
                 row["kilobytes"],
             ]
         )
-    return table("model | predicts | one row, µs | rows a second | kB:.0f", rows)
+    return table("model | predicts | one sample, µs | samples per second | kB:.0f", rows)
 
 
 @block
 def persistence_times() -> Table:
-    """Writing and reading models in four ways; what was wanted is of the student's file."""
+    """Writing and reading models in four ways; the target is that of the student's file."""
     found = stored("persistence")
     most, rows = found["settings"]["target_ms"], []
     for row in found["persistence"]:
@@ -109,7 +120,7 @@ def parallel_times(part: str) -> Table:
     """Seconds on the clock of one job, or worker, and of two."""
     rows = [
         [
-            row["setting"],
+            named(row["setting"]),
             row["ours"],
             row["peer_seconds"],
             row["ours_seconds"],
@@ -119,7 +130,7 @@ def parallel_times(part: str) -> Table:
         for row in stored("parallel")[part]
     ]
     return table(
-        "setting | by | one, s:.2f | two, s:.2f | times as fast | wanted, at least:.1f", rows
+        "setting | by | one, s:.2f | two, s:.2f | times as fast | target, at least:.1f", rows
     )
 
 
@@ -141,7 +152,7 @@ def many_classes_memory() -> Table:
     found = stored("many_classes")["memory"]
     shares = {"reverse KL": marked(found["share_of_naive"], ".2f", found["reached"])}
     rows = ([name, peak, shares.get(name)] for name, peak in found["peak_mib"].items())
-    share = f"share of the naive form, at most {found['target']:g} wanted"
+    share = f"share of the naive form, target at most {found['target']:g}"
     return table(f"loss | peak, MiB:.0f | {share}", rows)
 
 
@@ -153,7 +164,7 @@ def gped_speed() -> Table:
     over_sum = marked(found["over_sum"], ".2f", found["reached"])
     rows = [
         *([f"{name}, ms a step", f"{ms:.2f}"] for name, ms in found["step_ms"].items()),
-        [f"loop over SGLD and student, at most {found['target']:g} wanted", over_sum],
+        [f"loop over SGLD and student, target at most {found['target']:g}", over_sum],
         ["share of matrix products", f"{found['gemm_share']:.0%}"],
         *([f"a million iterations, {name}, hours", f"{hour:.1f}"] for name, hour in hours.items()),
     ]
@@ -172,7 +183,7 @@ def choices(found: dict[str, Any], model: str) -> Iterable[tuple[str, dict, list
 def amounts_teachers() -> Table:
     """Ensembles by batch size and epochs."""
     return table(
-        "set | rows | batch | epochs | chosen | NLL:.3f | error:.4g | CPU s:.1f",
+        "data set | samples | batch | epochs | chosen | NLL:.3f | error:.4g | CPU s:.1f",
         (
             [name, *setting, *pick(row, "nll error cpu_seconds")]
             for name, row, setting in choices(stored("amounts")["results"], "teachers")
@@ -184,7 +195,7 @@ def amounts_teachers() -> Table:
 def amounts_students() -> Table:
     """Students by batch size and epochs."""
     return table(
-        "set | rows | batch | epochs | chosen | NLL gap:+.3f | rank of epistemic:.3f | "
+        "data set | samples | batch | epochs | chosen | NLL gap:+.3f | rank of epistemic:.3f | "
         "median ratio:.2f | CPU s:.1f",
         (
             [name, *setting, *pick(row, "nll_gap rank_correlation median_ratio cpu_seconds")]
@@ -218,8 +229,8 @@ def scale_defaults() -> Table:
     fits.append(("settings of small tables", of_sizes["of_small_tables"]))
     fits.append(("defaults, n_jobs=2", found["cores"]))
     return table(
-        "fit | rows:, | epochs | teacher, CPU s:.1f | student:.1f | both, on the clock:.0f | "
-        "MiB of X:.0f | beyond it, teacher:.0f | both:.0f | NLL, teacher:.3f | student:.3f",
+        "fit | samples:, | epochs | teacher, CPU s:.1f | student:.1f | both, wall-clock s:.0f | "
+        "MiB of X:.0f | beyond X, teacher:.0f | both:.0f | NLL, teacher:.3f | student:.3f",
         (
             [
                 name,
@@ -261,14 +272,16 @@ def scale_peers() -> Table:
     """What gradient boosting costs on the same tables."""
     keys = "peer n_rows cpu_seconds growth_mib rmse nll"
     rows = (pick(row, keys) for row in stored("scale")["sizes"]["peers"])
-    return table("peer | rows:, | CPU s:.1f | MiB beyond X:.0f | RMSE:.3f | NLL:.3f", rows)
+    return table("peer | samples:, | CPU s:.1f | MiB beyond X:.0f | RMSE:.3f | NLL:.3f", rows)
 
 
 @block
 def scale_files() -> Table:
     """A student whose rows are in Parquet files."""
     keys = "teacher n_rows epochs cpu_seconds wall_seconds rows_per_second peak_mib"
-    heading = "teacher | rows:, | epochs | CPU s:.0f | s on the clock:.0f | rows a second:,.0f | "
+    heading = (
+        "teacher | samples:, | epochs | CPU s:.0f | wall-clock s:.0f | samples per second:,.0f | "
+    )
     return table(f"{heading}peak, MiB:.0f", [pick(stored("scale")["parquet"], keys)])
 
 
@@ -281,17 +294,17 @@ def scale_growth() -> Table:
             sizes = " / ".join(f"{fit[axis]:,}" for fit in found["fits"])
             seconds = " / ".join(f"{fit['cpu_seconds'][i]:.2f}" for fit in found["fits"])
             last = found["last_slopes"][i]
-            rows.append([axis[2:], model, sizes, seconds, found["slopes"][i], last])
+            rows.append([named(axis[2:]), model, sizes, seconds, found["slopes"][i], last])
     return table("by | model | sizes | CPU s | slope:.2f | of the last step:.2f", rows)
 
 
 @block
 def scale_targets() -> Table:
-    """What was wanted of large tables."""
+    """Targets of large data sets."""
     return table(
         "target | measured | at most:g",
         (
-            [row["target"], marked(row["value"], ".3g", row["reached"]), row["high"]]
+            [named(row["target"]), marked(row["value"], ".3g", row["reached"]), row["high"]]
             for row in stored("scale")["targets"]
         ),
     )
@@ -307,21 +320,24 @@ def scale_arithmetic() -> Table:
     row_bytes, answer_bytes = 4 * d, 4 * n_members * n_classes
     gib, tib = 2**30, 2**40
     rows = [
-        ["teacher, µs per row and member", f"{1e6 * teacher / n_members:.2f}"],
+        ["teacher, µs per sample and member", f"{1e6 * teacher / n_members:.2f}"],
         ["teacher, core hours", f"{hours[0]:,.0f}"],
         ["teacher, hours on as many cores as members", f"{hours[0] / n_members:,.1f}"],
-        ["student, µs per row, its teacher's answers included", f"{1e6 * student:,.0f}"],
+        ["student, µs per sample, its teacher's predictions included", f"{1e6 * student:,.0f}"],
         ["student, hours on one core", f"{hours[1]:,.0f}"],
         [
-            "student of a 50th of the rows, hours on one core",
+            "student of a 50th of the samples, hours on one core",
             f"{hours[1] / 50:.1f}",
         ],
-        ["rows in float32, GiB", f"{N_HUGE * row_bytes / gib:.0f}"],
+        ["samples in float32, GiB", f"{N_HUGE * row_bytes / gib:.0f}"],
         [
-            "rows read by all members in all epochs, TiB",
+            "samples read by all members in all epochs, TiB",
             f"{N_HUGE * row_bytes * n_members * EPOCHS_OF_HUGE / tib:.1f}",
         ],
-        ["answers of the members, if they were kept, TiB", f"{N_HUGE * answer_bytes / tib:.1f}"],
-        ["peak beyond X of the fit of few rows, GiB", f"{found['growth_mib'][1] / 1024:.2f}"],
+        [
+            "predictions of the members, if they were kept, TiB",
+            f"{N_HUGE * answer_bytes / tib:.1f}",
+        ],
+        ["peak beyond X of the fit of few samples, GiB", f"{found['growth_mib'][1] / 1024:.2f}"],
     ]
     return table("what | amount", rows)

@@ -74,7 +74,7 @@ def unseen_folds(protocol: str) -> Table | str:
             ]
         )
     return table(
-        "set | model | folds | NLL, held-out:.3f | unseen | wanted, at most:.2f | RMSE:.3g | "
+        "data set | model | folds | NLL, held-out:.3f | unseen | target, at most:.2f | RMSE:.3g | "
         "90 % coverage, held-out:.2f | unseen | AUROC, epistemic | total:.3f | "
         "selective risk:.3g | growth:.3g",
         rows,
@@ -83,7 +83,7 @@ def unseen_folds(protocol: str) -> Table | str:
 
 @block
 def unseen_targets() -> Table:
-    """What was wanted of the teacher on gaps and tails, and of far samples."""
+    """Targets of the teacher on gaps and tails, and of far samples."""
     rows: list[list[Any]] = []
     for protocol, wanted_nll in (("gap", unseen.GAP_NLL), ("tail", unseen.TAIL_NLL)):
         found = found_unseen(protocol)
@@ -116,7 +116,7 @@ def unseen_targets() -> Table:
     good = [top < FAR_PROBABILITY for top in tops]
     what = f"far samples, cases of a mean largest probability below {FAR_PROBABILITY}"
     rows.append([what, of_all(good), "all"])
-    return table("of the teacher | measured | wanted", rows)
+    return table("of the teacher | measured | target", rows)
 
 
 def of_all(good: list[bool], but: int = 0) -> str:
@@ -146,7 +146,7 @@ def unseen_classes() -> Table | str:
                 if protocol != "images":
                     break
     return rows_or_none(
-        "unseen | set | model | folds | log loss, held-out:.3f | unseen:.3f | accuracy:.3f | "
+        "unseen | data set | model | folds | log loss, held-out:.3f | unseen:.3f | accuracy:.3f | "
         "AUROC, epistemic:.3f | total:.3f | selective risk:.3f | growth:.3g | "
         "largest probability:.2f",
         rows,
@@ -169,7 +169,7 @@ def unseen_moved(which: str) -> Table | str:
         row.append(judged(far.get("unseen_top_probability"), ".3f", None, FAR_PROBABILITY))
         rows.append(row)
     distances = " | ".join(f"{distance:g}" for distance in unseen.DISTANCES)
-    return rows_or_none(f"set | model | {distances} | largest probability", rows)
+    return rows_or_none(f"data set | model | {distances} | largest probability", rows)
 
 
 @block
@@ -185,7 +185,9 @@ def unseen_others() -> Table | str:
         )
         rows.append([*key, *values])
     columns = "AUROC, epistemic:.3f | total:.3f | growth:.3g"
-    return rows_or_none(f"set | model | shuffled, {columns} | another table, {columns}", rows)
+    return rows_or_none(
+        f"data set | model | shuffled, {columns} | another data set, {columns}", rows
+    )
 
 
 @block
@@ -212,7 +214,7 @@ def unseen_students() -> Table | str:
                 ]
             )
     return rows_or_none(
-        "unseen | set | student | cases | AUROC, epistemic | the teacher's:.3f | "
+        "unseen | data set | student | cases | AUROC, epistemic | the teacher's:.3f | "
         "rank, held-out:.2f | unseen:.2f | ratio, held-out:.2f | unseen | NLL gap, held-out:+.3f | "
         "unseen",
         rows,
@@ -242,7 +244,7 @@ def unseen_usual() -> Table | str:
         for key, folds in found_unseen("usual").items()
     ]
     columns = "NLL:.3f | log loss:.3f | RMSE:.3g | accuracy:.3f | 90 % coverage:.3f"
-    return rows_or_none(f"set | model | {columns} | fit", rows)
+    return rows_or_none(f"data set | model | {columns} | fit", rows)
 
 
 def rows_or_none(columns: str, rows: list[list[Any]]) -> Table | str:
@@ -255,7 +257,7 @@ def drift_alarms() -> Table:
     """False alarms of a monitor of drift, and of tests at each look."""
     rows = [row for row in stored("drift")["results"] if not row["shift"]]
     return table(
-        "stationary streams | looks | alarm of | share with a false alarm | CPU ms of a batch:.1f",
+        "stationary streams | looks | alarm of | false-alarm rate | CPU ms of a batch:.1f",
         (
             [
                 f"{row['streams']:,}",
@@ -279,8 +281,8 @@ def drift_delays() -> Table:
     """Samples from a shift to the alarm."""
     rows = sorted(stored("drift")["results"], key=itemgetter("shift"))
     return table(
-        "shift:.2f | alarm of | false alarms before:.2f | median delay | nine in ten within | "
-        "missed in 2,000 samples:.2f | the right feature named:.2f",
+        "shift:.2f | alarm of | false alarms before:.2f | median delay | "
+        "90 % quantile of the delay | missed in 2,000 samples:.2f | correct feature reported:.2f",
         (
             [
                 row["shift"],
