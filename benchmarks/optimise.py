@@ -4,7 +4,7 @@
 functions   six functions of BoTorch, from few points: 2 d + 2 of a Sobol sequence, then batches of
             four, forty in all; noise-free
 many        Ackley's function in 20 dimensions with 300 points in batches of ten, three runs
-choice      two other functions, on which the settings of the networks were chosen
+choice      four other functions, on which the settings of the networks were chosen
 
 Each batch maximises the log expected improvement of the model fitted to all points so far:
 BoTorch's default Gaussian process, or ten networks whose members are `MembersModel`. At random:
@@ -36,12 +36,14 @@ from botorch.optim import optimize_acqf
 from botorch.test_functions import (
     Ackley,
     Branin,
+    Griewank,
     Hartmann,
     Levy,
     Rosenbrock,
     SixHumpCamel,
     StyblinskiTang,
     SyntheticTestFunction,
+    ThreeHumpCamel,
 )
 from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -62,11 +64,13 @@ FUNCTIONS: dict[str, Callable[[], SyntheticTestFunction]] = {
     # What settings were chosen on.
     "Levy-3": lambda: Levy(3, negate=True),
     "StyblinskiTang-5": lambda: StyblinskiTang(5, negate=True),
+    "ThreeHumpCamel": lambda: ThreeHumpCamel(negate=True),
+    "Griewank-4": lambda: Griewank(4, negate=True),
 }
 PARTS = {
     "functions": [*FUNCTIONS][:6],
     "many": ["Ackley-20"],
-    "choice": ["Levy-3", "StyblinskiTang-5"],
+    "choice": ["Levy-3", "StyblinskiTang-5", "ThreeHumpCamel", "Griewank-4"],
 }
 METHODS = ("members", "Gaussian process", "random")
 N_POINTS, N_BATCH = 40, 4
@@ -75,8 +79,11 @@ N_MANY, BATCH_OF_MANY = 300, 10
 
 def members(X: Tensor, y: Tensor, seed: int, **settings: Any) -> MembersModel:
     """Ten networks that follow values without noise, and differ elsewhere."""
-    settings = {"inference": DeepEnsemble(calibrate=None), "max_epochs": 1000, **settings}
-    ensemble = BayesianEnsembleRegressor(10, **settings, random_state=seed)
+    without_noise = {
+        **{"inference": DeepEnsemble(calibrate=None), "max_epochs": 1000, "prior_scale": 100.0},
+        "module__activation": "silu",
+    }
+    ensemble = BayesianEnsembleRegressor(10, **(without_noise | settings), random_state=seed)
     return MembersModel(ensemble.fit(X.numpy(), y.numpy()))
 
 

@@ -61,8 +61,9 @@ class MembersModel(EnsembleModel):
     epistemic part of ``predict_uncertainty`` is that of the members themselves, with S. Columns of
     categories are codes, see the estimator's ``categories_``.
 
-    The defaults expect noise. For few values without noise, ``DeepEnsemble(calibrate=None)`` and
-    ``max_epochs=1000`` let members follow the values and differ elsewhere.
+    The defaults expect noise: with a dozen samples all members may be one constant. For few values
+    without noise, ``prior_scale=100``, ``DeepEnsemble(calibrate=None)``, ``max_epochs=1000`` and
+    ``module__activation="silu"`` let members follow the values and differ elsewhere.
 
     Examples
     --------
@@ -74,8 +75,8 @@ class MembersModel(EnsembleModel):
     >>> from skdistill.samplers import DeepEnsemble
     >>> X = torch.rand(20, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     >>> y = -((X[:, 0] - 0.3) ** 2)
-    >>> how = {"inference": DeepEnsemble(calibrate=None), "max_epochs": 1000, "random_state": 0}
-    >>> ensemble = BayesianEnsembleRegressor(5, **how)
+    >>> how = {"inference": DeepEnsemble(calibrate=None), "prior_scale": 100.0, "max_epochs": 1000}
+    >>> ensemble = BayesianEnsembleRegressor(5, **how, random_state=0)
     >>> model = MembersModel(ensemble.fit(X, y))
     >>> acquisition = qLogExpectedImprovement(model, best_f=y.max())
     >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
