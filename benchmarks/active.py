@@ -2,10 +2,10 @@
 """Active learning: a student that chooses what to label next, against a random choice.
 
 A fifth of a table, 10,000 samples at most, is for testing, the rest is the pool. 256 of its samples
-are labelled at random, or an eighth of a small pool; then as many again as are labelled, until
-2,048 or half of the pool are. The student that chooses is the one that is scored: RMSE, or log
-loss, in the mean over all numbers of labels but the first, which is the same for all methods. A
-ratio below 1 is better than the random choice with the same seed.
+are labelled at random, or an eighth of a small pool; then as many again as are labelled, or
+--batch, until 2,048, or --labels, or half of the pool are. The student that chooses is the one that
+is scored: RMSE, or log loss, in the mean over all numbers of labels but the first, which is the
+same for all methods. A ratio below 1 is better than the random choice with the same seed.
 
     python benchmarks/active.py                                   # all tables, three seeds
     python benchmarks/active.py --sets house letter --seeds 10 --methods lcmd maxdet uncertainty
@@ -96,16 +96,16 @@ def run(name: str, seed: int, options) -> list[dict]:
     rows = train_test_split(X.astype(np.float32), y, test_size=n_test, random_state=seed)
     X, X_test, y, y_test = rows
     start = min(START, len(X) // 8) if not options.quick else 16
-    end = min(END, len(X) // 2) if not options.quick else 32
+    end = min(options.labels, len(X) // 2) if not options.quick else 32
     order = np.random.RandomState(seed).permutation(len(X))
     first = fitted_student(X[order[:start]], y[order[:start]], categorical, seed, options)
     done = []
     for method in ("random", *(options.methods or METHODS[kind_of(name)])):
         labelled, model = order[:start], first
-        while 2 * len(labelled) <= end:
+        while len(labelled) + (n := options.batch or len(labelled)) <= end:
             pool = np.setdiff1d(order, labelled)
             began = time.process_time()
-            chosen = choose(method, model, X, labelled, pool, order, seed)
+            chosen = choose(method, n, model, X, labelled, pool, order, seed)
             seconds = time.process_time() - began
             labelled = np.concatenate([labelled, chosen])
             model = fitted_student(X[labelled], y[labelled], categorical, seed, options)
@@ -114,11 +114,10 @@ def run(name: str, seed: int, options) -> list[dict]:
     return done
 
 
-def choose(method: str, model, X, labelled, pool, order, seed: int) -> np.ndarray:
-    """Return as many places of the pool as are labelled."""
-    n = len(labelled)
+def choose(method: str, n: int, model, X, labelled, pool, order, seed: int) -> np.ndarray:
+    """Return `n` places of the pool."""
     if method == "random":
-        return order[n : 2 * n]
+        return order[len(labelled) : len(labelled) + n]
     arguments = {"X_train": X[labelled], "method": method, "random_state": seed}
     return pool[select_batch(model, X[pool], n, **arguments)]
 
@@ -214,6 +213,8 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=REGRESSION + CLASSES, metavar="SET")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", help="instead of those of the kind of table")
+    parser.add_argument("--batch", type=int, help="labels of a step, instead of as many again")
+    parser.add_argument("--labels", type=int, default=END, help="in the end (default: %(default)s)")
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--max-epochs", type=int, default=50)
     parser.add_argument("--param", type=parameter, nargs="+", default=[], metavar="NAME=VALUE")

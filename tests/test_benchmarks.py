@@ -1011,6 +1011,11 @@ def test_active_learning_begins_alike_and_can_go_on(
         rows = result["rows"]
         assert table["mean_ratio"] == pytest.approx(rows[ours]["loss"] / rows[random]["loss"])
         assert table["set"] in text
+    in_batches = tmp_path / "batches.json"
+    steps = ("--sets", "energy", "--parts", "tables", "--batch", "8")
+    run("active.py", "--quick", "--output", str(in_batches), *steps)
+    rows = json.loads(in_batches.read_text(encoding="utf-8"))["rows"]
+    assert [row["labels"] for row in rows] == [24, 32] * 2
     again = run("active.py", *arguments, "--parts", "tables", "--resume")
     assert "seed 0" not in again  # nothing is left to do
     assert json.loads(output.read_text(encoding="utf-8"))["rows"] == result["rows"]
