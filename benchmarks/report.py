@@ -103,7 +103,7 @@ COMMANDS = {
     "many_classes": ["many_classes.py"],
     "mnist": ["mnist.py --threads 1"],
     "mnist_masked": ['mnist.py --threads 1 --masks 29 --methods "deep ensemble"'],
-    "optimise": ["optimise.py --jobs 2"],
+    "optimise": ["optimise.py --parts functions --jobs 2"],
     "parallel": ["parallel.py"],
     "pareto": ["pareto.py"],
     "peers": ["peers.py --resume"],
