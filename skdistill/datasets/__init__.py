@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Data sets of the papers: synthetic data, tables for regression and classification, and images.
 
+They are those of Hydra+ [1]_, B-DISTIL [2]_ and GPED [3]_, and further ones.
 Real data sets are read from the folder that the environment variable ``SKDISTILL_DATA`` names, or
 else downloaded once, with :func:`sklearn.datasets.fetch_openml`, and cached in `data_home`.
 

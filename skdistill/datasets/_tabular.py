@@ -93,21 +93,18 @@ def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
     bunch : :class:`~sklearn.utils.Bunch`
         With `DESCR`, the source of the data, and:
 
-        data : ndarray of shape (n_samples, n_features), float64
-            Inputs, as published. Columns with named categories come after the others, as codes
-            from 0; missing values are a category of their own, "?".
-        target : ndarray of shape (n_samples,), int or str
-        categorical : ndarray of shape (n_features,), bool
-            Which columns have no order: the codes of "adult", and the 44 indicators, 0 or 1, of
-            "covtype20k".
-        categories : dict of str to list of str
-            For each column of codes its categories, in their order.
-        feature_names : list of str or None
-            None where the source does not tell.
-        is_train : ndarray of shape (n_samples,), bool, or None
-            Samples of the standard training set of "adult", "pendigits" and "satimage", the others
-            being its test set. None for the other sets, and for a download whose samples come in
-            another order than is known.
+        - `data`, of shape (n_samples, n_features), float64: inputs, as published. Columns with
+          named categories come after the others, as codes from 0; missing values are a category of
+          their own, "?".
+        - `target`, of shape (n_samples,), int or str.
+        - `categorical`, of shape (n_features,), bool: which columns have no order, the codes of
+          "adult" and the 44 indicators, 0 or 1, of "covtype20k".
+        - `categories`, a dict of str to list of str: for each column of codes its categories, in
+          their order.
+        - `feature_names`, a list of str, or None where the source does not tell.
+        - `is_train`, of shape (n_samples,), bool: samples of the standard training set of "adult",
+          "pendigits" and "satimage", the others being its test set. None for the other sets, and
+          for a download whose samples come in another order than is known.
 
     Raises
     ------

@@ -7,7 +7,8 @@ weight is the same as repeating the sample. With several targets the metric is c
 and averaged uniformly. Where samples are ordered by their uncertainty, ties are averaged over all
 orders. A ValueError names an argument of the wrong shape, or with values that it cannot have.
 
-The log loss of class probabilities is scikit-learn's, :func:`sklearn.metrics.log_loss`.
+Scores are those of [1]_ and [3]_, calibration is that of [5]_, and fidelity to the teacher follows
+[2]_ and [4]_. The log loss of class probabilities is :func:`sklearn.metrics.log_loss`.
 
 References
 ----------

@@ -142,21 +142,19 @@ def unseen_scores(
         NaN where the model does not tell its epistemic part. With `<part>` for ``held_out`` and
         ``unseen``:
 
-        <part>_nll, <part>_rmse, <part>_coverage : For regressors: negative log likelihood, in nats,
-            root mean squared error, and share of the targets in their 90 % intervals.
-        <part>_log_loss, <part>_accuracy, <part>_top_probability : For classifiers: log loss in
-        nats,
-            without samples of classes that the model does not know, accuracy, and mean of the
-            largest class probability.
-        auroc_epistemic, auroc_total : :func:`~skdistill.metrics.ood_auroc` of the epistemic part
-        and
-            of the total uncertainty, by which unseen samples are told from held-out ones.
-        selective_risk : :func:`~skdistill.metrics.aurc` of a mixture in which either part has half
-            of the weight. The loss is the squared error or that of a wrong label; samples are
-            ordered by the total uncertainty. A model that is uncertain where it is wrong has a
-            small one, even where unseen samples are predicted badly.
-        epistemic_ratio : Median epistemic part of the unseen samples, divided by that of the
-            held-out ones; 0 / 0 counts as 1.
+        - `<part>_nll`, `<part>_rmse` and `<part>_coverage` of regressors: negative log likelihood,
+          in nats, root mean squared error, and share of the targets in their 90 % intervals.
+        - `<part>_log_loss`, `<part>_accuracy` and `<part>_top_probability` of classifiers: log loss
+          in nats, without samples of classes that the model does not know, accuracy, and mean of
+          the largest class probability.
+        - `auroc_epistemic` and `auroc_total`: :func:`~skdistill.metrics.ood_auroc` of the epistemic
+          and of the total uncertainty, by which unseen samples are told from held-out ones.
+        - `selective_risk`: :func:`~skdistill.metrics.aurc` of a mixture in which either part has
+          half of the weight. The loss is the squared error or that of a wrong label; samples are
+          ordered by the total uncertainty. A model that is uncertain where it is wrong has a small
+          one, even where unseen samples are predicted badly.
+        - `epistemic_ratio`: median epistemic part of the unseen samples, divided by that of the
+          held-out ones; 0 / 0 counts as 1.
 
         Scores of several targets are means over them.
 
