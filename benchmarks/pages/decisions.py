@@ -176,7 +176,8 @@ def what_to_do() -> Table:
             f"{ratio['classes']:.2f} in classification",
         ],
         [
-            "Which experiment to run next?",
+            "Which experiment to run next? :ref:`Bayesian optimisation "
+            "<sphx_glr_auto_examples_practice_plot_bayesian_optimisation.py>`",
             ":class:`~skdistill.integrations.botorch.MembersModel`",
             f"of {len(ours)} functions, median regret below random points on {wins['random']}, "
             f"below a Gaussian process on {wins['Gaussian process']}",
