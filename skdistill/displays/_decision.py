@@ -214,7 +214,7 @@ class DecisionUncertaintyDisplay(Display):
         x_true = y_true = None
         if y is not None:
             x_true = np.column_stack(points)
-            y_true = check_target(_codes(y, classes), "y", target, len(x_true), like="row of X")
+            y_true = check_target(_codes(y, classes), "y", target, len(x_true), like="sample of X")
         return cls(
             xx0=xx0,
             xx1=xx1,

@@ -149,7 +149,7 @@ def _check_interval(
     if crossed.any():
         raise ValueError(
             "y_interval must have its lower end first, y_interval[..., 0] <= y_interval[..., 1], "
-            f"but {crossed.sum()} row(s) have not, the first being row {crossed.argmax()}."
+            f"but {crossed.sum()} sample(s) have not, the first being sample {crossed.argmax()}."
         )
     return lower, upper
 

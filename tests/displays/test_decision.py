@@ -165,7 +165,7 @@ def test_styles(make_classes):
         ({"extend": -1}, "extend must be a number >= 0, got -1"),
         ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
         ({"y": ["pink"] * 80}, r"y must hold labels .*'red'\], got \['pink'\]"),
-        ({"y": ["red"] * 3}, "y must have 80 rows, one for each row of X, got 3"),
+        ({"y": ["red"] * 3}, "y must have 80 samples, one for each sample of X, got 3"),
     ],
 )
 def test_bad_arguments(change, message, make_classes):
