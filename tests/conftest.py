@@ -134,6 +134,7 @@ def pytest_addoption(parser) -> None:
 
 def pytest_runtest_setup(item) -> None:
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        # CI has none: `make test-gpu` runs these tests where there is one.
         pytest.skip("there is no GPU that torch can use")
 
 

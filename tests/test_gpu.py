@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 import skdistill
 from skdistill import (
@@ -75,7 +75,7 @@ def fitted(estimator, device, **runtime):
     runtime = Runtime(device=device, **runtime)
     names = [name for name in ("runtime", "teacher__runtime") if name in model.get_params()]
     model.set_params(**dict.fromkeys(names, runtime))
-    kind = "classifier" if model._kind == "classifier" else "regressor"
+    kind = "classifier" if is_classifier(model) else "regressor"
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*could not be captured")
         return model.fit(X, Y[kind])

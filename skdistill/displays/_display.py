@@ -54,7 +54,7 @@ class Display:
         return self.ax_
 
     def _open_panels(self, ax: Any, n_axes: int, size: tuple[float, float], **shared: Any) -> Any:
-        """Return axes to draw on, those given or a new sample, each of `size` inches; keep them."""
+        """Return axes to draw on, those given or a new row, each of `size` inches; keep them."""
         plt = import_pyplot(f"{type(self).__name__}.plot")
         if ax is None:
             shape = {"figsize": (n_axes * size[0], size[1]), "layout": "constrained"}

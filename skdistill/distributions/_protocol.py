@@ -45,7 +45,7 @@ class Distribution(ABC):
         """Draw y, or classes from the mean.
 
         The same draws serve every sample: what is drawn for a sample does not depend on the samples
-        around it, but the rows of a draw are not independent of each other.
+        around it, but the samples of a draw are not independent of each other.
 
         Parameters
         ----------

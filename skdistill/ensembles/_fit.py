@@ -435,6 +435,6 @@ def split(
     except ValueError as error:
         raise ValueError(
             f"inference__early_stopping cannot hold out validation_fraction={fraction} of the "
-            f"samples {'' if labels is None else ' of every class'}. {error}"
+            f"samples{'' if labels is None else ' of every class'}. {error}"
         ) from error
     return data.at(train), data.at(valid)

@@ -151,7 +151,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Only with Markov chains: split R-hat and effective sample size of what they predict, for up
         to 500 samples of the training data.
     history_ : list of dict
-        One sample for each epoch: losses (means over members, on the standardised scale), durations
+        One row for each epoch: losses (means over members, on the standardised scale), durations
         and the block of members trained.
     categories_ : dict of int to list
         Categories of each categorical column, by its number; a category's place is its code.

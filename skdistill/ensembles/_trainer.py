@@ -60,9 +60,8 @@ class Trainer(ABC):
 
     _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
     network_is = "Member"
-    validates_out_of_bag = (
-        False  # whether the samples that a network leaves out tell its best epoch
-    )
+    # Whether the samples that a network leaves out tell its best epoch.
+    validates_out_of_bag = False
 
     def __init__(self, job: Job, observer: ChainObserver | None = None):
         self.job = job

@@ -156,7 +156,7 @@ class _Codes(nn.Module):
         self.is_category[list(columns.categories)] = True
 
     def forward(self, X: Tensor) -> Tensor:
-        """Map samples (n, n_columns) to samples of numbers and codes."""
+        """Map samples (n, n_columns) to numbers and codes."""
         has = X.index_select(-1, self.sources).eq(self.values).to(X.dtype)
         codes = has @ self.code_of - 1  # -1 where no category is known
         return torch.where(self.is_category, torch.where(codes < 0, torch.nan, codes), X)

@@ -115,9 +115,8 @@ class MembersModel(EnsembleModel):
                 f"{tuple(X.shape)}."
             )
         rows = X.reshape(-1, self.n_features).to(next(self.stack.parameters()))
-        means = self.stack.members(self.stack.outputs(rows), rows)[
-            ..., 0
-        ]  # (samples, S, n_targets)
+        members = self.stack.members(self.stack.outputs(rows), rows)
+        means = members[..., 0]  # (samples, S, n_targets)
         return means.unflatten(0, X.shape[:-1]).transpose(-3, -2).to(X.dtype)
 
 

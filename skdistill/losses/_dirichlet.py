@@ -236,8 +236,7 @@ def _by_rows(
 ) -> tuple[Tensor, Tensor]:
     """Loss (..., n) and gradient (..., n, K), of a few samples at a time.
 
-    The kernel is given samples of outputs, (n, K), and of targets, (n, .), and returns a loss (n,
-    1).
+    The kernel takes outputs (n, K) and targets (n, .), and returns a loss (n, 1).
     """
     lead = outputs.shape[:-1]
     flat_targets = [t.expand(*lead, t.shape[-1]).reshape(-1, t.shape[-1]) for t in targets]

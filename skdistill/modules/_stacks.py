@@ -37,7 +37,7 @@ class StackedLinear(nn.Module):
 
     @classmethod
     def of(cls, layers: Sequence[nn.Linear], lead: tuple[int, ...]) -> StackedLinear:
-        """Stack layers, in sample-major order of `lead`."""
+        """Stack layers, in row-major order of `lead`."""
         weight = _side_by_side([layer.weight.detach().t() for layer in layers])
         bias = _side_by_side([layer.bias.detach() for layer in layers])
         stacked = cls(weight.reshape(*lead, *weight.shape[1:]), bias.reshape(*lead, 1, -1))
@@ -319,7 +319,7 @@ def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> 
     Parameters
     ----------
     members : list of nn.Module
-        The networks, in sample-major order of `lead`; their weights are copied.
+        The networks, in row-major order of `lead`; their weights are copied.
     lead : tuple of int, default=None
         Leading axes whose product is the number of networks; None is ``(len(members),)``.
 

@@ -47,7 +47,7 @@ def mean_squared_residual(means: np.ndarray, y: np.ndarray, weight) -> np.ndarra
     if weight is not None and not weight[known].any():
         raise ValueError(
             "sample_weight must be positive for a sample that a model has not seen when it was "
-            "fitted,  or the residual variance cannot be estimated; it is 0 for all of these."
+            "fitted, or the residual variance cannot be estimated; it is 0 for all of these."
         )
     squares = np.square(targets[known] - means[known])
     variance = np.average(squares, axis=0, weights=None if weight is None else weight[known])

@@ -57,9 +57,8 @@ class UniformBox(TransferMaker):
             if is_categorical is None:
                 return drawn
             source = torch.randint(len(X), rows.shape, generator=generator, device=X.device)
-            source = source[..., variable].flatten(
-                0, -2
-            )  # one sample for all columns of a variable
+            # One sample for all columns of a variable.
+            source = source[..., variable].flatten(0, -2)
             return torch.where(is_categorical, X.gather(0, source).view_as(rows), drawn)
 
         return draw

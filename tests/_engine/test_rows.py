@@ -274,9 +274,8 @@ def test_rows_are_encoded_once_however_often_they_are_trained_on():
 
 @pytest.mark.parametrize("gather_bytes", [100, 2**22])
 def test_rows_are_encoded_before_they_are_dealt_if_the_memory_holds_them(monkeypatch, gather_bytes):
-    monkeypatch.setattr(
-        _rows, "_GATHER_BYTES", gather_bytes
-    )  # 100 bytes: in portions of two samples
+    # With 100 bytes, in portions of two samples.
+    monkeypatch.setattr(_rows, "_GATHER_BYTES", gather_bytes)
     encoder, calls = InputEncoder(np.ones(2), np.full(2, 3.0), edges=[np.arange(3.0)] * 2), []
     encoder.register_forward_hook(lambda *call: calls.append(call))
     once, in_batches = numbered_rows(), numbered_rows()

@@ -792,6 +792,7 @@ def test_functions_of_students_grow_as_mixed_models_disagree():
     far = np.array([[-100.0], [-30.0], [30.0], [100.0]])
     found, expected = (m.predict_uncertainty(far).epistemic for m in (student, teacher))
     ratio = np.median(np.sqrt(found / expected))
+    # Rounding alone moves it: one processor has 1.404, where another is below 1.4.
     assert 0.5 < ratio < 2, np.sqrt(found / expected)
 
 

@@ -683,9 +683,8 @@ def test_hard_members(family, case):
 
 def test_the_cap_holds_where_members_are_identical():
     members = categorical_members()
-    members[1:] = members[
-        1:, :1
-    ]  # on all samples but one: were it on all, there were nothing to cap
+    # On all samples but one: were it on all, there were nothing to cap.
+    members[1:] = members[1:, :1]
     model = linear("classifier", family=DirichletFamily("reverse_kl", max_precision=500.0))
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     precision = model.predict_distribution(X).precision

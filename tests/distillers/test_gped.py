@@ -378,8 +378,8 @@ def test_regression_is_in_units_of_y(line):
 
 @pytest.mark.slow
 def test_the_epistemic_part_begins_where_the_chains_spread_is_known():
-    # A sample's first sample has no variance: taken for 0 it drew the output to 1e-6, and the ratio
-    # of the second visit's to that made losses of hundreds, or an explosion.
+    # The first posterior sample alone has no variance: taken for 0 it drew the output to 1e-6, and
+    # the ratio of the second visit's to that made losses of hundreds, or an explosion.
     X, y = make_friedman1(1000, noise=1.0, random_state=0)
     X = scale(X).astype("f4")
     inference = SGLD(2e-5, prior_precision=1)

@@ -70,7 +70,7 @@ def score_of_labels(y_true, y_pred, entropy):
     return get_scorer("neg_aurc")(SimpleNamespace(**says), np.zeros((len(y_true), 1)), y_true)
 
 
-# Every metric as a function of arrays with one sample per sample, by the names of what it takes:
+# Every metric as a function of arrays with one row per sample, by the names of what it takes:
 # those that average over targets, and those of one target.
 OF_TARGETS = {
     gaussian_nll: ("y_true", "y_pred", "std"),

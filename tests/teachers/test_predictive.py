@@ -85,7 +85,7 @@ class LikeQuantileForest(Line):
 
 
 class LikeSklearnQuantile(Line):
-    """Its levels are a parameter; samples of its array are quantiles."""
+    """Its levels are a parameter; rows of its array are quantiles."""
 
     def __init__(self, q=(0.9, 0.1, 0.5)):
         self.q = q

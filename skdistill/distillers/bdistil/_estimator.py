@@ -169,7 +169,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     module_ : CategoricalStack or GaussianStack
         The learners, as a torch module.
     history_ : list of dict
-        One sample for each epoch of each learner, with the number of its round.
+        One row for each epoch of each learner, with the number of its round.
     classes_, n_outputs_, net_, n_features_in_, feature_names_in_
         As in :class:`DistributionDistiller`.
 

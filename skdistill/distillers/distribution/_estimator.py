@@ -260,7 +260,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     net_ : skorch.NeuralNet
         The net around `module_`, built when asked for.
     history_ : list of dict
-        One sample for each epoch.
+        One row for each epoch.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
 

@@ -91,7 +91,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     family_ : Family
         What the student predicts at each token, with its settings.
     history_ : list of dict
-        One sample for each epoch; losses are means over tokens.
+        One row for each epoch; losses are means over tokens.
     module_, net_, n_epochs_, n_parameters_, flops_
         As in :class:`skdistill.DistributionDistiller`.
     n_features_in_ : int
