@@ -89,7 +89,7 @@ class SparsificationDisplay(Display):
             )
 
         ax.set(
-            xlabel="Fraction of samples removed, most uncertain first",
+            xlabel="Fraction removed, most uncertain first",
             ylabel="MSE of the remaining samples / MSE of all samples",
             xlim=(0, 1),
         )
