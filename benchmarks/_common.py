@@ -99,6 +99,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+def hardware(machine: dict[str, Any]) -> dict[str, Any]:
+    """What of a machine tells whether results can stand side by side: not its kernel's release."""
+    return {**machine, "system": machine["system"].partition("-")[0]}
+
+
 def _processor() -> str:
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -131,13 +136,13 @@ def write_json(path: str | Path, content: dict[str, Any]) -> None:
 def resumed(path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     """Content of a results file that can stand beside this run; None where there is no file.
 
-    The machine and all of `settings` have to be the same.
+    The machine, but for the release of its kernel, and all of `settings` have to be the same.
     """
     if not path.exists():
         return None
     found = json.loads(path.read_text(encoding="utf-8"))
-    then = {"machine": found["machine"], **found["settings"]}
-    for what, value in {"machine": machine(), **settings}.items():
+    then = {"machine": hardware(found["machine"]), **found["settings"]}
+    for what, value in {"machine": hardware(machine()), **settings}.items():
         if then[what] != value:
             raise SystemExit(f"{path} cannot be used: its {what} is {then[what]}, not {value}.")
     return found

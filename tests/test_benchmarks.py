@@ -217,6 +217,17 @@ def test_peers_are_measured_in_pieces(run, data_dir, tmp_path):
         run("peers.py", "--models", "HGB", "--resume", "--output", str(output))
 
 
+def test_results_are_resumed_on_the_same_hardware(common, tmp_path):
+    path = tmp_path / "results.json"
+    machine = {**common.machine(), "system": "Linux-0.1-of-another-day"}
+    for key, value in {"cores": 0, "system": "Windows-11"}.items():
+        common.write_json(path, {"machine": {**machine, key: value}, "settings": {}})
+        with pytest.raises(SystemExit, match="its machine is"):
+            common.resumed(path, {})
+    common.write_json(path, {"machine": machine, "settings": {}})
+    assert common.resumed(path, {})["machine"] == machine
+
+
 @pytest.mark.slow
 def test_tables_are_resumed(run, in_this_process, data_dir, tmp_path):
     output = tmp_path / "tables.json"
