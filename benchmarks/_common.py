@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _defaults import defaults
+from _defaults import defaults_of_script
 from threadpoolctl import threadpool_limits
 
 import skdistill
@@ -84,7 +85,7 @@ def record(**content) -> dict[str, Any]:
         "machine": machine(),
         "versions": versions(),
         "minutes": round((time.perf_counter() - _START) / 60, 1),
-        "defaults": defaults(),
+        "defaults": defaults_of_script(Path(sys.argv[0]).name),
         **content,
     }
 

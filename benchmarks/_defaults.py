@@ -14,37 +14,63 @@ from typing import Any
 
 import skdistill
 
+PACKAGE = Path(skdistill.__file__).parent
+FOLDER = Path(__file__).parent
 # Parts of the package whose constants do not change what a fit leads to.
-WITHOUT_RULES = {
-    *("_engine", "_report", "_serialization", "_utils", "active", "datasets", "decision"),
-    *("displays", "distributed", "export", "integrations", "metrics", "model_selection"),
-    *("monitoring", "persistence", "streams"),
-}
+WITHOUT_RULES = {"_engine", "_serialization", "_utils"}
+SHARED = ("families", "modules", "samplers", "settings", "transfer")
 
 
 @cache
 def defaults() -> dict[str, str]:
     """Digests of all that a fit with default parameters depends on.
 
-    That is the version, the defaults of each estimator and of the objects that are parameters, and
-    "rules": the numbers by which "auto" is resolved, which are the constants of the package.
+    That is the version, the defaults of the objects that are parameters, and for each estimator
+    its defaults and the numbers by which it resolves "auto": constants of the modules it uses.
     """
     found: dict[str, Any] = {"version": skdistill.__version__}
     for name in skdistill.__all__:
         if hasattr(public := getattr(skdistill, name), "get_params"):
-            found[name] = defaults_of(public)
-    for name in ("families", "modules", "samplers", "settings", "transfer"):
+            used = sorted(line for path in modules_used_by(public) for line in constants(path))
+            found[name] = defaults_of(public), used
+    for name in SHARED:
         module = importlib.import_module(f"skdistill.{name}")
         kinds = [kind for kind in map(module.__dict__.get, module.__all__) if inspect.isclass(kind)]
         found[name] = {kind.__name__: defaults_of(kind) for kind in kinds}
-    package = Path(skdistill.__file__).parent
-    paths = [path.relative_to(package) for path in sorted(package.rglob("*.py"))]
-    used = [path for path in paths if not WITHOUT_RULES & {*path.parts, path.stem}]
-    texts = ((package / path).read_text(encoding="utf-8") for path in used)
-    found["rules"] = sorted(line for text in texts for line in constants(text))
     return {
         name: hashlib.sha256(repr(value).encode()).hexdigest()[:8] for name, value in found.items()
     }
+
+
+def modules_used_by(public: type) -> set[Path]:
+    """Files of the package that the module of a class imports, and that these import."""
+    found: set[Path] = set()
+    new = {_file_of(public.__module__)}
+    while new:
+        found |= new
+        new = {used for path in new for used in _imported(path)} - found
+    return {path for path in found if not WITHOUT_RULES & {*path.relative_to(PACKAGE).parts}}
+
+
+@cache
+def _imported(path: Path) -> set[Path]:
+    """Files of the package that a file imports from; not what packages only pass on."""
+    package = ".".join(path.relative_to(PACKAGE.parent).parent.parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        module = importlib.import_module("." * node.level + (node.module or ""), package)
+        for name in node.names:
+            value = getattr(module, name.name)
+            home = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
+            is_ours = str(home).startswith("skdistill.")
+            found.add(_file_of(str(home) if is_ours else module.__name__))
+    return found
+
+
+def _file_of(module: str) -> Path:
+    return Path(importlib.import_module(module).__file__ or "")
 
 
 def defaults_of(kind: type) -> list[tuple[str, str]]:
@@ -53,12 +79,12 @@ def defaults_of(kind: type) -> list[tuple[str, str]]:
     return sorted((p.name, repr(p.default)) for p in parameters if p.default is not p.empty)
 
 
-def constants(text: str) -> Iterator[str]:
+def constants(path: Path) -> Iterator[str]:
     """Names and values of a module's constants that are numbers, or hold some.
 
     Powers are sizes of memory, and tables of parameters say what is accepted: they are left out.
     """
-    for node in ast.parse(text).body:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -74,11 +100,37 @@ def constants(text: str) -> Iterator[str]:
             yield f"{target.id} = {ast.unparse(node.value)}"
 
 
+def defaults_of_script(script: str) -> dict[str, str]:
+    """Digests of what a script of this folder depends on."""
+    return {name: value for name, value in defaults().items() if name in depends_on(script)}
+
+
 def changed(found: dict[str, Any]) -> list[str]:
-    """Which defaults are no longer those of a results file: all where it does not say."""
-    then = found.get("defaults", {})
-    are_older = any("older" in row for row in rows_of(found))
-    return [name for name, now in defaults().items() if are_older or then.get(name) != now]
+    """Which of its defaults a results file no longer has: all where it does not say."""
+    then, now = found.get("defaults", {}), defaults()
+    if not then or any("older" in row for row in rows_of(found)):
+        return list(now)
+    return [name for name, value in then.items() if now.get(name) != value]
+
+
+def depends_on(script: str) -> set[str]:
+    """Which digests concern a script: of estimators those that it, or what it imports, names."""
+    names, paths, new = {"version", *SHARED}, set[Path](), {FOLDER / script}
+    while new:
+        paths |= new
+        imported = set[str]().union(*map(_names_imported, new))
+        names |= imported
+        new = {path for name in imported if (path := FOLDER / f"{name}.py").exists()} - paths
+    return names & set(defaults())
+
+
+def _names_imported(path: Path) -> set[str]:
+    """Modules that a file imports, and names that it imports from modules."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {getattr(node, "module", None) or "", *(alias.name for alias in node.names)}
+    return found
 
 
 def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -91,7 +143,7 @@ def kept(found: dict[str, Any], ours: Container[str] | None = None) -> list[dict
 
     All are of our models where it is not told which are.
     """
-    if found.get("defaults") == defaults():
+    if not changed({**found, "results": None}):
         return rows_of(found)  # some of which may have been older before
     return [
         row | {"older": True} if ours is None or row["model"] in ours else row

@@ -13,21 +13,8 @@ target.
 
     python benchmarks/report.py           # or `make measured`
 
-A file whose "defaults" are not those of today is marked as older (_defaults.py). What README and
-the pages about students rest on, cheapest first, with the minutes that it takes two idle cores
-(each file has the "minutes" that its own run took):
-
-    python benchmarks/predict.py                                            2
-    python benchmarks/serving.py                                            3
-    python benchmarks/uci.py --student distribution --splits 5 --jobs 2
-        --output benchmarks/results/uci_distribution.json                  10
-    python benchmarks/uci.py --jobs 2                                      20
-    python benchmarks/amounts.py                                           30
-    python benchmarks/unseen.py --max-rows 1500 --slow-columns 1 --resume  35
-    python benchmarks/fidelity.py                                          75
-
-All but the first two write their file after each set or fit, and unseen.py goes on where it was
-stopped. The other commands are in COMMANDS.
+A file is marked as older when defaults that its scripts depend on have changed since
+(_defaults.py); run.py measures such files again.
 """
 
 from __future__ import annotations
@@ -36,6 +23,7 @@ import argparse
 import textwrap
 from pathlib import Path
 
+from _common import hardware
 from _defaults import changed
 from _pages import FUNCTIONS, READ, block, filled, read, stored
 from pages import (  # noqa: F401 -- they tell _pages.py what pages may ask for
@@ -127,18 +115,23 @@ COMMANDS = {
 }
 
 
+def is_older(name: str) -> bool:
+    """Whether defaults that a results file rests on have changed since."""
+    return bool(changed(read(name)))
+
+
 @block
 def source(name: str) -> str:
     """What printed a results file, when, on what machine and with what versions."""
     found = stored(name)
-    machine, system = found["machine"], found["machine"]["system"].partition("-")[0]
+    machine = hardware(found["machine"])
     commands = " and ".join(f"``python benchmarks/{command}``" for command in COMMANDS[name])
     versions = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
-    text = "**Measured with older defaults.** " if changed(found) else ""
+    text = "**Measured with older defaults.** " if is_older(name) else ""
     text += (
         f"Printed by {commands} on {found['date'][:10]}, stored in "
         f"``benchmarks/results/{name}.json``; {machine['processor']}, {machine['cores']} cores, "
-        f"{machine['memory_gib']:g} GiB, {system}; {versions}."
+        f"{machine['memory_gib']:g} GiB, {machine['system']}; {versions}."
     )
     return textwrap.fill(text, 100, break_on_hyphens=False)
 
@@ -149,7 +142,7 @@ def older(of: str = "") -> str:
     if of:
         READ.clear()
         FUNCTIONS[of]()
-    found = [name for name in sorted(READ if of else COMMANDS) if changed(read(name))]
+    found = list(filter(is_older, sorted(READ if of else COMMANDS)))
     if not found:
         return "All were measured with today's defaults."
     files = ", ".join(f"``{name}``" for name in found)
@@ -157,13 +150,13 @@ def older(of: str = "") -> str:
     return textwrap.fill(text, 100, break_on_hyphens=False)
 
 
-def main() -> None:
+def write_pages() -> None:
     """Write all pages anew."""
-    formatter = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=formatter).parse_args()
     for page in PAGES:
         page.write_text(filled(page), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    formatter = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=formatter).parse_args()
+    write_pages()

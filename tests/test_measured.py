@@ -113,7 +113,7 @@ def defaults(report):
 
 def test_files_tell_with_which_defaults_they_were_measured(defaults, monkeypatch):
     now = defaults.defaults()
-    assert {"version", "HydraPlusRegressor", "transfer", "rules"} <= set(now)
+    assert {"version", "HydraPlusRegressor", "transfer"} <= set(now)
     assert defaults.changed({"defaults": now}) == []
     assert defaults.changed({"defaults": now | {"transfer": "0"}}) == ["transfer"]
     assert defaults.changed({}) == list(now)  # a file that does not say is older
@@ -125,8 +125,29 @@ def test_files_tell_with_which_defaults_they_were_measured(defaults, monkeypatch
     defaults.defaults.cache_clear()
 
 
-def test_rules_are_the_numbers_of_a_module(defaults):
-    text = """
+def test_a_file_rests_on_the_defaults_that_its_script_uses(defaults):
+    of_chains = set(defaults.defaults_of_script("sgld.py"))
+    assert {"version", "settings"} <= of_chains
+    assert not {"GPEDDistiller", "HydraPlusRegressor"} & of_chains
+    # peers.py takes what it compares from other scripts
+    assert {"BayesianEnsembleClassifier", "HydraPlusRegressor"} <= defaults.depends_on("peers.py")
+    # defaults of what is not used may change
+    found = {"defaults": defaults.defaults_of_script("sgld.py")}
+    assert defaults.changed(found) == []
+
+
+def test_rules_of_an_estimator_are_those_of_the_modules_that_it_uses(defaults):
+    of_gped = defaults.modules_used_by(defaults.skdistill.GPEDDistiller)
+    of_ensemble = defaults.modules_used_by(defaults.skdistill.BayesianEnsembleRegressor)
+    folders = {"ensembles", "distillers"}
+    assert {path.parent.name for path in of_gped} >= {"gped", "ensembles"}
+    assert not any("hydra" in path.parts for path in of_gped)
+    assert {folder for path in of_ensemble for folder in folders & {*path.parts}} == {"ensembles"}
+
+
+def test_rules_are_the_numbers_of_a_module(defaults, tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text("""
 _EPOCHS: dict[str, int] = {"regressor": 100}
 _NOISE = Noise(correlated=True)
 _NAMES = ("a", "b")
@@ -134,11 +155,57 @@ _CHUNK_BYTES = 2**20
 _PARAMETERS = {"n_members": Number(1)}
 def f(): _HIDDEN = 3
 lower = 4
-"""
-    assert list(defaults.constants(text)) == [
+""")
+    assert list(defaults.constants(path)) == [
         "_EPOCHS = {'regressor': 100}",
         "_NOISE = Noise(correlated=True)",
     ]
+
+
+@pytest.fixture
+def run(report, monkeypatch, tmp_path):
+    """The script that measures again, with scripts and results of this test's."""
+    run = importlib.import_module("run")
+    for name in ("FOLDER", "LOGS", "RESULTS"):
+        monkeypatch.setattr(run, name, tmp_path)
+    monkeypatch.setattr(run, "SECONDS_BETWEEN_LOOKS", 0.01)
+    writes = "import sys; open('{}/{}.json', 'w').write(sys.argv[1]); {}"
+    for name, end in {"good": "", "bad": "1 / 0", "long": "import time; time.sleep(99)"}.items():
+        (tmp_path / f"{name}.py").write_text(writes.format(tmp_path, name, end))
+        (tmp_path / f"{name}.json").write_text('{"minutes": 1}')
+    commands = {name: [f"{name}.py 'new {name}'"] for name in ("good", "bad", "long")}
+    monkeypatch.setattr(report, "COMMANDS", commands)
+    monkeypatch.setattr(run, "minutes_of", {"good": 2.0, "bad": None, "long": 1.0}.get)
+    return run
+
+
+def test_what_is_older_is_measured_again_cheapest_first(run, report, monkeypatch):
+    monkeypatch.setattr(report, "is_older", lambda name: name != "good")
+    assert run.wanted([], also_todays=False) == ["long", "bad"]
+    assert run.wanted([], also_todays=True) == ["long", "good", "bad"]
+    assert run.wanted(["good"], also_todays=False) == []
+
+
+def test_what_fails_or_is_stopped_leaves_its_file(run, tmp_path):
+    def content(name):
+        return (tmp_path / f"{name}.json").read_text()
+
+    assert run.measure("good", float("inf")) == "measured"
+    assert content("good") == "new good"
+    assert run.measure("bad", float("inf")).startswith("failed, see ")
+    assert content("bad") == '{"minutes": 1}'
+    assert "ZeroDivisionError" in (tmp_path / "bad.log").read_text()
+    assert run.measure("long", 0).startswith("stopped, see ")
+    assert content("long") == '{"minutes": 1}'
+    run.report.COMMANDS["bad"] = ["bad.py new --resume"]
+    assert run.measure("bad", float("inf")).startswith("failed")
+    assert content("bad") == "new"  # from which it goes on
+
+
+def test_a_bar_says_how_long_a_script_will_take(run):
+    assert run.bar(1, 4, 8) == "[##......]   1.0 of about 4.0 min"
+    assert run.bar(9, 4, 8) == "[########]   9.0 of about 4.0 min"
+    assert run.bar(9, None) == "  9.0 min"
 
 
 def test_a_resumed_file_replaces_what_is_older_and_keeps_models_of_others(defaults):
