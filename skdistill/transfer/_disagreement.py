@@ -14,8 +14,7 @@ from torch import Tensor
 
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf
-from ._maker import Draw, TransferMaker
-from ._noise import GaussianNoise
+from ._maker import Draw, GaussianNoise, TransferMaker, per_row
 
 # So many samples are moved, or chosen, by the same members.
 _PORTION = 2**11
@@ -181,13 +180,18 @@ class Disagreement(TransferMaker):
         weights = None if weight is None else weight.cpu().numpy()
         _, deviation = standardisation(X.cpu().numpy(), weights, constant=0.0)
         scale = torch.from_numpy(deviation).to(X)
-        if (fixed := self._fixed(X)) is not None:
+        masks = self._is_categorical(X), self._base._is_categorical(X)
+        known = [mask for mask in masks if mask is not None]
+        fixed = torch.stack(known).any(0) if known else None  # columns that no step changes
+        if fixed is not None:
             scale[fixed] = 0.0
         length, n_steps = self.step_size / self.n_steps, self.n_steps
 
         def move(rows: Tensor, again: Callable[[], Tensor], measure: Measure, generator) -> Tensor:
             """Take steps of a uniform share of the length, each up the gradient."""
-            step = length * rows.new_empty(_ones(rows)).uniform_(generator=generator)
+            step = length * rows.new_empty((len(rows), *[1] * (rows.ndim - 1))).uniform_(
+                generator=generator
+            )
             start = rows
             for _ in range(n_steps):
                 rows = rows.detach().requires_grad_()
@@ -212,17 +216,11 @@ class Disagreement(TransferMaker):
                 others = again()
                 disagreement = measure(others)
                 is_larger = disagreement > largest
-                rows = torch.where(is_larger.view(_ones(rows)), others, rows)
+                rows = torch.where(is_larger.view(per_row(is_larger, rows)), others, rows)
                 largest = torch.maximum(largest, disagreement)
             return rows
 
         return choose
-
-    def _fixed(self, X: Tensor) -> Tensor | None:
-        """Tell which columns no step changes, (d,); None if there are none."""
-        masks = self._is_categorical(X), self._base._is_categorical(X)
-        found = [mask for mask in masks if mask is not None]
-        return torch.stack(found).any(0) if found else None
 
 
 def direction(gradient: Tensor) -> Tensor:
@@ -236,8 +234,3 @@ def direction(gradient: Tensor) -> Tensor:
     rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
     norm = rows.square().mean(1, keepdim=True).sqrt()
     return (rows / norm.where(norm > 0, 1.0)).view_as(gradient)
-
-
-def _ones(rows: Tensor) -> tuple[int, ...]:
-    """Shape of one number for each of samples (n, *sample)."""
-    return (len(rows), *[1] * (rows.ndim - 1))
