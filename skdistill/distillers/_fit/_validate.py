@@ -17,9 +17,9 @@ from ..._data.checks import check_trainable
 from ..._data.columns import as_table, names_of_columns, standardises, with_days
 from ..._data.encoding import EMBEDDED_FROM, InputSettings
 from ..._estimator.base import Fitted, NetEstimator, NetworkSettings, checked_training
-from ..._estimator.warm_start import same_recipe
+from ..._estimator.warm_start import in_dtype_of, same_recipe, scaling_of
 from ..._method.plan import Plan, build_module
-from ..._method.task import TASKS, Task, read_samples
+from ..._method.task import TASKS, Task, prepare_to_compute, read_samples
 from ..._training.stream import Stream, refuse_with_stream
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
@@ -72,9 +72,9 @@ def fit_spec(
     plan_of: Callable[[Task], Plan],
     X: Any,
     y: object,
-    sample_weight: object = None,
-    X_transfer: object = None,
-    member_predictions: object = None,
+    sample_weight: object,
+    X_transfer: object,
+    member_predictions: object,
     *,
     mode_of: ModeOf = FitMode.of_fit,
     recipe_of: Callable[..., Any] | None = None,
@@ -84,27 +84,29 @@ def fit_spec(
 ) -> FitSpec:
     """Read what the fit of a distiller needs, and check all that can be before it takes time.
 
-    Nothing that the fit calls later gets the estimator, which keeps the `facts` of the spec.
-    `plan_of` makes the plan of the task, `mode_of` tells which part of the training this is, and
-    `recipe_of` how to build networks for rows of a shape, and their encoding. `modules` are the
-    model classes where `module` may give several; tables of `embedded_from` samples and more are
-    embedded, and `auto_transfer` is what ``transfer="auto"`` stands for, unless it is as usual.
+    Nothing that the fit calls later gets the estimator. `plan_of` makes the plan of the task,
+    `mode_of` tells which part of the training this is, and `recipe_of` how to build networks for
+    rows of a shape, and their encoding. `modules` are the model classes where `module` may give
+    several; tables of `embedded_from` samples and more are embedded, and `auto_transfer` is what
+    ``transfer="auto"`` stands for, unless it is as usual.
     """
     training, settings = checked_training(estimator, modules), StudentSettings.of(estimator)
     X = as_table(X)
     random_state = check_random_state(settings.random_state)
     mode = mode_of(settings, Fitted.of(estimator))
-    goes_on = mode.before is not None
-    if not goes_on:
+    before = mode.before
+    if before is None:
         estimator._reset()
         settings = replace(settings, kind=estimator._kind)  # that of the teacher, not of before
-    known = estimator._input_schema if goes_on else None
-    read, y_read, schema = read_samples(estimator, X, y, known)
+    known = None if before is None else estimator._input_schema
+    rows, y_read, schema = read_samples(estimator, X, y, known)
     check: Callable[..., Any] = TASKS[settings.kind].check
     targets, task = check(y_read, mode.task)
-    if mode.is_pass and goes_on:
-        schema = schema.with_further(X, read)
-    rows, task = mode.prepared(settings, read, task)
+    if before is not None:
+        schema = schema.with_further(X, rows) if mode.is_pass else schema
+        rows, task = in_dtype_of(before.module, rows), replace(task, dtype=before.plan.task.dtype)
+    elif settings.dtype is not None:
+        rows, task = prepare_to_compute(settings.dtype, settings.device, rows, task)
     plan = plan_of(task)
     given = task.weights_of_rows(targets, sample_weight)
     # A slice copies nothing: X may be a memory map.
@@ -115,14 +117,12 @@ def fit_spec(
     inputs = reading.encoding(rows, targets, weight, embedded_from)
     recipe_of = recipe_of or NetworkSettings.of(params, defaults).recipe
     recipe = recipe_of(plan, rows.shape[1:], inputs)
-    recipe = recipe if mode.before is None else same_recipe(mode.before.recipe, recipe)
-    scaling = mode.scaling(settings, task, targets, weight, rows.dtype)
+    if before is None:
+        scaling = task.scaling(targets, weight, rows.dtype, standardises(settings.normalize, "y"))
+    else:
+        recipe, scaling = same_recipe(before.recipe, recipe), scaling_of(before.module)
     if np.asarray(y).shape[1:] == (1,):
         y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
-    training = mode.adapted(training)
-    if (budget := training.budget) and settings.calibration_fraction is not None:
-        # Half of the time is for the second student, by which this one is calibrated.
-        training = replace(training, budget=budget.keeping(budget.seconds / 2))
     read_once = settings, mode, training, FitArguments(X, y, sample_weight), random_state
     samples = rows, task.encode(targets, scaling, rows.dtype)
     weight = np.ones(len(rows)) if weight is None else weight
@@ -184,20 +184,40 @@ def _with_transfer(
     A module that does not fit is found here, before the teacher is fitted. `kept` are the samples
     of positive weight.
     """
-    settings, task, has_teacher = spec.settings, spec.plan.task, member_predictions is None
+    settings, training, has_teacher = spec.settings, spec.training, member_predictions is None
+    if spec.mode.is_pass:  # whose learning rate is constant, and which has all the time it takes
+        training = replace(training, lr_schedule=None, budget=None)
+    elif (budget := training.budget) and settings.calibration_fraction is not None:
+        # Half of the time is for the second student, by which this one is calibrated.
+        training = replace(training, budget=budget.keeping(budget.seconds / 2))
     maker = transfer_maker(settings, auto, len(spec.X), has_teacher, _MANY_ROWS)
     maker = maker_that_changes(spec, maker)
-    transfer_rows = check_transfer_rows(spec, X_transfer, maker)
-    check_student(spec, has_teacher)
-    if not has_teacher:
-        refuse_teacher(settings, transfer_rows)
-        expected, n_rows = task.shape_of_members, len(spec.arguments.y)
-        members = check_member_predictions(
-            member_predictions, n_rows, name="member_predictions", **expected
+    further = spec.X[:0]
+    if X_transfer is not None:
+        further = check_further_rows(spec, X_transfer, "X_transfer")
+    elif settings.transfer_only and (maker is None or maker.keeps_labels):
+        raise ValueError(
+            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
+            f"got None and TransferOnly({settings.transfer!r})."
         )
-        member_predictions = spec.plan.encode_members(members[kept], spec.scaling, spec.dtype)
-    found = {"X_transfer": transfer_rows, "member_predictions": member_predictions}
-    return replace(spec, maker=maker, **found)
+    check_student(spec, has_teacher)
+    spec = replace(spec, training=training, maker=maker, X_transfer=further)
+    if has_teacher:
+        return spec
+    is_kind = isinstance(settings.teacher, str) and settings.teacher == settings.kind
+    is_teacher = settings.teacher is not None and not is_kind
+    if is_teacher or settings.teacher_cv is not None or len(further):
+        raise ValueError(
+            "member_predictions come instead of a teacher: teacher, teacher_cv and X_transfer "
+            f"must be None; got teacher={settings.teacher!r}, teacher_cv="
+            f"{settings.teacher_cv!r} and X_transfer with {len(further)} samples."
+        )
+    expected, n_rows = spec.plan.task.shape_of_members, len(spec.arguments.y)
+    members = check_member_predictions(
+        member_predictions, n_rows, name="member_predictions", **expected
+    )
+    encoded = spec.plan.encode_members(members[kept], spec.scaling, spec.X.dtype)
+    return replace(spec, member_predictions=encoded)
 
 
 def check_student(spec: FitSpec, has_teacher: bool) -> None:
@@ -251,11 +271,12 @@ def maker_that_changes(spec: FitSpec, maker: TransferMaker | None) -> TransferMa
 
     The codes of columns that hold categories are left alone, or exchanged.
     """
+    if maker is None:
+        return None
     rows, columns = spec.X, spec.schema.columns
-    if maker is not None:
-        maker = numbered(maker, spec.schema.names)
-        maker.check(rows.shape)
-    if maker is None or not len(rows):
+    maker = numbered(maker, spec.schema.names)
+    maker.check(rows.shape)
+    if not len(rows):
         return maker
     # A copy: X may be a memory map.
     some = torch.from_numpy(rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy())
@@ -276,32 +297,6 @@ def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int
     if settings.get("base") is not None:
         changed["base"] = _knowing(settings["base"], some, categorical)
     return clone(maker).set_params(**changed)
-
-
-def refuse_teacher(settings: StudentSettings, transfer_rows: np.ndarray) -> None:
-    """Raise a ValueError for a teacher, or samples for it to predict, beside its predictions."""
-    is_kind = isinstance(settings.teacher, str) and settings.teacher == settings.kind
-    has_teacher = settings.teacher is not None and not is_kind
-    if has_teacher or settings.teacher_cv is not None or len(transfer_rows):
-        raise ValueError(
-            "member_predictions come instead of a teacher: teacher, teacher_cv and X_transfer "
-            f"must be None; got teacher={settings.teacher!r}, teacher_cv="
-            f"{settings.teacher_cv!r} and X_transfer with {len(transfer_rows)} samples."
-        )
-
-
-def check_transfer_rows(
-    spec: FitSpec, X_transfer: object, maker: TransferMaker | None
-) -> np.ndarray:
-    """Return the samples of `X_transfer`, checked; none for None."""
-    if X_transfer is not None:
-        return check_further_rows(spec, X_transfer, "X_transfer")
-    if spec.settings.transfer_only and (maker is None or maker.keeps_labels):
-        raise ValueError(
-            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
-            f"got None and TransferOnly({spec.settings.transfer!r})."
-        )
-    return spec.X[:0]
 
 
 def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:

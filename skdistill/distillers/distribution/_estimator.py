@@ -30,12 +30,19 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...settings import Optimizer, Runtime
 from ...transfer import TransferMaker, TransferOnly
-from .._fit._calibration import calibrated
-from .._fit._parameters import PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS, FamilyRule
-from .._fit._spec import FitMode, FitSpec, begun
-from .._fit._student import first_predictions, read_by, train_student
+from .._fit._spec import (
+    PARAMETER_TABLE,
+    PRUNING,
+    STUDENT_PARAMETERS,
+    FamilyRule,
+    FitMode,
+    FitSpec,
+    begun,
+    check_kind,
+    kind_as_teacher,
+)
+from .._fit._student import calibrated, first_predictions, read_by, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
-from .._fit._teacher_checks import check_kind, kind_as_teacher
 from .._fit._validate import fit_spec, stream_spec
 from ._plan import FamilyPlan
 
@@ -124,7 +131,6 @@ def _fit(distiller: DistributionEstimator, X, y, *arguments, mode_of=FitMode.of_
             f"family must be {before.facts['family_']!r}, as in the fit that training goes on "
             f"from; got {distiller.family!r}."
         )
-    distiller._keep(spec.facts)
     with begun(distiller, spec) as (spec, task):
         predictions = fit_teacher_of(spec, task)
         distiller._keep(predictions.facts)

@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..._estimator.base import Fitted, ObservedTask, checked_training
-from ..._estimator.unwrapping import seed_where_unset
 from ..._method.plan import TrainingBudget, as_tensors, build_module
 from ..._training.trainer import flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
@@ -20,10 +19,16 @@ from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
 from ...modules import DistributionStack
 from ...settings import Estimate
 from ...transfer import prepare_lacking
+from .._fit._rows import training_set
 from .._fit._spec import FitSpec
-from .._fit._student import Student, training_set
-from .._fit._teacher import MemberPredictions, check_teacher, pass_on_verbose, unfitted_teacher
-from .._fit._teacher_checks import warn_of_refit
+from .._fit._student import Student
+from .._fit._teacher import (
+    MemberPredictions,
+    check_teacher,
+    pass_on_verbose,
+    unfitted_teacher,
+    warn_of_refit,
+)
 from .._fit._validate import group_lasso
 from ._estimates import Targets
 
@@ -81,13 +86,10 @@ def distil_online(
 
 def _chains(spec: FitSpec) -> BaseEstimator:
     """Return the teacher, whose chains are to be run."""
-    teacher = unfitted_teacher(spec.settings)
+    teacher = unfitted_teacher(spec.settings, *spec.draw_seeds(1))
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
     pass_on_verbose(teacher, spec.settings.verbose)
-    (seed,) = spec.draw_seeds(1)
-    if spec.settings.is_repeatable:
-        seed_where_unset(teacher, seed)
     return teacher
 
 

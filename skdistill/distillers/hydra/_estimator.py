@@ -24,12 +24,16 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...settings import Heads, HydraLoss, Optimizer, Runtime
 from ...transfer import GaussianNoise, TransferMaker, TransferOnly
-from .._fit._calibration import calibrated
-from .._fit._parameters import PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
-from .._fit._spec import FitMode, begun
-from .._fit._student import train_student
+from .._fit._spec import (
+    PARAMETER_TABLE,
+    PRUNING,
+    STUDENT_PARAMETERS,
+    FitMode,
+    begun,
+    check_kind,
+)
+from .._fit._student import calibrated, train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
-from .._fit._teacher_checks import check_kind
 from .._fit._validate import fit_spec, stream_spec
 from ._plan import HydraPlan
 
@@ -70,25 +74,25 @@ def _fit(
     reading = {"mode_of": mode_of, "auto_transfer": _AUTO_TRANSFER.get(hydra._kind)}
     read: Any = stream_spec if is_stream(X) else fit_spec
     spec = read(hydra, hydra._plan_of, X, y, *arguments, **reading)
-    hydra._keep(spec.facts)
     with begun(hydra, spec) as (spec, task):
-        make = default and partial(default, **_columns(hydra))
-        predictions = fit_teacher_of(spec, task, make)
+        # A default teacher reads X as the student does, and always standardises y.
+        normalize = True if standardises(hydra.normalize, "X") else "y"
+        columns = {"normalize": normalize, "categorical_features": hydra.categorical_features}
+        predictions = fit_teacher_of(spec, task, default and partial(default, **columns))
         hydra._keep(predictions.facts)
         plan = spec.plan.taught_by(predictions.count(spec.X))
-        _warn_of_many_heads(plan)
+        if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
+            warn(
+                f"The teacher has {plan.n_members} members, and with heads=None the student a head "
+                "for each. Fewer are cheaper: heads=20, say, or "
+                "as_teacher(teacher, max_members=20).",
+            )
         fitted: Any = spec.mode.before
         for fitted in train_student(spec, plan, predictions, task, n_heads_=plan.n_heads):
             hydra._keep(fitted.attributes)
         if hydra.calibration_fraction is not None:
             hydra._keep(calibrated(fitted, spec, clone(hydra)).attributes)
     return hydra
-
-
-def _columns(hydra: DistributionEstimator) -> dict[str, object]:
-    """Return how a default teacher reads X: as the student does. It always standardises y."""
-    normalize = True if standardises(hydra.normalize, "X") else "y"
-    return {"normalize": normalize, "categorical_features": hydra.categorical_features}
 
 
 def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
@@ -101,15 +105,6 @@ def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
         )
     heads = Heads.of(hydra.heads)
     return HydraPlan(task, heads.head_layers, loss, wanted_heads=heads.n_heads)
-
-
-def _warn_of_many_heads(plan: HydraPlan) -> None:
-    if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
-        warn(
-            f"The teacher has {plan.n_members} members, and with heads=None the student a head "
-            "for each. Fewer are cheaper: heads=20, say, or "
-            "as_teacher(teacher, max_members=20).",
-        )
 
 
 class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
