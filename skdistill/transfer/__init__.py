@@ -73,11 +73,6 @@ class TransferOnly(Settings):
     transfer: str | TransferMaker | None = None
 
 
-def maker_given(transfer: object) -> object:
-    """Return how samples are generated, of what is given as ``transfer=``."""
-    return transfer.transfer if isinstance(transfer, TransferOnly) else transfer
-
-
 class TransferSet:
     """Samples without labels for a student to learn from.
 

@@ -76,22 +76,18 @@ def suited_to(spec: FitSpec, teacher: object) -> FitSpec:
     model = model.estimator_ if isinstance(model, Teacher) else model
     has_trees = len(splits.features) > 0
     if has_trees:
+        takes_embeddings = "embeddings" in inspect.signature(spec.recipe.module).parameters
+        is_auto = spec.recipe.settings.get("embeddings", "auto") == "auto"
+        if spec.mode.before is None and takes_embeddings and is_auto:
+            spec = replace(spec, recipe=with_steps(spec.recipe, spec.X, splits))
         spec = replace(spec, more_epochs=_MORE_EPOCHS)
-    if has_trees and spec.mode.before is None and _embeds(spec.recipe):
-        spec = replace(spec, recipe=with_steps(spec.recipe, spec.X, splits))
     transfer = spec.settings.transfer
-    draws_as_usual = isinstance(transfer, str) and transfer == "auto" and spec.maker is not None
-    is_mixed = has_trees or isinstance(model, MixedModels)
-    if is_mixed and draws_as_usual and spec.stream is None:
+    is_auto = isinstance(transfer, str) and transfer == "auto"
+    has_usual_maker = is_auto and spec.maker is not None and spec.stream is None
+    if has_usual_maker and (has_trees or isinstance(model, MixedModels)):
         maker = Munge(base=AUTO_NOISE[spec.settings.kind], share=_SHARE_OF_MUNGE)
         spec = replace(spec, maker=maker_that_changes(spec, maker))
     return spec
-
-
-def _embeds(recipe: NetworkRecipe) -> bool:
-    """Whether networks take embeddings, and it is left to the fit which."""
-    takes = "embeddings" in inspect.signature(recipe.module).parameters
-    return takes and recipe.settings.get("embeddings", "auto") == "auto"
 
 
 def with_steps(recipe: NetworkRecipe, X: np.ndarray, splits: Splits) -> NetworkRecipe:
@@ -223,12 +219,9 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     put = partial(on_device, device=spec.training.device, dtype=stream.dtype)
     batch_size, ranks = _batch_size(spec.settings.batch_size, stream.n_rows), current_ranks()
     mean_weight = stream.total_weight / stream.n_rows
-    draw = None
-    if spec.maker is not None:
-        # The spread of the columns, and their correlations, are those of the examples.
-        weight = put(spec.weight) if stream.is_weighted else None
-        draw = prepare_lacking(spec.maker, put(spec.X), weight)
-
+    # The spread of the columns, and their correlations, are those of the examples.
+    weight = put(spec.weight) if stream.is_weighted else None
+    draw = prepare_maker(spec, put(spec.X), weight, predictions.teacher)
     # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None
 
@@ -259,10 +252,7 @@ def _batch_size(batch_size: int | str, n_rows: int) -> int:
 
 
 def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: BaseEstimator) -> Any:
-    """Return what draws samples, by a maker that is told of the fitted teacher if it asks, or None.
-
-    It is a ValueError if the teacher has one member, which disagrees with nobody.
-    """
+    """Return what draws samples, by a maker that is told of the fitted teacher if it asks."""
     maker, task = spec.maker, spec.plan.task
     if maker is None:
         return None
@@ -270,7 +260,7 @@ def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Base
         return prepare_lacking(maker, X, weight)
     # Not what the student learns from, such as expectations, but what the members predict.
     predict = predictor_of(teacher, spec, task)
-    if (count := predict(spec.X[:1]).shape[1]) < 2:
+    if (count := predict(spec.X[:1]).shape[1]) < 2:  # one disagrees with nobody
         name = type(inside_wrappers(teacher, FrozenEstimator, Teacher)).__name__
         raise ValueError(
             f"transfer={spec.settings.transfer!r} needs a teacher of at least two members; {name} "
@@ -285,22 +275,16 @@ def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Base
 
 
 class NetworksThatDisagree:
-    """Disagreement of networks, a random pair of which is asked, with gradients.
+    """Disagreement of the networks of an ensemble, a random pair of which is asked, with gradients.
 
-    Parameters
-    ----------
-    module : GaussianStack or CategoricalStack
-        That of an ensemble.
-    like : Tensor
-        Of the dtype and on the device of the samples.
+    The samples have the dtype and the device of `like`.
     """
 
     has_gradient = True
 
     def __init__(self, module: Any, like: Tensor):
-        self.networks = [
-            network.to(like).requires_grad_(False) for network in unstack(module.network)
-        ]
+        networks = unstack(module.network)
+        self.networks = [network.to(like).requires_grad_(False) for network in networks]
         self.encode = copy.deepcopy(module).to(like).encode
         self.is_numeric = isinstance(module, GaussianStack)
         self.temperature = 1.0 if module.calibration is None else module.calibration.temperature
@@ -323,14 +307,7 @@ class NetworksThatDisagree:
 
 
 class AnswersThatDisagree:
-    """Disagreement of all members of any teacher, by what it predicts.
-
-    Parameters
-    ----------
-    task : RegressionTask or ClassificationTask
-    predict : callable
-        Predicts samples with the teacher's members.
-    """
+    """Disagreement of all members of any teacher, by what they `predict`."""
 
     has_gradient = False
 

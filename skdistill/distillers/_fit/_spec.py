@@ -31,7 +31,7 @@ from ..._utils.validation import Number, OneOf, errors_about, is_number
 from ...families import Family, known_families
 from ...pruning import GroupLasso
 from ...settings import Runtime, WeakLearnerSearch
-from ...transfer import MAKERS, TransferMaker, TransferOnly, make_transfer, maker_given
+from ...transfer import MAKERS, TransferMaker, TransferOnly, make_transfer
 
 # Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
 # not read, as it may be of any library.
@@ -45,7 +45,7 @@ class TransferRule:
 
     def check(self, value: object, name: str) -> None:
         try:
-            given = maker_given(value)
+            given = value.transfer if isinstance(value, TransferOnly) else value
             if not (isinstance(given, str) and given == "auto"):
                 make_transfer(given)
         except (TypeError, ValueError) as error:
@@ -178,7 +178,8 @@ class StudentSettings:
     @classmethod
     def of(cls, estimator: NetEstimator) -> StudentSettings:
         """Read an estimator's parameters."""
-        runtime = Runtime.of(estimator.runtime)
+        runtime, transfer = Runtime.of(estimator.runtime), estimator.transfer
+        transfer_only = isinstance(transfer, TransferOnly)
         takes_dtype = "dtype" not in estimator._parameter_table["runtime"].unread
         found = estimator.get_params(deep=False) | {
             "name": type(estimator).__name__,
@@ -186,8 +187,8 @@ class StudentSettings:
             "dtype": runtime.dtype if takes_dtype else None,
             "device": runtime.device,
             "checkpoint": runtime.checkpoint,
-            "transfer": maker_given(estimator.transfer),
-            "transfer_only": isinstance(estimator.transfer, TransferOnly),
+            "transfer": transfer.transfer if transfer_only else transfer,
+            "transfer_only": transfer_only,
         }
         names = [field.name for field in fields(cls) if field.name in found]
         return cls(**{name: found[name] for name in names})
@@ -202,25 +203,24 @@ class FitMode(NamedTuple):
     task: Task | None = None  # if it is known before y is
 
     @classmethod
-    def of_fit(cls, settings: StudentSettings, before: Fitted | None) -> FitMode:
-        """Return the mode of a call of `fit`, which ``warm_start`` decides about."""
-        if not settings.warm_start:
-            return cls()
-        _refuse_pruning(settings, "warm_start=True")
-        return cls(before, keeps_state=True, task=None if before is None else before.plan.task)
-
-    @classmethod
-    def of_pass(
-        cls, settings: StudentSettings, before: Fitted | None, classes: object = None
+    def of(
+        cls, settings: StudentSettings, before: Fitted | None, is_pass: bool, classes: object
     ) -> FitMode:
-        """Return the mode of a call of `partial_fit`; ValueError for wrong `classes`."""
-        _refuse_pruning(settings, "partial_fit")
+        """Return the mode of a call of `fit` or `partial_fit`; ValueError for wrong `classes`."""
+        if not (is_pass or settings.warm_start):
+            return cls()
+        if settings.pruning is not None:
+            why = "partial_fit" if is_pass else "warm_start=True"
+            raise ValueError(
+                f"pruning must be None with {why}, as units are removed when training ends; got "
+                f"{settings.pruning!r}."
+            )
         known: Any = None if before is None else before.plan.task
-        if settings.kind == "classifier":
+        if is_pass and settings.kind == "classifier":
             known = _checked_classes(classes, known)
         elif classes is not None:
             raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
-        return cls(before, is_pass=True, keeps_state=True, task=known)
+        return cls(before, is_pass, True, known)
 
 
 def _checked_classes(classes: object, known: ClassificationTask | None) -> ClassificationTask:
@@ -240,14 +240,6 @@ def _checked_classes(classes: object, known: ClassificationTask | None) -> Class
             f"{given.labels.tolist()}."
         )
     return given
-
-
-def _refuse_pruning(settings: StudentSettings, why: str) -> None:
-    if settings.pruning is not None:
-        raise ValueError(
-            f"pruning must be None with {why}, as units are removed when training ends; got "
-            f"{settings.pruning!r}."
-        )
 
 
 class FitArguments(NamedTuple):

@@ -86,6 +86,8 @@ def train_student(
     KeyboardInterrupt
         On Ctrl-C, after what was trained so far has been given.
     """
+    from ..._engine import ContinuedTraining
+
     if predictions.is_of_others:
         spec = suited_to(spec, predictions.teacher)
     before = spec.mode.before
@@ -101,7 +103,11 @@ def train_student(
     budget = TrainingBudget(n_of_first, total_weight, refinement)
     objective = plan.objective(module, budget)
     objective.start_at(n_before)
-    share = predictions.found_share
+    continued, share = None, predictions.found_share
+    if spec.mode.keeps_state:
+        # There is no state where warm_start has come later.
+        state = None if before is None else before.facts.get("_training_state")
+        continued = ContinuedTraining(rows, draws_globally(module), state)
     student = Student(
         replace(spec.training, refinement=refinement),
         plan,
@@ -110,7 +116,7 @@ def train_student(
         n_before + n_epochs,
         facts,
         [] if before is None else before.history,
-        _continued(spec, rows, module),
+        continued,
         spec.mode.is_pass,
         spec.X,
         OwnFunctions(spec, share, predictions.teacher) if share > 0 else None,
@@ -226,18 +232,6 @@ def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
             f"X must have at least one sample for each of the {ranks.size} ranks of data_parallel, "
             f"got {len(rows)}."
         )
-
-
-def _continued(spec: FitSpec, rows: object, module: DistributionStack) -> Any:
-    """Return the callback by which a training begins and ends in a state that is kept, if any."""
-    from ..._engine import ContinuedTraining
-
-    mode = spec.mode
-    if not mode.keeps_state:
-        return None
-    # There is none where warm_start has come later.
-    state = None if mode.before is None else mode.before.facts.get("_training_state")
-    return ContinuedTraining(rows, draws_globally(module), state)
 
 
 def _stages(

@@ -64,8 +64,6 @@ _WITH_STREAM = {
     "calibration_fraction": None,
 }
 
-ModeOf = Callable[[StudentSettings, Fitted | None], FitMode]
-
 
 def fit_spec(
     estimator: NetEstimator,
@@ -76,7 +74,8 @@ def fit_spec(
     X_transfer: object,
     member_predictions: object,
     *,
-    mode_of: ModeOf = FitMode.of_fit,
+    is_pass: bool = False,
+    classes: object = None,
     recipe_of: Callable[..., Any] | None = None,
     modules: list[object] | None = None,
     embedded_from: int = EMBEDDED_FROM,
@@ -84,17 +83,17 @@ def fit_spec(
 ) -> FitSpec:
     """Read what the fit of a distiller needs, and check all that can be before it takes time.
 
-    Nothing that the fit calls later gets the estimator. `plan_of` makes the plan of the task,
-    `mode_of` tells which part of the training this is, and `recipe_of` how to build networks for
-    rows of a shape, and their encoding. `modules` are the model classes where `module` may give
-    several; tables of `embedded_from` samples and more are embedded, and `auto_transfer` is what
-    ``transfer="auto"`` stands for, unless it is as usual.
+    Nothing that the fit calls later gets the estimator. `plan_of` makes the plan of the task, and
+    `recipe_of` tells how to build networks for rows of a shape, and their encoding; `is_pass` is
+    True and `classes` are given in `partial_fit`. `modules` are the model classes where `module`
+    may give several; tables of `embedded_from` samples and more are embedded, and `auto_transfer`
+    is what ``transfer="auto"`` stands for, unless it is as usual.
     """
-    training, settings = checked_training(estimator, modules), StudentSettings.of(estimator)
+    training, fitted = checked_training(estimator, modules), Fitted.of(estimator)
+    settings = StudentSettings.of(estimator)
+    mode = FitMode.of(settings, fitted, is_pass, classes)
+    before, random_state = mode.before, check_random_state(settings.random_state)
     X = as_table(X)
-    random_state = check_random_state(settings.random_state)
-    mode = mode_of(settings, Fitted.of(estimator))
-    before = mode.before
     if before is None:
         estimator._reset()
         settings = replace(settings, kind=estimator._kind)  # that of the teacher, not of before
@@ -134,21 +133,18 @@ def stream_spec(
     estimator: NetEstimator,
     plan_of: Callable[[Task], Plan],
     X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
-    X_transfer: ArrayLike,
-    member_predictions: ArrayLike,
-    *,
-    mode_of: ModeOf = FitMode.of_fit,
+    *arguments: object,
+    is_pass: bool = False,
+    classes: object = None,
     auto_transfer: TransferMaker | None = None,
 ) -> FitSpec:
     """Do what :func:`fit_spec` does where X gives batches, which are read once for it."""
     training, settings = checked_training(estimator), StudentSettings.of(estimator)
-    arguments = {"y": y, "sample_weight": sample_weight, "X_transfer": X_transfer}
-    arguments["member_predictions"] = member_predictions
-    refuse_with_stream(estimator.get_params(), _WITH_STREAM, arguments)
-    mode = mode_of(settings, Fitted.of(estimator))
-    if mode.is_pass:
+    names = "y", "sample_weight", "X_transfer", "member_predictions"
+    given = dict(zip(names, arguments, strict=True))
+    refuse_with_stream(estimator.get_params(), _WITH_STREAM, given)
+    mode = FitMode.of(settings, Fitted.of(estimator), is_pass, classes)
+    if is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
     # Refused before X is read, which takes long; only then its samples are counted.
     maker = transfer_maker(settings, auto_transfer, 0, True, _MANY_STREAMED)

@@ -35,8 +35,6 @@ from .._fit._spec import (
     PRUNING,
     STUDENT_PARAMETERS,
     FamilyRule,
-    FitMode,
-    FitSpec,
     begun,
     check_kind,
     kind_as_teacher,
@@ -57,28 +55,18 @@ def _draws_functions(distiller: DistributionEstimator) -> bool:
 
 
 class Agreement:
-    """Whether a teacher's members have agreed in all the predictions that they have made.
+    """Whether a teacher's members agree in all their predictions; `holds` if they have before.
 
-    Parameters
-    ----------
-    predictions : MemberPredictions
-    holds : bool, default=True
-        Whether they have agreed before.
-
-    Attributes
-    ----------
-    holds : bool
-    predictions : MemberPredictions
-        The same, but every further prediction is compared.
+    Every further prediction of `predictions` is compared.
     """
 
-    def __init__(self, predictions: MemberPredictions, holds: bool = True):
+    def __init__(self, predictions: MemberPredictions, holds: bool):
         self.holds = holds
+        if predictions.of_X is not None:
+            self._compare(predictions.of_X)
         self._predict = predictions.predict
         predict = None if predictions.predict is None else self._predict_and_compare
         self.predictions = predictions._replace(predict=predict)
-        if predictions.of_X is not None:
-            self._compare(predictions.of_X)
 
     def join(self) -> None:
         """Take into account what other ranks have compared, which ask for samples of their own."""
@@ -92,38 +80,33 @@ class Agreement:
         return read_by(replace(plan, members_agree=True), fitted) if is_mean else fitted
 
     def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
-        assert self._predict is not None
-        return self._compare(self._predict(rows))
+        members: np.ndarray = self._predict(rows)
+        self._compare(members)
+        return members
 
-    def _compare(self, members: np.ndarray) -> np.ndarray:
-        """Note whether members' predictions agree, and return them."""
+    def _compare(self, members: np.ndarray) -> None:
         if self.holds:
             same = np.isclose(members, members[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
             self.holds = bool(same.all())
-        return members
 
 
-def family_plan(family: Family, task: Task, supervised_weight: float, transfer: Any) -> FamilyPlan:
-    """Return the plan of a family; raise for what does not go with it."""
-    if supervised_weight and isinstance(transfer, TransferOnly):
+def family_plan(distiller: DistributionEstimator, task: Task) -> FamilyPlan:
+    """Return the plan of a student; raise for parameters that do not go together."""
+    family, weight = make_family(distiller.family, task.kind), distiller.supervised_weight
+    if weight and isinstance(distiller.transfer, TransferOnly):
         raise ValueError(
             "supervised_weight must be 0 with transfer=TransferOnly(...), whose samples have no "
-            f"labels; got {supervised_weight!r}."
+            f"labels; got {weight!r}."
         )
-    return FamilyPlan(task, clone(family).for_task(task), supervised_weight)
+    return FamilyPlan(task, clone(family).for_task(task), weight)
 
 
 @with_callbacks
-def _fit(distiller: DistributionEstimator, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
-    """Fit the teacher, if it is not fitted, and distil it; for `mode_of` see :func:`fit_spec`."""
+def _fit(distiller: DistributionEstimator, X, y, *arguments, **part: object) -> Any:
+    """Fit the teacher, if it is not fitted, and distil it; for `part` see :func:`fit_spec`."""
     check_kind(distiller.teacher, arguments[-1])
-
-    def plan_of(task: Task) -> FamilyPlan:
-        family = make_family(distiller.family, task.kind)
-        return family_plan(family, task, distiller.supervised_weight, distiller.transfer)
-
     read: Any = stream_spec if is_stream(X) else fit_spec
-    spec = read(distiller, plan_of, X, y, *arguments, mode_of=mode_of)
+    spec = read(distiller, partial(family_plan, distiller), X, y, *arguments, **part)
     before: Any = spec.mode.before
     family = clone(make_family(distiller.family, spec.settings.kind))
     if before is not None and type(family) is not type(before.facts["family_"]):
@@ -138,7 +121,10 @@ def _fit(distiller: DistributionEstimator, X, y, *arguments, mode_of=FitMode.of_
         predictions = agreement.predictions
         plan = replace(spec.plan, n_members=predictions.count(spec.X))
         if plan.learns_from_members:
-            plan = _informed(spec, plan, predictions)
+            if before is None:
+                plan = plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
+            else:
+                plan = replace(plan, family=plan.family.informed_as(before.plan.family))
             spec = replace(spec, recipe=spec.recipe.with_outputs(plan.n_outputs))
         if plan.n_members == 1 and family.tells_parts:
             warn(
@@ -166,20 +152,12 @@ def _warn_of_agreement(plan: Any) -> None:
         )
 
 
-def _informed(spec: FitSpec, plan: FamilyPlan, predictions: MemberPredictions) -> FamilyPlan:
-    """Return the plan with what is to be known of the members before the network is built."""
-    before: Any = spec.mode.before
-    if before is not None:
-        return replace(plan, family=plan.family.informed_as(before.plan.family))
-    return plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
-
-
 class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     """Distil an ensemble into one network that predicts a distribution over predictions.
 
-    The student is a classifier if its teacher is one, else a regressor. For each sample it predicts
-    the distribution of the members' predictions [1]_, [2]_: its mean is the prediction, and its
-    spread the epistemic uncertainty. The student is one network without heads.
+    The student, one network without heads, is a classifier if its teacher is one, else a regressor.
+    For each sample it predicts the distribution of the members' predictions [1]_, [2]_: its mean is
+    the prediction, and its spread the epistemic uncertainty.
 
     `family` defines the distribution and its loss, see :mod:`skdistill.families`. Those for
     regression are "gaussian", "normal_inverse_gamma" and "normal_inverse_wishart"; those for
@@ -195,9 +173,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         :func:`skdistill.teachers.as_teacher` for models with members. With `member_predictions` in
         `fit` it is the name of the task.
     family : str or Family, default="auto"
-        What the student predicts: a name, or an object with its settings, such as
-        ``DirichletFamily(max_precision=1e4)``, whose settings a search reaches as
-        ``family__max_precision``, or one of your own, see :doc:`/user_guide/own_family`. "auto" is
+        What the student predicts: a name, or an object with settings, such as
+        ``DirichletFamily(max_precision=1e4)``, which a search reaches as ``family__max_precision``,
+        or one of your own, see :doc:`/user_guide/own_family`. "auto" is
         "gaussian" for a regressor and "dirichlet" for a classifier, whose uncertainties came
         closest to those of the teacher on samples held out from training (letter, pendigits,
         satimage; the sets of UCI).
@@ -205,11 +183,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Weight of the labels' negative log-likelihood in the loss (lambda in Eqs 16 and 17 of
         [1]_).
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and the parameters
-        ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)``, and
-        ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
-        classifier, unless given. For the random heads it must be an
-        ``nn.Sequential`` that ends in a linear layer.
+        As in :class:`HydraPlusRegressor` or :class:`HydraPlusClassifier`, but only for the random
+        heads it must be an ``nn.Sequential``, which ends in a linear layer.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too, and half of it of a
@@ -219,10 +194,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
-    optimizer, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    normalize, categorical_features
-        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+    optimizer, callbacks, runtime, normalize, categorical_features, verbose, random_state
+        As in :class:`HydraPlusRegressor`.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before: `max_epochs` is the number of
         epochs in all, so ``set_params(max_epochs=more)`` trains for the further ones. With
@@ -232,10 +205,6 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         classes, and the location and scale of y. The state of the optimizer is kept too, which
         makes a pickle about three times as large, if `warm_start` was True in the fit before. Not
         with `pruning`.
-    verbose
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    random_state : int, RandomState instance or None, default=None
-        Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -276,8 +245,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     they are None. Where members never disagree on the training and transfer sets, the student
     predicts their mean, with an epistemic part of 0. A warning says so in either case.
 
-    Ctrl-C during the student's training keeps it as trained so far and raises
-    ``KeyboardInterrupt``.
+    Ctrl-C: see :class:`HydraPlusRegressor`.
 
     References
     ----------
@@ -440,8 +408,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         trains what `fit` trains with ``max_epochs=1``. `checkpoint` and `max_time` are for `fit`
         alone. A student that is still worse than a constant prediction is not warned of.
         """
-        mode_of = partial(FitMode.of_pass, classes=classes)
-        return _fit(self, X, y, sample_weight, None, None, mode_of=mode_of)
+        return _fit(self, X, y, sample_weight, None, None, is_pass=True, classes=classes)
 
     @available_if(_draws_functions)
     def sample_members(
@@ -506,7 +473,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             added = values[chosen] / buffers.get("y_scale", 1.0)
 
         def draw(outputs: torch.Tensor) -> Any:
-            return plan.draw(outputs, n_members, generator, with_residual, added)
+            family: Any = plan.family
+            process = family.process(outputs)
+            drawn = process.mean.expand(n_members, -1, -1)
+            if not plan.members_agree:
+                drawn = process.draw(n_members, generator, with_residual)
+            return family.of_functions(drawn + added.to(drawn), outputs)
 
         drawn = plan.task.wrap(module.network, buffers, draw)
         return drawn.of_parts(outputs).members.numpy()

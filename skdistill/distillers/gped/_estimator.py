@@ -28,7 +28,7 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...samplers import SGHMC, SGLD
 from ...settings import Checkpoint, Estimate, Optimizer, Runtime
-from ...transfer import TransferMaker, TransferOnly, TransferSet, make_transfer, maker_given
+from ...transfer import TransferMaker, TransferOnly, TransferSet, make_transfer
 from .._fit._spec import PARAMETER_TABLE, PRUNING, FitSpec, begun, check_kind, kind_as_teacher
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
@@ -268,7 +268,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                     f"{name} must be {value!r} beside chains: the student learns while they run, "
                     f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
                 )
-        transfer = maker_given(self.transfer)
+        given = self.transfer
+        transfer = given.transfer if isinstance(given, TransferOnly) else given
         is_auto = isinstance(transfer, str) and transfer == "auto"
         maker = None if is_auto else make_transfer(transfer)
         if maker is not None and maker.asks_teacher:

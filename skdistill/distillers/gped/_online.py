@@ -86,7 +86,8 @@ def distil_online(
 
 def _chains(spec: FitSpec) -> BaseEstimator:
     """Return the teacher, whose chains are to be run."""
-    teacher = unfitted_teacher(spec.settings, *spec.draw_seeds(1))
+    (seed,) = spec.draw_seeds(1)
+    teacher = unfitted_teacher(spec.settings, seed)
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
     pass_on_verbose(teacher, spec.settings.verbose)

@@ -28,7 +28,6 @@ from .._fit._spec import (
     PARAMETER_TABLE,
     PRUNING,
     STUDENT_PARAMETERS,
-    FitMode,
     begun,
     check_kind,
 )
@@ -63,17 +62,17 @@ def _fit(
     y,
     *arguments,
     default: Any = None,
-    mode_of: object = FitMode.of_fit,
+    **part: object,
 ) -> DistributionEstimator:
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
 
-    `default` is the class of the teacher that None stands for; for `mode_of` see :func:`fit_spec`.
+    `default` is the class of the teacher that None stands for; for `part` see :func:`fit_spec`.
     """
     if hydra.teacher is not None:
         check_kind(hydra.teacher, arguments[-1])
-    reading = {"mode_of": mode_of, "auto_transfer": _AUTO_TRANSFER.get(hydra._kind)}
+    auto = _AUTO_TRANSFER.get(hydra._kind)
     read: Any = stream_spec if is_stream(X) else fit_spec
-    spec = read(hydra, hydra._plan_of, X, y, *arguments, **reading)
+    spec = read(hydra, hydra._plan_of, X, y, *arguments, auto_transfer=auto, **part)
     with begun(hydra, spec) as (spec, task):
         # A default teacher reads X as the student does, and always standardises y.
         normalize = True if standardises(hydra.normalize, "X") else "y"
@@ -143,18 +142,16 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
             TransferOnly or None, default="auto"
         How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
-        20 for each of these and about 100,000 in all. They are generated once, and are dealt in
-        turn: those of an epoch are X, or one further sample for each. "noise", ``GaussianNoise()``,
-        adds Gaussian noise to the samples, which keep their labels; "disagreement" also moves half
-        of these to where the members disagree more. The others generate as many samples again,
-        without labels. None generates none. "auto" is noise with the correlations of the columns
-        that leaves columns with few values alone, ``GaussianNoise(correlated=True,
+        20 for each of these and about 100,000 in all, see :mod:`skdistill.transfer`. They are
+        generated once, and are dealt in turn: those of an epoch are X, or one further sample for
+        each. "noise" adds Gaussian noise to the samples, which keep their labels; "disagreement"
+        also moves half of these to where the members disagree more. The others generate as many
+        samples again, without labels. "auto" is ``GaussianNoise(correlated=True,
         categorical="auto")``, or None for more than 50,000 samples, and with `member_predictions`,
-        which are known for X alone. Of a teacher that has trees, or mixes models, half of the
-        further samples are from between neighbours, by
-        :class:`~skdistill.transfer.Munge`. See
-        :mod:`skdistill.transfer`; the settings of an object can be searched over, as
-        ``transfer__scale``. :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
+        which are known for X alone; of a teacher that has trees, or mixes models, half of the
+        further samples are from between neighbours, by :class:`~skdistill.transfer.Munge`. The
+        settings of an object can be searched over, as ``transfer__scale``.
+        :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
     pruning : GroupLasso, default=None
         How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`. `module` builds the
         student before pruning. None removes none.
@@ -182,7 +179,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     memory : None, str or joblib.Memory, default=None
-        Where to cache the fit of the teacher, so that a grid search over the student fits it once
+        Where the fit of the teacher is cached, so that a grid search over the student fits it once
         for each fold.
     teacher_cv : int, cross-validation splitter or iterable, default=None
         Folds for out-of-fold predictions of X: each sample is predicted by a clone of the teacher
@@ -191,14 +188,13 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         is fitted on all samples and predicts `X_transfer` and the samples that `transfer`
         generates, which are used besides X then, with noise too.
     calibration_fraction : float, default=None
-        Share of the samples, in (0, 1), on which a second student is calibrated that is fitted
-        without them, to mend this one by what is found, as ``TunedThresholdClassifierCV`` does with
+        Share of the samples, in (0, 1), on which a second student, fitted without them, is
+        calibrated; this one takes the values over, as ``TunedThresholdClassifierCV`` does with
         ``refit=True``: the scale and power of the epistemic part by the members, and the
-        temperature of the rest by the labels, see `calibration_`. So `fit` takes twice as long; the
-        second teacher is fitted without the samples too. One in a ``FrozenEstimator`` is taken as
-        it is, and the temperature holds for new samples only if X are samples on which it was not
-        fitted. Labels hold out their share of each class. None changes nothing. Not with batches,
-        `member_predictions` and `partial_fit`.
+        temperature of the rest by the labels, see `calibration_`. So `fit` takes twice as long, and
+        a teacher is fitted without the samples too. One in a ``FrozenEstimator`` is taken as it
+        is: the temperature holds for new samples only if it was not fitted on X. Samples of classes
+        are stratified. Not with batches, `member_predictions` and `partial_fit`.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
@@ -325,8 +321,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         -------
         self
         """
-        arguments = X, y, sample_weight, None, None
-        return self._fit(*arguments, mode_of=FitMode.of_pass)
+        return self._fit(X, y, sample_weight, None, None, is_pass=True)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -346,30 +341,19 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     Parameters
     ----------
     teacher : estimator, default=None
-        A classifier: an unfitted one is cloned and fitted as `teacher_`, one in
-        ``sklearn.frozen.FrozenEstimator`` is used as it is, None is a default
-        :class:`BayesianEnsembleClassifier`. Forests, bagging and lists of fitted models have
-        members too, see :func:`skdistill.teachers.as_teacher`.
+        As in :class:`HydraPlusRegressor`, but a classifier; None is a default
+        :class:`BayesianEnsembleClassifier`.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and the parameters
-        ``module__<name>``, as an ``nn.Sequential``; for the MLP,
-        ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
-        given.
-    heads, loss
+        As in :class:`HydraPlusRegressor`, but ``module__activation=("relu", "silu")`` for the MLP.
+    heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs
         As in :class:`HydraPlusRegressor`.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    teacher_cv, calibration_fraction, memory, warm_start, pruning
-        As in :class:`HydraPlusRegressor`.
-    lr, max_epochs, max_time, batch_size, normalize, categorical_features
+    max_time, batch_size, normalize, categorical_features, verbose, random_state
         As in :class:`HydraPlusRegressor`.
     optimizer, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    verbose
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    random_state : int, RandomState instance or None, default=None
-        Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -377,10 +361,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
-    teacher_ : estimator
-        The fitted teacher.
-    n_heads_ : int
-        Number of heads of the student.
+    teacher_, n_heads_
+        As in :class:`HydraPlusRegressor`.
     calibration_ : Calibration
         With `calibration_fraction`: the numbers `scale`, `power` and `temperature`. Members' logits
         are divided by the temperature, and then spread so that the mutual information e becomes
@@ -491,6 +473,4 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         -------
         self
         """
-        arguments = X, y, sample_weight, None, None
-        mode_of = partial(FitMode.of_pass, classes=classes)
-        return self._fit(*arguments, mode_of=mode_of)
+        return self._fit(X, y, sample_weight, None, None, is_pass=True, classes=classes)
