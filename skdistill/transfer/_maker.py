@@ -123,10 +123,6 @@ class TransferMaker(Settings, ABC):
             )
         return variables
 
-    def _variables_of(self, X: Tensor) -> Variables:
-        """Columns of each categorical variable of some samples, (n, d)."""
-        return self._variables(X.shape)
-
     def _is_categorical(self, X: Tensor) -> Tensor | None:
         """Tell which columns are categorical, (d,); None if there can be none."""
         if self.categorical is None:
@@ -167,15 +163,12 @@ def numbered(maker: TransferMaker, names: Sequence[str] | np.ndarray | None) -> 
     """Return a maker with numbers of columns where `categorical` gives their `names`."""
     changed: dict[str, Any] = {}
     given, base = maker.categorical, maker.base
-    if isinstance(given, (list, tuple)) and any(map(_has_names, given)):
-        changed["categorical"] = [_number_of(item, names, maker) for item in given]
+    if isinstance(given, (list, tuple)):
+        numbers = [_number_of(item, names, maker) for item in given]
+        changed = {} if numbers == list(given) else {"categorical": numbers}
     if isinstance(base, TransferMaker) and (of_base := numbered(base, names)) is not base:
         changed["base"] = of_base
     return cast("TransferMaker", copy.copy(maker).set_params(**changed)) if changed else maker
-
-
-def _has_names(item: object) -> bool:
-    return isinstance(item, str) or (isinstance(item, tuple) and any(map(_has_names, item)))
 
 
 def _number_of(item: object, names: Sequence[str] | np.ndarray | None, maker: TransferMaker) -> Any:
@@ -296,11 +289,6 @@ class GaussianNoise(TransferMaker):
 
     def _variables(self, shape: tuple[int, ...]) -> Variables:
         return [] if self._is_auto else super()._variables(shape)
-
-    def _variables_of(self, X: Tensor) -> Variables:
-        if not self._is_auto or (mask := self._is_categorical(X)) is None:
-            return super()._variables_of(X)
-        return [(int(column),) for column in mask.nonzero()]
 
     def _is_categorical(self, X: Tensor) -> Tensor | None:
         if not self._is_auto:

@@ -75,16 +75,9 @@ def train_student(
 ) -> Iterator[Fitted]:
     """Train a student, and prune it with `pruning`; give it after each of these stages.
 
-    So its estimator can keep what has been reached if a later stage fails. Nothing is given where
-    all epochs are trained already. `plan` is that of `spec`, completed by what is known of the
-    teacher; the training is a part of `task`; `facts` become attributes of the estimator.
-
-    Raises
-    ------
-    ValueError
-        If the student diverged, or training cannot go on from the fitted one.
-    KeyboardInterrupt
-        On Ctrl-C, after what was trained so far has been given.
+    So its estimator can keep what has been reached if a later stage fails, or on Ctrl-C. Nothing
+    is given where all epochs are trained already. `plan` is that of `spec`, completed by what is
+    known of the teacher; the training is a part of `task`; `facts` become attributes.
     """
     from ..._engine import ContinuedTraining
 
@@ -264,25 +257,18 @@ def _stages(
 
 @dataclass(frozen=True, eq=False)
 class Student:
-    """How a student is trained, and what is told of it then.
-
-    It is trained for `n_epochs`, those of fits before included, of which `history` tells, or with
-    `max_time` fewer. `facts` become attributes of its estimator, as does the state of `continued`,
-    a ContinuedTraining. After one pass of several, `is_pass`, nobody is warned that it is worse
-    than a constant prediction. On samples of a table, `X`, is measured what the answer changes by
-    without a feature; `own_functions` finds random functions for what predicts so.
-    """
+    """How a student is trained, and what is told of it then."""
 
     training: Training
     plan: Any
     recipe: Any
     training_budget: TrainingBudget
-    n_epochs: int
-    facts: dict[str, Any] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    continued: Any = None
-    is_pass: bool = False
-    X: np.ndarray | None = None
+    n_epochs: int  # those of fits before included; with `max_time` they may become fewer
+    facts: dict[str, Any] = field(default_factory=dict)  # further attributes of its estimator
+    history: list[dict[str, Any]] = field(default_factory=list)  # of fits before
+    continued: Any = None  # ContinuedTraining, whose state becomes an attribute too
+    is_pass: bool = False  # one of several: nobody is warned yet of a bad student
+    X: np.ndarray | None = None  # of a table: by them is known what the answer owes to a feature
     own_functions: OwnFunctions | None = None
 
     def in_training(self, net: object) -> Fitted:
@@ -338,10 +324,8 @@ class Student:
         module.zero_grad()  # it keeps no gradients
         recipe = self.recipe
         if self.X is not None:
-            functions = widen_where_unknown(
-                module, recipe, self.plan.task, self.X, self.own_functions
-            )
-            recipe = replace(recipe, functions=functions)
+            how = self.plan.task, self.X, self.own_functions
+            recipe = replace(recipe, functions=widen_where_unknown(module, recipe, *how))
         facts = self.facts | {
             "n_epochs_": min(self.n_epochs, n_epochs_in(history)),
             "n_parameters_": n_parameters(module),
@@ -353,18 +337,13 @@ class Student:
 
 
 def widen_where_unknown(
-    module: Any,
-    recipe: NetworkRecipe,
-    task: Task,
-    X: np.ndarray,
-    own: OwnFunctions | None = None,
+    module: Any, recipe: NetworkRecipe, task: Task, X: np.ndarray, own: OwnFunctions | None = None
 ) -> Any:
-    """Let a trained module widen its answer where columns are unknown.
+    """Let a trained module widen its answer where columns are unknown; return by which functions.
 
     Random functions of the teacher do that already, and nothing is added to models of images and
-    series. What `own` finds for the module, if it is not None, are random functions. Further
-    passes over few samples leave all as it was. Returned are the functions, as the recipe keeps
-    them.
+    series. Those that `own` finds for the module are random too. Further passes over few samples
+    leave all as it was.
     """
     known: UnknownColumns | None = recipe.functions
     is_kept = isinstance(known, RandomFunctions) or (known and len(X) < LEAST_SAMPLES)
@@ -406,13 +385,10 @@ def widen_where_unknown(
 
 
 class OwnFunctions(NamedTuple):
-    """How a student finds random functions of its own, which its teacher has in another form.
-
-    `share` is that of their variance, see :func:`networks_and_functions`.
-    """
+    """How a student finds random functions of its own, which its teacher has in another form."""
 
     spec: FitSpec
-    share: float
+    share: float  # of their variance, see :func:`networks_and_functions`
     teacher: Any
 
     def find(self, predict: Predict) -> RandomFunctions | None:
@@ -445,11 +421,10 @@ def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
 
 
 def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
-    """Return a fitted student calibrated as `calibration_fraction` says.
+    """Return a fitted student with the calibration that a second one, `pilot`, gets.
 
-    A second student, `pilot`, of a second teacher unless that is fitted already, learns without a
-    share of the samples, on which it is calibrated. The first one keeps all of them, and takes the
-    values over.
+    The latter, of a second teacher unless that is fitted already, learns without the samples on
+    which it is calibrated.
     """
     kept, held_out = split_rows(spec)
     runtime = replace(Runtime.of(pilot.runtime), checkpoint=None)

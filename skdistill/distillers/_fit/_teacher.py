@@ -150,9 +150,8 @@ def _share_time(teacher: BaseEstimator, spec: FitSpec) -> None:
     they do, and the student has what is left.
     """
     budget, model = spec.training.budget, _last_step(teacher)
-    if budget is None or is_prefitted(model):
-        return
-    if not (has_members(model) or isinstance(model, MixedModels)):
+    is_ours = has_members(model) or isinstance(model, MixedModels)
+    if budget is None or is_prefitted(model) or not is_ours:
         return
     params = model.get_params(deep=False)
     runs_chains = isinstance(params.get("inference"), (SGLD, SGHMC))
@@ -244,10 +243,7 @@ def _is_fitted(model: BaseEstimator) -> bool:
 
 
 def _arguments_for(model: BaseEstimator, spec: FitSpec) -> FitArguments:
-    """Return what the teacher is fitted on: of a stream, examples if the model is fitted already.
-
-    It is a ValueError if the model is not, and does not take batches.
-    """
+    """Return what the teacher is fitted on: of a stream, examples if the model is fitted."""
     stream = spec.stream
     if stream is None or isinstance(model, _ENSEMBLES):
         return spec.arguments
@@ -270,10 +266,7 @@ def fit_teacher(teacher, X, y, sample_weight, task, verbose):
 
 
 def pass_on_verbose(teacher: BaseEstimator, verbose: int) -> None:
-    """Let a teacher of ours, or a search over one, print as much as its student.
-
-    Most of the time of a fit is often the teacher's. It may be the last step of a Pipeline.
-    """
+    """Let a teacher of ours, or a search over one, print as much as its student."""
     model = _last_step(teacher)
     if has_members(model) and "verbose" in model.get_params(deep=False):
         model.set_params(verbose=max(model.verbose, verbose))
@@ -369,8 +362,7 @@ def _error_of_classification(
 def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> Predict:
     """Return what predicts samples with the members of a fitted teacher.
 
-    Predictions are encoded by the plan, for the student's objective, or by another `encoder`: the
-    task leaves them what they are.
+    Predictions are encoded by the plan, for the student's objective, or by the task as `encoder`.
     """
     example = spec.arguments.X if spec.stream is None else spec.stream.first_X
     as_frame = frames_like(example, feature_names_of(teacher), spec.schema.columns)
@@ -391,8 +383,7 @@ def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> 
 def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:
     """Return what turns an array into a frame of X's library, for a teacher with named columns.
 
-    Where columns of X hold categories or dates, whatever the teacher, their codes and days become
-    these again.
+    Categories and dates of X are restored from their codes and days, whatever the teacher.
     """
     if columns is None and date_columns(X):
         columns = Columns(np.shape(X)[1], {})
@@ -431,20 +422,18 @@ def networks_and_functions(
     The student imitates the networks, and has the same functions. It finds its own where an
     ensemble reads another table or predicts another target, as in a Pipeline, or is one of several
     models: then they are None, and last is the share of their variance, which is 0 else. The
-    teacher is all there is if it has none, or if the student predicts no distribution that they
-    displace, or has too few samples to find its own.
+    teacher is all there is if the student has no use for functions, or too few samples to find
+    its own.
     """
-    is_table = len(spec.recipe.row_shape) == 1
-    if not (spec.plan.takes_functions and is_table):
+    row_shape = spec.recipe.row_shape
+    if not spec.plan.takes_functions or len(row_shape) != 1:
         return teacher, None, 0.0
     model = inside_wrappers(teacher, FrozenEstimator)
-    own = spec.recipe.row_shape, spec.schema.columns  # of the table that the student reads
-    if isinstance(model, _ENSEMBLES) and own == (
-        model._recipe.row_shape,
-        model._input_schema.columns,
-    ):
-        networks, n_functions = _without_functions(model)
-        return networks, model._recipe.functions if n_functions else None, 0.0
+    if isinstance(model, _ENSEMBLES):
+        table = model._recipe.row_shape, model._input_schema.columns
+        if table == (row_shape, spec.schema.columns):
+            networks, n_functions = _without_functions(model)
+            return networks, model._recipe.functions if n_functions else None, 0.0
     if len(spec.X) < LEAST_SAMPLES:
         return teacher, None, 0.0
     mixture = ensemble_inside(teacher, (Teacher,))
@@ -459,10 +448,7 @@ def networks_and_functions(
 
 
 def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:
-    """Return a fitted model without the random functions of the ensemble in it, and their number.
-
-    It is the model itself, and 0, if there are none.
-    """
+    """Return a fitted model without random functions of the ensemble in it, and their number."""
     ensemble = ensemble_inside(model, _ENSEMBLES)
     functions = None if ensemble is None else ensemble._recipe.functions
     if functions is None:
@@ -482,10 +468,7 @@ def inside_wrappers(model: object, *wrappers: Any) -> BaseEstimator:
 
 
 def has_fitted_teacher(distiller: BaseEstimator) -> bool:
-    """Tell whether `teacher` is fitted already; an AttributeError says what to do if it is not.
-
-    It is a condition for ``available_if``, as scikit-learn asks of what needs it.
-    """
+    """Condition for ``available_if``: the teacher is fitted already."""
     teacher = distiller.teacher
     is_model = kind_of(teacher) is not None and not isinstance(teacher, str)
     if not (is_model and is_prefitted(inside_wrappers(teacher, Teacher))):

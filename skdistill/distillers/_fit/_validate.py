@@ -286,10 +286,12 @@ def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int
     settings: dict[str, Any] = maker.get_params(deep=False)
     changed: dict[str, Any] = {}
     if "categorical" in settings:
-        variables = maker._variables_of(some)
-        known = {column for variable in variables for column in variable}
-        further = [(column,) for column in categorical if column not in known]
-        changed["categorical"] = [*variables, *further]
+        variables, mask = maker._variables(some.shape), maker._is_categorical(some)
+        of_maker = [] if mask is None else mask.nonzero().flatten().tolist()
+        for column in [*of_maker, *categorical]:
+            if not any(column in variable for variable in variables):
+                variables.append((column,))
+        changed["categorical"] = variables
     if settings.get("base") is not None:
         changed["base"] = _knowing(settings["base"], some, categorical)
     return clone(maker).set_params(**changed)

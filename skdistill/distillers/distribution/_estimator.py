@@ -236,8 +236,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         The net around `module_`, built when asked for.
     history_ : list of dict
         One row for each epoch.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    n_features_in_, feature_names_in_
+        Number of the columns of X, and their names, if they have some.
 
     Notes
     -----
@@ -257,15 +257,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
     >>> from skdistill import BayesianEnsembleClassifier, DistributionDistiller
-    >>> from skdistill import predict_uncertainty
     >>> X, y = load_iris(return_X_y=True)
     >>> teacher = BayesianEnsembleClassifier(n_members=5, max_epochs=20)
-    >>> student = DistributionDistiller(teacher, max_epochs=20, random_state=0)
-    >>> student = make_pipeline(StandardScaler(), student).fit(X, y)
-    >>> total, aleatoric, epistemic = predict_uncertainty(student, X[:3])
+    >>> student = DistributionDistiller(teacher, max_epochs=20, random_state=0).fit(X, y)
+    >>> total, aleatoric, epistemic = student.predict_uncertainty(X[:3])
     >>> total.shape
     (3,)
     """

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -42,6 +43,12 @@ _MANY_HEADS = 100
 # What transfer="auto" stands for where it is not as usual.
 _AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
 
+# The teachers that None stands for.
+_DEFAULT_TEACHERS: dict[str, Callable[..., BaseEstimator]] = {
+    "classifier": BayesianEnsembleClassifier,
+    "regressor": BayesianEnsembleRegressor,
+}
+
 _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
     "heads": SettingsRule(Heads, Heads._parameter_table["n_heads"]),
@@ -56,28 +63,21 @@ _LOSS_OF_NUMBERS = SettingsRule(
 
 
 @with_callbacks
-def _fit(
-    hydra: DistributionEstimator,
-    X,
-    y,
-    *arguments,
-    default: Any = None,
-    **part: object,
-) -> DistributionEstimator:
-    """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
-
-    `default` is the class of the teacher that None stands for; for `part` see :func:`fit_spec`.
-    """
+def _fit(hydra: DistributionEstimator, X, y, *arguments, **part: object) -> DistributionEstimator:
+    """Fit the teacher, if it is not fitted, and distil it; for `part` see :func:`fit_spec`."""
     if hydra.teacher is not None:
         check_kind(hydra.teacher, arguments[-1])
     auto = _AUTO_TRANSFER.get(hydra._kind)
     read: Any = stream_spec if is_stream(X) else fit_spec
     spec = read(hydra, hydra._plan_of, X, y, *arguments, auto_transfer=auto, **part)
     with begun(hydra, spec) as (spec, task):
-        # A default teacher reads X as the student does, and always standardises y.
-        normalize = True if standardises(hydra.normalize, "X") else "y"
-        columns = {"normalize": normalize, "categorical_features": hydra.categorical_features}
-        predictions = fit_teacher_of(spec, task, default and partial(default, **columns))
+        default = partial(
+            _DEFAULT_TEACHERS[hydra._kind],
+            # It reads X as the student does, and always standardises y.
+            normalize=True if standardises(hydra.normalize, "X") else "y",
+            categorical_features=hydra.categorical_features,
+        )
+        predictions = fit_teacher_of(spec, task, default)
         hydra._keep(predictions.facts)
         plan = spec.plan.taught_by(predictions.count(spec.X))
         if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
@@ -134,11 +134,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")`` unless
         given.
     heads : int, Heads or None, default=None
-        Number of heads M, or also how many layers they have, see
-        :class:`skdistill.settings.Heads`; None is one for each member.
+        Number of heads M, or :class:`skdistill.settings.Heads`; None is one for each member.
     loss : HydraLoss, default=None
-        Weights of the terms of the loss, see :class:`skdistill.settings.HydraLoss`; None is
-        ``HydraLoss()``.
+        Weights of its terms; None is :class:`skdistill.settings.HydraLoss` with its defaults.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
             TransferOnly or None, default="auto"
         How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
@@ -153,8 +151,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         settings of an object can be searched over, as ``transfer__scale``.
         :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
     pruning : GroupLasso, default=None
-        How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`. `module` builds the
-        student before pruning. None removes none.
+        How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`; None removes none.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 9,000 over the root of the number of samples, between 10 and
         400. Where the teacher's variance is below .003 of that of y, ``lr="auto"`` is less by the
@@ -162,10 +159,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         and r^2 / 2 times where r is above 2. With a given number lr is less by no more than that
         exceeds what is usual. Students of trees have twice as many.
     max_time : float, default=None
-        Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
-        teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
-        half of the time, which the fits of `teacher_cv` share; other teachers take as long as they
-        take. The student has what is left, with `pruning` a part of it for what follows that; with
+        Seconds that `fit` may take, as in :class:`BayesianEnsembleRegressor`, that of the teacher
+        included. An ensemble that is fitted here, without a `max_time` of its own, gets half of the
+        time, which the fits of `teacher_cv` share; others take as long as they take. The student
+        has what is left, with `pruning` a part of it for what follows that; with
         `calibration_fraction` each of the two students has half of all. Not read by `partial_fit`.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
@@ -296,16 +293,14 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight, X_transfer : as in :meth:`DistributionDistiller.fit`
-        member_predictions : as in :meth:`DistributionDistiller.fit`
-            `teacher` is None then.
+        X, y, sample_weight, X_transfer, member_predictions : as in :class:`DistributionDistiller`
+            With `member_predictions` `teacher` is None.
 
         Returns
         -------
         self
         """
-        arguments = X, y, sample_weight, X_transfer, member_predictions
-        return self._fit(*arguments, default=BayesianEnsembleRegressor)
+        return self._fit(X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
     def partial_fit(
@@ -378,20 +373,16 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     References
     ----------
-    .. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
-           Distillation".
+    .. [1] Ferianc & Rodrigues (2022), see :class:`HydraPlusRegressor`.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, predict_uncertainty
+    >>> from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> teacher = BayesianEnsembleClassifier(n_members=5, max_epochs=20)
-    >>> student = HydraPlusClassifier(teacher, max_epochs=20, random_state=0)
-    >>> student = make_pipeline(StandardScaler(), student).fit(X, y)
-    >>> total, aleatoric, epistemic = predict_uncertainty(student, X[:3])
+    >>> student = HydraPlusClassifier(teacher, max_epochs=20, random_state=0).fit(X, y)
+    >>> total, aleatoric, epistemic = student.predict_uncertainty(X[:3])
     >>> total.shape
     (3,)
     """
@@ -443,15 +434,13 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight : as in :meth:`HydraPlusRegressor.fit`
-        X_transfer, member_predictions : as in :meth:`HydraPlusRegressor.fit`
+        X, y, sample_weight, X_transfer, member_predictions : as in :class:`HydraPlusRegressor`
 
         Returns
         -------
         self
         """
-        arguments = X, y, sample_weight, X_transfer, member_predictions
-        return self._fit(*arguments, default=BayesianEnsembleClassifier)
+        return self._fit(X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
     def partial_fit(
