@@ -38,8 +38,8 @@ class Disagreement(TransferMaker):
 
     A sample is drawn by `base`. With the probability `share` it is then either moved to where
     members disagree more, or the one of several draws on which they disagree most. So the student
-    is asked about what the members do not know, of which the samples around the data alone show
-    little: classes that nobody has seen, and tails of the columns.
+    learns about what the members do not know and samples around the data show little of: classes
+    that nobody has seen, and tails of the columns.
 
     Samples are moved by gradients of the disagreement of two members, another random pair for every
     2,048 samples: its mean over pairs is that of all members. Nam et al. [1]_ follow gradients of
@@ -139,10 +139,7 @@ class Disagreement(TransferMaker):
         weight: Tensor | None = None,
         teacher: MemberDisagreement | None = None,
     ) -> Draw:
-        """Return a function that draws new samples; the teacher says where its members disagree.
-
-        A TypeError or ValueError says that there is no teacher, or no gradient that `method` needs.
-        """
+        """Return a function that draws new samples; the teacher says where its members disagree."""
         self.check(X.shape)
         if teacher is None:
             raise TypeError("Disagreement: teacher must say where its members disagree; got None.")

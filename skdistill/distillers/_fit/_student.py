@@ -40,12 +40,11 @@ from ..._utils.warnings import warn
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...losses import moments
 from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
-from ...pruning import prune, widths
+from ...pruning import GroupLasso, ProximalStep, prune, widths
 from ...settings import Runtime
 from ._rows import student_rows, suited_to
-from ._spec import FitArguments, FitSpec, StudentSettings
+from ._spec import FitArguments, FitSpec
 from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
-from ._validate import group_lasso
 
 # For max_epochs="auto": samples that a student of n training samples is shown, over the root of n,
 # and limits for the epochs. On validation samples of ten tables of 400 to 11,000, two thirds of the
@@ -114,7 +113,7 @@ def train_student(
         spec.X,
         OwnFunctions(spec, share, predictions.teacher) if share > 0 else None,
     )
-    yield from _stages(student, spec.settings, module, objective, rows, n_epochs, task)
+    yield from _stages(student, spec.settings.pruning, module, objective, rows, n_epochs, task)
 
 
 def _initial(
@@ -229,7 +228,7 @@ def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
 
 def _stages(
     student: Student,
-    settings: StudentSettings,
+    pruning: GroupLasso | None,
     module: DistributionStack,
     objective: Objective,
     rows: object,
@@ -237,11 +236,11 @@ def _stages(
     task: ObservedTask,
 ) -> Iterator[Fitted]:
     """Train a student, and with `pruning` prune it and train it for some more epochs."""
-    pruning = settings.pruning
     more = 0 if pruning is None else pruning.finetune_epochs
     n_more = n_epochs // 2 if more == "auto" else int(more)
     n_all = n_epochs + n_more
-    task, lasso = task.subtask("student", max_subtasks=n_all), group_lasso(settings, module)
+    task = task.subtask("student", max_subtasks=n_all)
+    lasso = None if pruning is None else ProximalStep(module, pruning.strength)
     with task.running():
         how: dict[str, Any] = {"proximal": lasso, "share": n_epochs / n_all}
         per_epoch = task.per_epoch(student.in_training)

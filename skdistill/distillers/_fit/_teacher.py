@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from operator import call, length_hint
@@ -53,7 +53,6 @@ from ...teachers import (
     out_of_fold_members,
 )
 from ._spec import FitArguments, FitSpec, StudentSettings, kind_of
-from ._validate import check_names
 
 # Of `max_time`, for the teacher. Without it default ensembles of 500 to 20,000 samples took a half
 # to two thirds of the time of a fit for numbers, and a fifth to a third for classes.
@@ -284,6 +283,13 @@ def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
         classes, found = task.labels.tolist(), np.asarray(teacher.classes_).tolist()
         if set(classes) != set(found):
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
+
+
+def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:
+    """Hold the names of columns, if there are any, against those of X."""
+    own_names = spec.schema.names
+    if names is not None and own_names is not None and list(names) != list(own_names):
+        raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")
 
 
 def _warn_of_interpolation(

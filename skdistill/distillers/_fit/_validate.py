@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,6 @@ from ..._training.stream import Stream, refuse_with_stream
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import Calibratable
-from ...modules import DistributionStack
 from ...pruning import ProximalStep
 from ...teachers import check_member_predictions
 from ...transfer import (
@@ -37,6 +36,7 @@ from ...transfer import (
     numbered,
 )
 from ._spec import FitArguments, FitMode, FitSpec, StudentSettings
+from ._teacher import check_names
 
 # What transfer="auto" stands for, by the kind of the student.
 AUTO_NOISE = {
@@ -219,8 +219,9 @@ def _with_transfer(
 def check_student(spec: FitSpec, has_teacher: bool) -> None:
     """Raise a ValueError for modules that do not fit, and for what needs others than these."""
     module = build_module(spec.plan, spec.recipe, [0], torch.float64)
-    group_lasso(spec.settings, module)
-    share = spec.settings.calibration_fraction
+    share, pruning = spec.settings.calibration_fraction, spec.settings.pruning
+    if pruning is not None:
+        ProximalStep(module, pruning.strength)  # it raises for modules that cannot be pruned
     if share is None:
         return
     refused = {"member_predictions": not has_teacher, "partial_fit": spec.mode.is_pass}
@@ -234,12 +235,6 @@ def check_student(spec: FitSpec, has_teacher: bool) -> None:
             f"{type(found).__name__}, whose epistemic part cannot be changed for each target by "
             f"itself; got {share!r}."
         )
-
-
-def group_lasso(settings: StudentSettings, module: DistributionStack) -> ProximalStep | None:
-    """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
-    pruning = settings.pruning
-    return None if pruning is None else ProximalStep(module, pruning.strength)
 
 
 def transfer_maker(
@@ -343,10 +338,3 @@ def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
             f"{name} too, call sklearn.set_config(enable_metadata_routing=True) and the student's "
             f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
         )
-
-
-def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:
-    """Hold the names of columns, if there are any, against those of X."""
-    own_names = spec.schema.names
-    if names is not None and own_names is not None and list(names) != list(own_names):
-        raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")

@@ -175,13 +175,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     family : str or Family, default="auto"
         What the student predicts: a name, or an object with settings, such as
         ``DirichletFamily(max_precision=1e4)``, which a search reaches as ``family__max_precision``,
-        or one of your own, see :doc:`/user_guide/own_family`. "auto" is
-        "gaussian" for a regressor and "dirichlet" for a classifier, whose uncertainties came
-        closest to those of the teacher on samples held out from training (letter, pendigits,
-        satimage; the sets of UCI).
+        or one of your own, see :doc:`/user_guide/own_family`. "auto" is "gaussian" for a regressor
+        and "dirichlet" for a classifier, whose uncertainties came closest to the teacher's on
+        held-out samples (letter, pendigits, satimage; the sets of UCI).
     supervised_weight : float, default=0.0
-        Weight of the labels' negative log-likelihood in the loss (lambda in Eqs 16 and 17 of
-        [1]_).
+        Weight of the labels' negative log-likelihood (lambda in Eqs 16 and 17 of [1]_).
     module : callable, default=MLP
         As in :class:`HydraPlusRegressor` or :class:`HydraPlusClassifier`, but only for the random
         heads it must be an ``nn.Sequential``, which ends in a linear layer.
@@ -200,11 +198,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Whether `fit` goes on from the student of the fit before: `max_epochs` is the number of
         epochs in all, so ``set_params(max_epochs=more)`` trains for the further ones. With
         ``Optimizer(lr_schedule=None)`` and the same data the student is, on a CPU bit for bit, that
-        of one fit of so many epochs, but for weights that grow over the epochs of the first fit;
-        "cosine" falls from `lr` anew, over the further epochs. `teacher_` is kept, and so are the
-        classes, and the location and scale of y. The state of the optimizer is kept too, which
-        makes a pickle about three times as large, if `warm_start` was True in the fit before. Not
-        with `pruning`.
+        of one fit, but for weights that grow over the epochs of the first; "cosine" falls from `lr`
+        anew. `teacher_`, the classes, and the location and scale of y are kept, and if `warm_start`
+        was True before, so is the state of the optimizer, which makes a pickle about three times as
+        large. Not with `pruning`.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -224,8 +221,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     n_outputs_ : int
         Number of targets. Only for regressors.
     n_epochs_ : int
-        Number of epochs that training was set to; with `max_time` that it took, the last of them
-        maybe in part.
+        Number of epochs that training was set to, or with `max_time` that it took, the last maybe
+        in part.
     n_parameters_ : int
         Number of parameters of the student.
     flops_ : int
@@ -321,12 +318,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64. Predictions have the same
-            dtype, but are float64 where float32 would round targets that are far from 0.
-            Or batches that need not fit in memory: an object that gives ``(X, y)`` or ``(X, y,
-            sample_weight)`` batch by batch each time that it is iterated over, see
-            :mod:`skdistill.streams`. A memory map is not copied.
+            Inputs, or images or series of shape (n_samples, ...) if `module` takes them. float32 is
+            computed in float32, all else in float64. Predictions have the same dtype, but are
+            float64 where float32 would round targets that are far from 0. A memory map is not
+            copied. Or batches that need not fit in memory, see :mod:`skdistill.streams`: an object
+            that gives ``(X, y)`` or ``(X, y, sample_weight)`` each time that it is iterated over.
         y : array-like of shape (n_samples,), default=None
             Targets, for regression also of shape (n_samples, n_targets), or class labels; None with
             batches.
@@ -366,12 +362,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ) -> Self:
         """Train for one epoch on the given samples, going on from the calls before, or from `fit`.
 
-        A student may so learn from samples that come in parts or do not fit in memory. The classes,
-        and the location and scale of the targets, are those of the first call, and so is
-        `teacher_`. The optimizer's state, the order of the samples and the noise go on from call to
-        call, also through pickle and :func:`skdistill.save`; if the student was trained by `fit`
-        with ``warm_start=False``, they begin anew. The samples that `transfer` generates are made
-        of the given ones.
+        So samples may come in parts, or not fit in memory. The classes, the location and scale of
+        the targets, and `teacher_` are those of the first call. The optimizer's state, the order of
+        the samples and the noise go on from call to call, also through pickle and
+        :func:`skdistill.save`; after a `fit` with ``warm_start=False`` they begin anew. `transfer`
+        generates samples from the given ones.
 
         Parameters
         ----------
@@ -400,9 +395,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         -----
         Each call counts as an epoch: in `n_epochs_`, in `history_`, and for weights of the loss and
         temperatures that change over the epochs, up to `max_epochs` calls. The learning rate is
-        `lr`, without `lr_schedule`, as the last call is not known. So one call with all samples
-        trains what `fit` trains with ``max_epochs=1``. `checkpoint` and `max_time` are for `fit`
-        alone. A student that is still worse than a constant prediction is not warned of.
+        `lr`, without `lr_schedule`, as the last call is not known. `checkpoint` and `max_time` are
+        for `fit` alone. A student that is still worse than a constant is not warned of.
         """
         return _fit(self, X, y, sample_weight, None, None, is_pass=True, classes=classes)
 
@@ -417,9 +411,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ) -> np.ndarray:
         """Draw members that the teacher could have had, each of them a function of all samples.
 
-        Only students of the family "latent_factor" have this method, whose teacher had several
-        members. The factors of a member are drawn once for all samples, so that it errs on
-        neighbouring samples alike, as the teacher's members do.
+        Only students of "latent_factor" have this method, if the teacher had several members. The
+        factors of a member are drawn once for all samples, so that it errs on neighbouring samples
+        alike, as the teacher's members do.
 
         Parameters
         ----------
@@ -428,8 +422,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             Number of draws.
         with_residual : bool, default=True
             Whether the residual variance, which no factor explains, is drawn too, for each sample
-            by itself. With it the draws have the epistemic variance of each sample; without it they
-            depend smoothly on X, and what is drawn for a sample does not depend on the others.
+            by itself: then the draws have the epistemic variance of each sample, else they depend
+            smoothly on X, and what is drawn for a sample does not depend on the others.
         random_state : int, RandomState instance or None, default=None
 
         Returns

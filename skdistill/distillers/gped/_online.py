@@ -17,6 +17,7 @@ from ..._training.trainer import flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
 from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
 from ...modules import DistributionStack
+from ...pruning import GroupLasso, ProximalStep
 from ...settings import Estimate
 from ...transfer import prepare_lacking
 from .._fit._rows import training_set
@@ -29,7 +30,6 @@ from .._fit._teacher import (
     unfitted_teacher,
     warn_of_refit,
 )
-from .._fit._validate import group_lasso
 from ._estimates import Targets
 
 
@@ -59,7 +59,7 @@ def distil_online(
         if monitored is not None:
             monitor = Monitor(on_device(monitored, device=device), rows.batch_size, *learnt)
         distillation = OnlineDistillation(
-            _student_net(student, module, rows, group_lasso(settings, module)),
+            _student_net(student, module, rows, settings.pruning),
             Stream(rows),
             Targets(*learnt, plan.estimates, len(rows), device, working_memory()),
             partial(plan.members_of, module),
@@ -107,7 +107,9 @@ def with_monitor(fitted: Fitted, means: Tensor) -> Fitted:
     return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
 
 
-def _student_net(student: Student, module: DistributionStack, rows: object, lasso: object) -> Any:
+def _student_net(
+    student: Student, module: DistributionStack, rows: object, pruning: GroupLasso | None
+) -> Any:
     from ..._engine import DivergenceGuard
 
     return student.training.net(
@@ -117,7 +119,7 @@ def _student_net(student: Student, module: DistributionStack, rows: object, lass
         phase="student",
         callbacks=[("guard", DivergenceGuard())],
         flop_per_step=flop_per_step(module, rows),
-        proximal=lasso,
+        proximal=None if pruning is None else ProximalStep(module, pruning.strength),
     ).initialize()
 
 

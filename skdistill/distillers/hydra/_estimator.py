@@ -130,9 +130,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         and lists of fitted models have members too, see :func:`skdistill.teachers.as_teacher`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
-        ``module__<name>``, as an ``nn.Sequential``; for the MLP,
-        ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")`` unless
-        given.
+        ``module__<name>``, as an ``nn.Sequential``; the MLP has, unless given,
+        ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")``.
     heads : int, Heads or None, default=None
         Number of heads M, or :class:`skdistill.settings.Heads`; None is one for each member.
     loss : HydraLoss, default=None
@@ -179,11 +178,11 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Where the fit of the teacher is cached, so that a grid search over the student fits it once
         for each fold.
     teacher_cv : int, cross-validation splitter or iterable, default=None
-        Folds for out-of-fold predictions of X: each sample is predicted by a clone of the teacher
-        that was fitted without it. Members of an overfitted teacher agree on the samples they were
-        fitted on, so that a student learns from other samples alone where they disagree. `teacher_`
-        is fitted on all samples and predicts `X_transfer` and the samples that `transfer`
-        generates, which are used besides X then, with noise too.
+        Folds for out-of-fold predictions of X, each by a clone of the teacher that was fitted
+        without the sample: members of an overfitted teacher agree on the samples that they were
+        fitted on, and disagree on others alone. `teacher_` is fitted on all samples and predicts
+        `X_transfer` and the samples that `transfer` generates, which are used besides X then, with
+        noise too.
     calibration_fraction : float, default=None
         Share of the samples, in (0, 1), on which a second student, fitted without them, is
         calibrated; this one takes the values over, as ``TunedThresholdClassifierCV`` does with
@@ -223,9 +222,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     Hydra and Hinton's distillation: see :class:`skdistill.settings.HydraLoss`. Variances are
     softplus of a raw output where the paper has exponentials.
 
-    Ctrl-C during the student's training keeps it as trained so far and raises
-    ``KeyboardInterrupt``; before the end of its first epoch the student stays unfitted, with its
-    `teacher_` kept. Ctrl-C during the teacher's fit keeps nothing.
+    Ctrl-C raises ``KeyboardInterrupt`` and keeps the student as trained so far, or before the end
+    of its first epoch `teacher_` alone, and during the teacher's fit nothing.
 
     References
     ----------
@@ -328,10 +326,10 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         (1 - alpha) L1 + alpha ((1 - beta) L2 + beta L3) + diversity_weight L4
             + spread_weight (log MI of the heads - log MI of the members)^2
 
-    with L1 the label's cross-entropy, L2 the cross-entropy between the aggregates, L3 the mean
-    cross-entropy between each member and its head, both softened by a temperature, and L4 how
-    similar the heads' weights are; see :mod:`skdistill.losses` for each. Without the last term,
-    distillation keeps the ranking by epistemic uncertainty, but not its scale.
+    with L1 the label's cross-entropy, L2 that between the aggregates, L3 the mean one between each
+    member and its head, both softened by a temperature, and L4 how similar the heads' weights are;
+    see :mod:`skdistill.losses` for each. Without the last term, distillation keeps the ranking by
+    epistemic uncertainty, but not its scale.
 
     Parameters
     ----------
