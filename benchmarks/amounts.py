@@ -55,7 +55,7 @@ from skdistill import (
 )
 from skdistill._training.trainer import batch_size_for
 from skdistill.datasets import fetch_tabular_classification, fetch_uci_regression
-from skdistill.distillers._fit import _student
+from skdistill.distillers._fit import _rows
 from skdistill.metrics import epistemic_fidelity, gaussian_nll
 from skdistill.settings import Runtime
 
@@ -215,7 +215,7 @@ def fitted(model, rows: Rows) -> dict[str, Any]:
 def size_of(model, n_rows: int) -> int:
     """Samples of a minibatch of an ensemble or of a student."""
     is_student = hasattr(model, "teacher_")
-    batch_size_of = _student._batch_size if is_student else batch_size_for
+    batch_size_of = _rows._batch_size if is_student else batch_size_for
     size: int = batch_size_of(model.batch_size, n_rows)
     return size
 

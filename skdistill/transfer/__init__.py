@@ -11,20 +11,19 @@ column names.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from operator import length_hint
+
+from .._utils.settings import Settings
 from .._utils.validation import did_you_mean
-from ._box import UniformBox
 from ._disagreement import Disagreement
 from ._disagreement import Measure as Measure
 from ._disagreement import MemberDisagreement as MemberDisagreement
-from ._maker import TransferMaker
+from ._maker import GaussianNoise, Mixup, TransferMaker, UniformBox
+from ._maker import filled as filled
 from ._maker import numbered as numbered
-from ._missing import filled as filled
-from ._missing import prepare_lacking as prepare_lacking
-from ._mixup import Mixup
+from ._maker import prepare_lacking as prepare_lacking
 from ._munge import Munge
-from ._noise import GaussianNoise
-from ._rows import TransferOnly, TransferSet
-from ._rows import maker_given as maker_given
 
 __all__ = [
     "Disagreement",
@@ -57,3 +56,44 @@ def make_transfer(transfer: object) -> TransferMaker | None:
         f"GaussianNoise(), got {transfer!r}. Samples of your own are given to fit, as X_transfer."
         + did_you_mean(transfer, MAKERS)
     )
+
+
+@dataclass(eq=False, repr=False)
+class TransferOnly(Settings):
+    """Let a student learn from `X_transfer` without X, as ``transfer=TransferOnly()``.
+
+    Of the samples that `transfer` generates it learns without those that they are generated from.
+
+    Parameters
+    ----------
+    transfer : str, TransferMaker or None, default=None
+        As the student's parameter of this name: how further samples are generated.
+    """
+
+    transfer: str | TransferMaker | None = None
+
+
+class TransferSet:
+    """Samples without labels for a student to learn from.
+
+    scikit-learn's cross-validation cuts every array that is as long as X into folds. Wrapped, the
+    samples go to every fold whole. A ``Pipeline(..., transform_input=["X_transfer"])``, which
+    scales the samples on their way, wants them bare.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n_rows, n_features)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdistill.transfer import TransferSet
+    >>> TransferSet(np.zeros((100, 3)))
+    TransferSet(100 samples)
+    """
+
+    def __init__(self, rows: object):
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"TransferSet({length_hint(self.rows)} samples)"

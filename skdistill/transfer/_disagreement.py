@@ -14,8 +14,7 @@ from torch import Tensor
 
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf
-from ._maker import Draw, TransferMaker
-from ._noise import GaussianNoise
+from ._maker import Draw, GaussianNoise, TransferMaker, per_row
 
 # So many samples are moved, or chosen, by the same members.
 _PORTION = 2**11
@@ -39,8 +38,8 @@ class Disagreement(TransferMaker):
 
     A sample is drawn by `base`. With the probability `share` it is then either moved to where
     members disagree more, or the one of several draws on which they disagree most. So the student
-    is asked about what the members do not know, of which the samples around the data alone show
-    little: classes that nobody has seen, and tails of the columns.
+    learns about what the members do not know and samples around the data show little of: classes
+    that nobody has seen, and tails of the columns.
 
     Samples are moved by gradients of the disagreement of two members, another random pair for every
     2,048 samples: its mean over pairs is that of all members. Nam et al. [1]_ follow gradients of
@@ -140,10 +139,7 @@ class Disagreement(TransferMaker):
         weight: Tensor | None = None,
         teacher: MemberDisagreement | None = None,
     ) -> Draw:
-        """Return a function that draws new samples; the teacher says where its members disagree.
-
-        A TypeError or ValueError says that there is no teacher, or no gradient that `method` needs.
-        """
+        """Return a function that draws new samples; the teacher says where its members disagree."""
         self.check(X.shape)
         if teacher is None:
             raise TypeError("Disagreement: teacher must say where its members disagree; got None.")
@@ -181,13 +177,18 @@ class Disagreement(TransferMaker):
         weights = None if weight is None else weight.cpu().numpy()
         _, deviation = standardisation(X.cpu().numpy(), weights, constant=0.0)
         scale = torch.from_numpy(deviation).to(X)
-        if (fixed := self._fixed(X)) is not None:
+        masks = self._is_categorical(X), self._base._is_categorical(X)
+        known = [mask for mask in masks if mask is not None]
+        fixed = torch.stack(known).any(0) if known else None  # columns that no step changes
+        if fixed is not None:
             scale[fixed] = 0.0
         length, n_steps = self.step_size / self.n_steps, self.n_steps
 
         def move(rows: Tensor, again: Callable[[], Tensor], measure: Measure, generator) -> Tensor:
             """Take steps of a uniform share of the length, each up the gradient."""
-            step = length * rows.new_empty(_ones(rows)).uniform_(generator=generator)
+            step = length * rows.new_empty((len(rows), *[1] * (rows.ndim - 1))).uniform_(
+                generator=generator
+            )
             start = rows
             for _ in range(n_steps):
                 rows = rows.detach().requires_grad_()
@@ -212,17 +213,11 @@ class Disagreement(TransferMaker):
                 others = again()
                 disagreement = measure(others)
                 is_larger = disagreement > largest
-                rows = torch.where(is_larger.view(_ones(rows)), others, rows)
+                rows = torch.where(is_larger.view(per_row(is_larger, rows)), others, rows)
                 largest = torch.maximum(largest, disagreement)
             return rows
 
         return choose
-
-    def _fixed(self, X: Tensor) -> Tensor | None:
-        """Tell which columns no step changes, (d,); None if there are none."""
-        masks = self._is_categorical(X), self._base._is_categorical(X)
-        found = [mask for mask in masks if mask is not None]
-        return torch.stack(found).any(0) if found else None
 
 
 def direction(gradient: Tensor) -> Tensor:
@@ -236,8 +231,3 @@ def direction(gradient: Tensor) -> Tensor:
     rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
     norm = rows.square().mean(1, keepdim=True).sqrt()
     return (rows / norm.where(norm > 0, 1.0)).view_as(gradient)
-
-
-def _ones(rows: Tensor) -> tuple[int, ...]:
-    """Shape of one number for each of samples (n, *sample)."""
-    return (len(rows), *[1] * (rows.ndim - 1))

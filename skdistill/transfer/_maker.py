@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Base class of the makers of transfer sets, and how categorical columns are given."""
+"""Makers of transfer sets: their base class, and those that need no neighbours and no teacher."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Integral
+from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, cast
 
 import numpy as np
 import torch
+from scipy.special import betaincinv
 from torch import Tensor
 
+from .._utils.moments import correlation, standardisation
 from .._utils.settings import Settings
-from .._utils.validation import check_parameters, did_you_mean, is_number
+from .._utils.validation import Number, OneOf, check_parameters, did_you_mean, is_number
 
 # Samples of shape (..., *sample), their index of shape (...), a generator on their device -> new
 # samples.
@@ -22,6 +25,17 @@ Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 
 # The columns that encode each categorical variable, such as [(3,), (5, 6, 7)].
 Variables = list[tuple[int, ...]]
+
+# Columns, at most, whose noise can be correlated: a sample takes the square of them
+# multiplications.
+_MOST_CORRELATED = 1024
+
+# For categorical="auto": values of a column at most, samples for each of them at least, and
+# samples, at most, that are looked at.
+_FEW_VALUES, _ROWS_PER_VALUE, _ROWS_LOOKED_AT = 20, 10, 10_000
+
+# Eigenvalues of correlations below this share of the largest are zeros, up to rounding.
+_ROUNDING = 1e-10
 
 
 class TransferMaker(Settings, ABC):
@@ -51,7 +65,7 @@ class TransferMaker(Settings, ABC):
         Parameters
         ----------
         shape : tuple of int
-            Shape of the samples, (n, ...).
+            Of the samples, (n, ...).
         """
         check_parameters(self, f"{type(self).__name__}: ")
         self._variables(shape)
@@ -109,10 +123,6 @@ class TransferMaker(Settings, ABC):
             )
         return variables
 
-    def _variables_of(self, X: Tensor) -> Variables:
-        """Columns of each categorical variable of some samples, (n, d)."""
-        return self._variables(X.shape)
-
     def _is_categorical(self, X: Tensor) -> Tensor | None:
         """Tell which columns are categorical, (d,); None if there can be none."""
         if self.categorical is None:
@@ -150,27 +160,18 @@ def as_variables(categorical: Any, n_columns: int) -> Variables | None:
 
 
 def numbered(maker: TransferMaker, names: Sequence[str] | np.ndarray | None) -> TransferMaker:
-    """Return a maker with numbers of columns where `categorical` gives their names.
-
-    `names` are those of all columns, None if they have none. Raises a ValueError for other names.
-    """
+    """Return a maker with numbers of columns where `categorical` gives their `names`."""
     changed: dict[str, Any] = {}
-    given = maker.categorical
-    if isinstance(given, (list, tuple)) and any(map(_has_names, given)):
-        changed["categorical"] = [_number_of(item, names, maker) for item in given]
-    base = maker.base
+    given, base = maker.categorical, maker.base
+    if isinstance(given, (list, tuple)):
+        numbers = [_number_of(item, names, maker) for item in given]
+        changed = {} if numbers == list(given) else {"categorical": numbers}
     if isinstance(base, TransferMaker) and (of_base := numbered(base, names)) is not base:
         changed["base"] = of_base
-    copied = copy.copy(maker).set_params(**changed) if changed else maker
-    return cast("TransferMaker", copied)
-
-
-def _has_names(item: object) -> bool:
-    return isinstance(item, str) or (isinstance(item, tuple) and any(map(_has_names, item)))
+    return cast("TransferMaker", copy.copy(maker).set_params(**changed)) if changed else maker
 
 
 def _number_of(item: object, names: Sequence[str] | np.ndarray | None, maker: TransferMaker) -> Any:
-    """Return the number of a named column, those of a tuple of them, or what has a number."""
     if isinstance(item, tuple):
         return tuple(_number_of(one, names, maker) for one in item)
     if not isinstance(item, str):
@@ -188,3 +189,236 @@ def _number_of(item: object, names: Sequence[str] | np.ndarray | None, maker: Tr
 def per_row(index: Tensor, rows: Tensor) -> tuple[int, ...]:
     """Shape of one number for each sample, to go with the samples."""
     return (*index.shape, *[1] * (rows.ndim - index.ndim))
+
+
+def filled(X: Tensor) -> Tensor:
+    """Return samples (n, d) with the mean of its column in place of what is missing, NaN."""
+    return torch.where(X.isnan(), X.nanmean(0).nan_to_num(0.0), X)
+
+
+def prepare_lacking(maker: Any, X: Tensor, weight: Tensor | None, *teacher: object) -> Draw:
+    """Prepare a maker for samples with missing values; those of new samples are missing too."""
+    if not bool(X.sum().isnan()):
+        return maker.prepare(X, weight, *teacher)
+    fill = X.nanmean(0).nan_to_num(0.0)
+    draw = maker.prepare(filled(X), weight, *teacher)
+
+    def draw_lacking(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+        is_missing = rows.isnan()
+        drawn = draw(torch.where(is_missing, fill, rows), index, generator)
+        return drawn.masked_fill(is_missing, torch.nan)
+
+    return draw_lacking
+
+
+@dataclass(eq=False, repr=False)
+class GaussianNoise(TransferMaker):
+    """Add Gaussian noise to the samples.
+
+    Every sample draws its own share of the noise, a uniform number to the power `share_power`, so
+    that the student learns on the samples themselves as well as around them. The noise of a sample
+    has standard deviation ``share * scale`` in units of each column's standard deviation.
+
+    Parameters
+    ----------
+    scale : float, default=0.7
+        Largest standard deviation of the noise, in units of each column's standard deviation. A
+        column that is constant gets none.
+    share_power : float, default=2.0
+        How strongly samples without much noise prevail: 0 gives each sample all of the noise, 1 a
+        uniform share of it, 2 the square of one.
+    correlated : bool, default=False
+        Whether the noise of a sample has the correlations of the columns. Where columns depend on
+        one another (a total and its parts, one-hot columns) independent noise makes samples that
+        the data cannot have; correlated noise stays in the linear subspace that the samples span.
+        Samples with more than one axis (images, series) or more than 1,024 columns have independent
+        noise all the same.
+    categorical : None, "auto", mask or list of columns, default=None
+        Columns, see :class:`TransferMaker`, that are left alone. "auto" are those with few values,
+        at most 20 and at most one for ten samples: codes, and the levels of an experiment.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdistill.transfer import GaussianNoise
+    >>> X = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0]])
+    >>> draw = GaussianNoise(scale=0.5, categorical=[1]).prepare(X)
+    >>> draw(X, torch.arange(3), torch.Generator().manual_seed(0))[:, 1]
+    tensor([1., 0., 0.])
+    """
+
+    keeps_labels = True
+    _parameter_table = {
+        "scale": Number(Real, 0),
+        "share_power": Number(Real, 0),
+        "correlated": OneOf((True, False)),
+    }
+
+    scale: float = 0.7
+    share_power: float = 2.0
+    correlated: bool = False
+    categorical: object = None
+
+    def changes(self, X: Tensor) -> bool:
+        if (is_categorical := self._is_categorical(X)) is not None:
+            X = X[:, ~is_categorical]
+        return self.scale > 0 and bool((X[:1] != X).any())
+
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
+        self.check(X.shape)
+        values, weights = X.cpu().numpy(), None if weight is None else weight.cpu().numpy()
+        loc, deviation = standardisation(values, weights, constant=0.0)
+        sd = torch.from_numpy(self.scale * deviation).to(X)
+        if (is_categorical := self._is_categorical(X)) is not None:
+            sd[is_categorical] = 0.0
+        mixing = None
+        if self.correlated and X.ndim == 2 and X.shape[1] <= _MOST_CORRELATED:
+            mixing = torch.from_numpy(square_root(correlation(values, weights, loc, deviation)))
+            mixing = mixing.to(X)
+        share_power = self.share_power
+
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            """Add normals of standard deviation `sd`, each sample's times its share in [0, 1)."""
+            normals = torch.empty_like(rows).normal_(generator=generator)
+            if mixing is not None:
+                normals = normals @ mixing
+            share = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
+            return torch.addcmul(rows, normals.mul_(share.pow_(share_power)), sd, out=normals)
+
+        return draw
+
+    def _variables(self, shape: tuple[int, ...]) -> Variables:
+        return [] if self._is_auto else super()._variables(shape)
+
+    def _is_categorical(self, X: Tensor) -> Tensor | None:
+        if not self._is_auto:
+            return super()._is_categorical(X)
+        if X.ndim > 2:
+            return None
+        some = X[:: -(-len(X) // _ROWS_LOOKED_AT)]
+        most = min(_FEW_VALUES, len(some) / _ROWS_PER_VALUE)
+        few = [len(column.unique()) <= most for column in some.T]
+        return torch.tensor(few, device=X.device)
+
+    @property
+    def _is_auto(self) -> bool:
+        return isinstance(self.categorical, str) and self.categorical == "auto"
+
+
+def square_root(matrix: np.ndarray) -> np.ndarray:
+    """Symmetric square root of a positive semidefinite matrix, of any rank."""
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.where(values > _ROUNDING * values.max(), values, 0.0)
+    return (vectors * np.sqrt(values)) @ vectors.T
+
+
+@dataclass(eq=False, repr=False)
+class Mixup(TransferMaker):
+    """Draw samples between two samples, with a random partner for each sample ([1]_, Eq 1).
+
+    A new sample is ``lambda * x_i + (1 - lambda) * x_j`` with lambda from Beta(alpha, alpha) and j
+    from all samples, in proportion to their weights. The teacher predicts for the new sample, so no
+    labels are mixed.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Both parameters of the Beta distribution: 1 is uniform on the line between two samples,
+        smaller ones stay closer to its ends.
+    categorical : None, mask or list of columns, default=None
+        Columns, see :class:`TransferMaker`, that are not mixed: they come from that sample of the
+        two whose share is the larger, all of them from the same.
+
+    References
+    ----------
+    .. [1] Zhang, Cisse, Dauphin & Lopez-Paz (2018), "mixup: Beyond Empirical Risk Minimization".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdistill.transfer import Mixup
+    >>> X = torch.tensor([[0.0, 1.0], [1.0, 2.0]])
+    >>> draw = Mixup(alpha=0.4).prepare(X)
+    >>> new = draw(X, torch.arange(2), torch.Generator().manual_seed(0))
+    >>> torch.allclose(new[:, 1] - new[:, 0], torch.ones(2))
+    True
+    """
+
+    _parameter_table = {"alpha": Number(Real, 0, closed="neither")}
+
+    alpha: float = 1.0
+    categorical: object = None
+
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
+        self.check(X.shape)
+        alpha, is_categorical = self.alpha, self._is_categorical(X)
+
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            """Mix each sample with a random one of X."""
+            n = index.numel()
+            if weight is None:
+                partner = torch.randint(len(X), (n,), generator=generator, device=X.device)
+            else:
+                partner = torch.multinomial(weight, n, replacement=True, generator=generator)
+            others = X.index_select(0, partner).view_as(rows)
+            # torch's Beta takes no generator: invert the distribution function.
+            uniform = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
+            lam = torch.from_numpy(betaincinv(alpha, alpha, uniform.double().cpu().numpy()))
+            lam = lam.to(rows)
+            mixed = torch.lerp(others, rows, lam)  # Eq 1
+            if is_categorical is None:
+                return mixed
+            return torch.where(is_categorical, torch.where(lam >= 0.5, rows, others), mixed)
+
+        return draw
+
+
+@dataclass(eq=False, repr=False)
+class UniformBox(TransferMaker):
+    """Draw samples uniformly from the bounding box of all samples, or a larger one.
+
+    The columns are independent, so that with more than a few of them nearly all samples lie far
+    from the data.
+
+    Parameters
+    ----------
+    expand : float, default=0.0
+        How far the box reaches beyond the samples, on each side, in units of each column's range.
+    categorical : None, mask or list of columns, default=None
+        Columns, see :class:`TransferMaker`, that take the value of a random sample instead, each
+        variable that of another sample.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdistill.transfer import UniformBox
+    >>> X = torch.tensor([[0.0, 1.0], [1.0, 3.0]])
+    >>> draw = UniformBox(expand=0.5).prepare(X)
+    >>> new = draw(X, torch.arange(2), torch.Generator().manual_seed(0))
+    >>> bool((new[:, 1] >= 0.0).all() and (new[:, 1] <= 4.0).all())
+    True
+    """
+
+    _parameter_table = {"expand": Number(Real, 0)}
+
+    expand: float = 0.0
+    categorical: object = None
+
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
+        self.check(X.shape)
+        low, high = X.amin(0), X.amax(0)
+        margin = self.expand * (high - low)
+        low, high = low - margin, high + margin
+        is_categorical = self._is_categorical(X)
+        variable = self._variable_of_columns(X)
+
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            drawn = torch.lerp(low, high, torch.empty_like(rows).uniform_(generator=generator))
+            if is_categorical is None:
+                return drawn
+            source = torch.randint(len(X), rows.shape, generator=generator, device=X.device)
+            # One sample for all columns of a variable.
+            source = source[..., variable].flatten(0, -2)
+            return torch.where(is_categorical, X.gather(0, source).view_as(rows), drawn)
+
+        return draw

@@ -34,9 +34,9 @@ class Munge(TransferMaker):
     """Exchange values with the nearest neighbour, afresh for each batch ([1]_, Alg. 1).
 
     Each value x of a sample is replaced, with probability `swap_probability`, by a draw from a
-    normal around the neighbour's value x' with standard deviation ``scale * |x - x'|``;
-    categorical values are exchanged as they are, so that only existing ones occur. New samples thus
-    lie where the data are, also in many dimensions.
+    normal around the neighbour's value x' with standard deviation ``scale * |x - x'|``; categorical
+    values are exchanged as they are. New samples thus lie where the data are, also in many
+    dimensions.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ class Munge(TransferMaker):
     columns; each categorical variable in which two samples differ adds 1 to the squared distance.
     Neighbours are found once; sample weights are ignored. With more than ten columns and more than
     4,096 samples, or more than five and 32,768, they are nearly the nearest: the samples are halved
-    along a principal direction, again and again, and each is compared with the samples of its own
-    part, of 2,048 to 4,096. The time grows as n log n.
+    along a principal direction, again and again, and compared within parts of 2,048 to 4,096. The
+    time grows as n log n.
 
-    The paper changes both rows of a pair in place, so that a row also changes for each row that it
-    is nearest to. Here each sample changes once, and samples are independent of each other.
+    The paper changes both rows of a pair in place, and so a row several times. Here each sample
+    changes once.
 
     References
     ----------

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import skdistill
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.distillers import Calibration
-from skdistill.distillers._fit._calibration import fit_calibration
+from skdistill.distillers._fit._student import fit_calibration
 from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian
 from skdistill.metrics import crps
 
@@ -263,7 +263,7 @@ def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regressio
     teacher = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0).fit(X, y)
     constant = Calibration(1.0, 0.0, 1.0)
     monkeypatch.setattr(
-        "skdistill.distillers._fit._calibration.fit_calibration", lambda *arguments: constant
+        "skdistill.distillers._fit._student.fit_calibration", lambda *arguments: constant
     )
     student = regression.student(FrozenEstimator(teacher), calibration_fraction=0.25)
     with pytest.warns(UserWarning, match="does not rise with its members'"):
@@ -273,7 +273,7 @@ def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regressio
 
 
 def test_the_split_is_that_of_random_state(regression):
-    from skdistill.distillers._fit._calibration import split_rows
+    from skdistill.distillers._fit._student import split_rows
 
     spec = SimpleNamespace(
         arguments=(regression.X, regression.y, None),

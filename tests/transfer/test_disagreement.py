@@ -20,7 +20,7 @@ from skdistill import (
     HydraPlusRegressor,
     predict_uncertainty,
 )
-from skdistill.distillers._fit._disagreement import AnswersThatDisagree, NetworksThatDisagree
+from skdistill.distillers._fit._rows import AnswersThatDisagree, NetworksThatDisagree
 from skdistill.samplers import SGLD, MCDropout
 from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge
 from skdistill.transfer._disagreement import direction

@@ -1,46 +1,160 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the fit of a distiller is told: all that its estimator has, read once and frozen."""
+"""What the fit of a distiller is told: rules of its parameters, and all it has, read once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from torch import Tensor
 
-from ..._data.columns import standardises
+from ..._data.columns import COLUMN_PARAMETERS
 from ..._data.schema import InputSchema
 from ..._estimator.base import Fitted, NetEstimator, ObservedTask, fit_task, for_callbacks
-from ..._estimator.warm_start import all_weights, in_dtype_of, scaling_of
-from ..._method.task import Buffers, ClassificationTask, Task, prepare_to_compute
+from ..._estimator.predicting import DistributionEstimator
+from ..._estimator.unwrapping import tags_of
+from ..._estimator.warm_start import all_weights
+from ..._method.task import Buffers, ClassificationTask, Task
 from ..._serialization.digest import digests
 from ..._training.resume import NO_MATTER, resumable
 from ..._training.stream import Stream
-from ..._training.trainer import SEED_LIMIT, Training, n_epochs_in
+from ..._training.trainer import SEED_LIMIT, Training
 from ..._utils.ranks import current_ranks
-from ..._utils.validation import errors_about
-from ..._utils.warnings import warn
+from ..._utils.settings import SettingsRule
+from ..._utils.validation import Number, OneOf, errors_about, is_number
+from ...families import Family, known_families
 from ...pruning import GroupLasso
 from ...settings import Runtime, WeakLearnerSearch
-from ...transfer import TransferMaker, TransferOnly, maker_given
+from ...transfer import MAKERS, TransferMaker, TransferOnly, make_transfer
 
 # Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
 # not read, as it may be of any library.
 _MAY_DIFFER = ("callbacks", "device", "memory", "random_state", "teacher", *NO_MATTER)
 
 
+class TransferRule:
+    """Rule of `transfer`; `objects` are the settings that its names stand for."""
+
+    objects = tuple(MAKERS.values())
+
+    def check(self, value: object, name: str) -> None:
+        try:
+            given = value.transfer if isinstance(value, TransferOnly) else value
+            if not (isinstance(given, str) and given == "auto"):
+                make_transfer(given)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} It may also be 'auto'.") from None
+
+
+class FamilyRule:
+    """Rule of `family`, whose name also depends on the teacher; `objects` as of `transfer`."""
+
+    objects = tuple(known_families("regressor", "classifier").values())
+
+    def check(self, value: object, name: str) -> None:
+        if not isinstance(value, (str, Family)):
+            raise TypeError(
+                f"{name} must be a name, or a Family such as {self.objects[0].__name__}(), got "
+                f"{value!r}."
+            )
+
+
+class FoldsRule:
+    """Rule of `teacher_cv`."""
+
+    def check(self, value: Any, name: str) -> None:
+        is_count = is_number(value, Integral)
+        is_folds = hasattr(value, "split") or isinstance(value, Iterable)
+        are_no_folds = isinstance(value, (str, bytes, type, np.ndarray, Tensor))
+        if are_no_folds or not (value is None or is_count or is_folds):
+            raise TypeError(
+                f"{name} must be None, a number of folds, a cross-validation splitter, or an "
+                f"iterable of pairs of train and test samples; got {value!r}."
+            )
+        if is_count and value < 2:
+            raise ValueError(f"{name} must be at least 2 folds, got {value!r}.")
+
+
+class MemoryRule:
+    """Rule of `memory`."""
+
+    def check(self, value: object, name: str) -> None:
+        if not (value is None or isinstance(value, str) or hasattr(value, "cache")):
+            raise ValueError(
+                f"{name} must be None, the path of a folder as a string, or a joblib.Memory, got "
+                f"{value!r}."
+            )
+
+
+PARAMETER_TABLE = {
+    **DistributionEstimator._parameter_table,
+    "lr": Number(Real, 0, closed="neither", others=("auto",)),
+    "max_epochs": Number(Integral, 1, others=("auto",)),
+    "transfer": TransferRule(),
+    "teacher_cv": FoldsRule(),
+    "memory": MemoryRule(),
+    **COLUMN_PARAMETERS,
+}
+
+STUDENT_PARAMETERS = {
+    "calibration_fraction": Number(Real, 0, 1, closed="neither", others=(None,)),
+    "runtime": SettingsRule(Runtime, OneOf((None,)), ("member_block",)),
+    "batch_size": Number(Integral, 1, others=("auto",)),
+    "warm_start": OneOf((True, False)),
+}
+
+PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}
+
+
+def kind_of(teacher: BaseEstimator) -> str | None:
+    """Return "classifier" or "regressor" for a teacher, or for such a name; None for others."""
+    if isinstance(teacher, str):
+        return teacher if teacher in ("classifier", "regressor") else None
+    if isinstance(teacher, type) or not hasattr(teacher, "get_params"):
+        return None
+    try:
+        kind = tags_of(teacher).estimator_type
+    except AttributeError:  # it has parameters but no tags: no estimator
+        return None
+    return kind if kind in ("classifier", "regressor") else None
+
+
+def _kind(distiller: BaseEstimator) -> str | None:
+    """Kind of a distiller: that of its teacher, and after `fit` that of the fitted student."""
+    fitted = "_plan" in vars(distiller)
+    return distiller._plan.task.kind if fitted else kind_of(distiller.teacher)
+
+
+kind_as_teacher = property(_kind)
+
+
+def check_kind(teacher: BaseEstimator, member_predictions: ArrayLike) -> None:
+    """Raise TypeError unless it is a teacher, ValueError for a name without predictions."""
+    if kind_of(teacher) is None:
+        raise TypeError(
+            "teacher must be a classifier or a regressor, or, with member_predictions, "
+            "'classifier' or 'regressor'; skdistill.teachers.as_teacher makes one of a list of "
+            f"fitted models, or of a torch module. Got {teacher!r}."
+        )
+    if isinstance(teacher, str) and member_predictions is None:
+        raise ValueError(
+            f"teacher={teacher!r} goes with member_predictions, which are None; without "
+            "them teacher must be an estimator."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class StudentSettings:
-    """Parameters of a distiller as they are when its fit begins; see the estimators.
+    """Parameters of a distiller when its fit begins; not all have those with a default here."""
 
-    Those with a default are not of every distiller. `name` is that of the class, `kind` that of the
-    task.
-    """
-
-    name: str
-    kind: str
+    name: str  # of the class
+    kind: str  # of the task
     teacher: Any
     transfer: Any
     transfer_only: bool
@@ -64,7 +178,8 @@ class StudentSettings:
     @classmethod
     def of(cls, estimator: NetEstimator) -> StudentSettings:
         """Read an estimator's parameters."""
-        runtime = Runtime.of(estimator.runtime)
+        runtime, transfer = Runtime.of(estimator.runtime), estimator.transfer
+        transfer_only = isinstance(transfer, TransferOnly)
         takes_dtype = "dtype" not in estimator._parameter_table["runtime"].unread
         found = estimator.get_params(deep=False) | {
             "name": type(estimator).__name__,
@@ -72,16 +187,11 @@ class StudentSettings:
             "dtype": runtime.dtype if takes_dtype else None,
             "device": runtime.device,
             "checkpoint": runtime.checkpoint,
-            "transfer": maker_given(estimator.transfer),
-            "transfer_only": isinstance(estimator.transfer, TransferOnly),
+            "transfer": transfer.transfer if transfer_only else transfer,
+            "transfer_only": transfer_only,
         }
         names = [field.name for field in fields(cls) if field.name in found]
         return cls(**{name: found[name] for name in names})
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether the teacher is to be seeded, as a fit may be repeated or go on."""
-        return self.random_state is not None or self.checkpoint is not None
 
 
 class FitMode(NamedTuple):
@@ -93,75 +203,28 @@ class FitMode(NamedTuple):
     task: Task | None = None  # if it is known before y is
 
     @classmethod
-    def of_fit(cls, settings: StudentSettings, before: Fitted | None) -> FitMode:
-        """Return the mode of a call of `fit`, which ``warm_start`` decides about."""
-        if not settings.warm_start:
-            return cls()
-        _refuse_pruning(settings, "warm_start=True")
-        return cls(before, keeps_state=True, task=None if before is None else before.plan.task)
-
-    @classmethod
-    def of_pass(
-        cls, settings: StudentSettings, before: Fitted | None, classes: object = None
+    def of(
+        cls, settings: StudentSettings, before: Fitted | None, is_pass: bool, classes: object
     ) -> FitMode:
-        """Return the mode of a call of `partial_fit`; ValueError for wrong `classes`."""
-        _refuse_pruning(settings, "partial_fit")
+        """Return the mode of a call of `fit` or `partial_fit`; ValueError for wrong `classes`."""
+        if not (is_pass or settings.warm_start):
+            return cls()
+        if settings.pruning is not None:
+            why = "partial_fit" if is_pass else "warm_start=True"
+            raise ValueError(
+                f"pruning must be None with {why}, as units are removed when training ends; got "
+                f"{settings.pruning!r}."
+            )
         known: Any = None if before is None else before.plan.task
-        if settings.kind == "classifier":
+        if is_pass and settings.kind == "classifier":
             known = _checked_classes(classes, known)
         elif classes is not None:
             raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
-        return cls(before, is_pass=True, keeps_state=True, task=known)
-
-    def prepared(
-        self, settings: StudentSettings, X: np.ndarray, task: Task
-    ) -> tuple[np.ndarray, Task]:
-        """Return checked samples in the dtype to compute in, and the task so adapted."""
-        if self.before is not None:
-            task = replace(task, dtype=self.before.plan.task.dtype)
-            return in_dtype_of(self.before.module, X), task
-        if settings.dtype is None:
-            return X, task
-        return prepare_to_compute(settings.dtype, settings.device, X, task)
-
-    def scaling(self, settings: StudentSettings, task: Task, y, weight, dtype) -> Buffers:
-        """Return the location and scale of the targets: those of the first fit."""
-        if self.before is not None:
-            return scaling_of(self.before.module)
-        return task.scaling(y, weight, dtype, standardises(settings.normalize, "y"))
-
-    def adapted(self, training: Training) -> Training:
-        """Return how to train: a pass has a constant learning rate, and all the time it takes."""
-        return replace(training, lr_schedule=None, budget=None) if self.is_pass else training
-
-    def epochs(self, max_epochs: int | str, n_planned: int) -> tuple[int, int, int]:
-        """Return numbers of epochs, when `n_planned` are wanted in all.
-
-        They are that of epochs before, of those to train now, and of those over which the weights
-        of a loss change: the ones that the first fit was planned for.
-        """
-        n_before, n_of_first = 0, n_planned
-        if self.before is not None:
-            n_before = n_epochs_in(self.before.history)
-            n_of_first = self.before.training_budget.n_epochs
-        if self.is_pass:
-            return n_before, 1, n_of_first
-        if n_planned < n_before and max_epochs != "auto":
-            raise ValueError(
-                f"max_epochs must be at least {n_before} with warm_start=True, as the student has "
-                f"been trained for so many; got {max_epochs!r}, {n_planned} epochs."
-            )
-        if n_planned <= n_before:
-            warn(
-                f"With warm_start=True, all of the {n_planned} epochs that "
-                f"max_epochs={max_epochs!r} stands for are trained already, and the "
-                "student stays as it is."
-            )
-        return n_before, max(0, n_planned - n_before), n_of_first
+        return cls(before, is_pass, True, known)
 
 
 def _checked_classes(classes: object, known: ClassificationTask | None) -> ClassificationTask:
-    """Return the task that `classes` stand for; `known` is that of the fit before, if any."""
+    """Return the task that `classes` stand for, or the `known` one of the fit before."""
     if classes is None:
         if known is not None:
             return known
@@ -177,14 +240,6 @@ def _checked_classes(classes: object, known: ClassificationTask | None) -> Class
             f"{given.labels.tolist()}."
         )
     return given
-
-
-def _refuse_pruning(settings: StudentSettings, why: str) -> None:
-    if settings.pruning is not None:
-        raise ValueError(
-            f"pruning must be None with {why}, as units are removed when training ends; got "
-            f"{settings.pruning!r}."
-        )
 
 
 class FitArguments(NamedTuple):
@@ -218,28 +273,6 @@ class FitSpec:
     more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
 
     @property
-    def facts(self) -> dict[str, object]:
-        """Attributes of the estimator that are known before it is trained."""
-        return {"_input_schema": self.schema, **self.plan.task.fitted_attributes}
-
-    @property
-    def dtype(self) -> np.dtype:
-        """What is computed in."""
-        return self.X.dtype
-
-    @property
-    def draws_as_usual(self) -> bool:
-        """Whether it is left to the fit how further samples are drawn, which may be of any kind."""
-        transfer = self.settings.transfer
-        is_auto = isinstance(transfer, str) and transfer == "auto"
-        return is_auto and self.maker is not None and self.stream is None
-
-    @property
-    def example_of_X(self) -> Any:
-        """Samples as the user has given them, for frames like theirs."""
-        return self.arguments.X if self.stream is None else self.stream.first_X
-
-    @property
     def data(self) -> dict[str, object]:
         """What the fit was given, by name: it must be the same when it goes on."""
         data = self.arguments._asdict() | {"X_transfer": self.X_transfer}
@@ -259,14 +292,17 @@ class FitSpec:
 def begun(
     estimator: NetEstimator, spec: FitSpec, *, resumes: bool = True
 ) -> Iterator[tuple[FitSpec, ObservedTask]]:
-    """Begin a fit, or go on from the estimator's checkpoint, and end it: of teacher and student."""
+    """Begin a fit, or go on from the estimator's checkpoint, and end it: of teacher and student.
+
+    The estimator keeps what is known of it before it is trained.
+    """
+    estimator._keep({"_input_schema": spec.schema, **spec.plan.task.fitted_attributes})
     resumes = resumes and not spec.mode.is_pass and spec.settings.checkpoint is not None
     if (ranks := current_ranks()) is not None:
         _refuse_with_ranks(spec)
         ranks.check_same(digests(estimator, {}, _MAY_DIFFER))
-    given = for_callbacks(*spec.arguments)
     with (
-        fit_task(estimator, given, 2) as task,
+        fit_task(estimator, for_callbacks(*spec.arguments), 2) as task,
         resumable(estimator, spec.random_state, spec.data)
         if resumes
         else nullcontext(spec.random_state) as random_state,

@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
 from torch import nn
 
+from ..._data.checks import check_weights
 from ..._estimator.base import Fitted, ObservedTask
-from ..._estimator.batched import as_rows, read_in_chunks
-from ..._estimator.warm_start import load_weights
+from ..._estimator.batched import as_rows, read_in_chunks, rows_first
+from ..._estimator.calibration import fit_calibration
+from ..._estimator.warm_start import in_dtype_of, load_weights, scaling_of
 from ..._method.objective import Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
 from ..._method.random_functions import (
@@ -26,37 +30,27 @@ from ..._method.random_functions import (
     find_functions,
     find_unknown,
 )
-from ..._method.task import Task
+from ..._method.task import TASKS, Task, read_samples
 from ..._serialization.digest import digest
-from ..._training.stream import Part, Stream, rows_of_stream
-from ..._training.trainer import (
-    Training,
-    batch_size_for,
-    draws_globally,
-    n_epochs_in,
-    on_device,
-)
-from ..._utils.memory import rows_asked, rows_in_memory
-from ..._utils.ranks import Ranks, current_ranks
+from ..._training.trainer import Training, draws_globally, n_epochs_in
+from ..._utils.memory import rows_asked
+from ..._utils.ranks import Ranks
+from ..._utils.validation import errors_about
+from ..._utils.warnings import warn
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...losses import moments
 from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
-from ...pruning import prune, widths
-from ...transfer import prepare_lacking
-from ._disagreement import prepare_maker
-from ._spec import FitSpec, StudentSettings
-from ._suited import suited_to
-from ._teacher import MemberPredictions, distribution_of, predictor_of
-from ._validate import group_lasso
+from ...pruning import GroupLasso, ProximalStep, prune, widths
+from ...settings import Runtime
+from ._rows import student_rows, suited_to
+from ._spec import FitArguments, FitSpec
+from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
 
 # For max_epochs="auto": samples that a student of n training samples is shown, over the root of n,
-# and limits for the epochs. For batch_size="auto": samples of a minibatch, if they are at most a
-# third of all; of large tables they are as many as an ensemble's. On validation samples of ten
-# tables of 400 to 11,000, two thirds of the samples shown lowered the rank correlation with the
-# teacher's epistemic part by up to .02; as many in batches of 256 raised the NLL by up to .02.
+# and limits for the epochs. On validation samples of ten tables of 400 to 11,000, two thirds of the
+# samples shown lowered the rank correlation with the teacher's epistemic part by up to .02.
 _SEEN_PER_ROOT = 9_000
 _EPOCHS_WITHIN = (10, 400)
-_BATCH_SIZE, _MOST_OF_TABLE = 128, 1 / 3
 
 # Where members predict next to no noise, the errors of the student's mean that training leaves are
 # large beside it: there epochs are more, and the learning rate is less, by the fourth root of this
@@ -68,12 +62,6 @@ _BATCH_SIZE, _MOST_OF_TABLE = 128, 1 / 3
 # as many raised the rank correlation of the epistemic part from .75 to .83, means of three seeds.
 _ORDINARY_VARIANCE, _FINEST = 3e-3, 4.0
 
-# Finds random functions for what predicts samples so, if their table has some.
-
-# A transfer set is made of at most so many copies of the training set, of so many samples in all
-# but two copies at least, and of so many bytes.
-_MOST_COPIES, _POOL_SIZE, _POOL_BYTES = 20, 100_000, 2**28
-
 # Samples, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
 
@@ -81,137 +69,79 @@ _ROWS_FOR_START = 256
 _N_DRAWS = 20
 
 
-class TrainingSet(NamedTuple):
-    """Rows of X and `X_transfer`, all of shape (n, ...)."""
+def train_student(
+    spec: FitSpec, plan: Plan, predictions: MemberPredictions, task: ObservedTask, **facts: object
+) -> Iterator[Fitted]:
+    """Train a student, and prune it with `pruning`; give it after each of these stages.
 
-    X: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
-    predictions: np.ndarray | None  # of the teacher's members, if they are known already
-    labelled: np.ndarray  # 1 where a sample has a label, else 0
-
-
-def training_set(spec: FitSpec, predictions: MemberPredictions) -> TrainingSet:
-    """Join the rows of X and of `X_transfer`, or take the latter alone."""
-    X, y, weight, transfer = spec.X, spec.y, spec.weight, spec.X_transfer
-    n_transfer, members = len(transfer), predictions.of_X
-    labelled = np.repeat([1.0, 0.0], [len(X), n_transfer])
-    if not n_transfer:
-        return TrainingSet(X, y, weight, members, labelled)
-    if members is not None and predictions.predict is not None:
-        members = np.concatenate([members, predictions.predict(transfer)])
-    joined = (
-        np.concatenate([X, transfer]),
-        np.concatenate([y, np.zeros((n_transfer, *y.shape[1:]), dtype=y.dtype)]),
-        np.concatenate([weight, np.ones(n_transfer)]),
-        members,
-        labelled,
-    )
-    first = len(X) if spec.settings.transfer_only else 0
-    kept: list[Any] = [None if array is None else array[first:] for array in joined]
-    return TrainingSet(*kept)
-
-
-def training_rows(
-    spec: FitSpec, predictions: MemberPredictions, rows: TrainingSet, seed: int
-) -> Any:
-    """Return the training set as the engine takes it, with the samples that `transfer` generates.
-
-    They are generated, and the teacher is asked about them, once: there are several copies of the
-    training set, the first of which has its own samples, unless they are kept beside generated
-    ones. Where copies would take too much memory, samples are generated anew for each minibatch.
+    So its estimator can keep what has been reached if a later stage fails, or on Ctrl-C. Nothing
+    is given where all epochs are trained already. `plan` is that of `spec`, completed by what is
+    known of the teacher; the training is a part of `task`; `facts` become attributes.
     """
-    from ..._engine import AnswersOnFile, DistillationRows, PooledRows, drawn_rows
+    from ..._engine import ContinuedTraining
 
-    maker, (X, y, weight, members, labelled) = spec.maker, rows
-    transfer_only = spec.settings.transfer_only
-    n_repeats, n_kept = 1, 0
-    is_kept = members is not None or not (maker is None or maker.keeps_labels)
-    if maker is not None and is_kept and not transfer_only:
-        n_repeats, n_kept = 2, len(X)
-        labelled = np.concatenate([labelled, np.zeros(n_kept)])
-    if maker is not None and n_kept == 0:
-        members = None  # no sample stays as it is
-    put = partial(on_device, device=spec.training.device, dtype=X.dtype)
-    weights = None if (weight == weight[0]).all() else put(weight, n_repeats)
-    inputs, known = put(X, n_repeats), None if members is None else put(members)
-    draw = prepare_maker(spec, inputs, weights, predictions.teacher)
-    dealt: dict[str, Any] = {
-        "batch_size": _batch_size(spec.settings.batch_size, len(X)),
-        "seeds": [seed],
-        "ranks": current_ranks(),
-    }
-    deal: Callable[..., Any] = partial(
-        DistillationRows,
-        targets=(put(y, n_repeats), put(labelled)),
-        weight=None if weights is None else weights[None],
-        teacher=predictions.predict,
-        **dealt,
+    if predictions.is_of_others:
+        spec = suited_to(spec, predictions.teacher)
+    before = spec.mode.before
+    seeds = spec.draw_seeds(plan.n_networks + 1)
+    rows, total_weight = student_rows(spec, predictions, seeds.pop())
+    recipe, module = _initial(spec, plan, predictions, seeds, rows.X.dtype)
+    refinement = _refinement(spec, predictions, len(rows))
+    n_before, n_epochs, n_of_first = _planned_epochs(spec, len(rows), refinement)
+    if n_epochs == 0:
+        return
+    if rows.ranks is not None:
+        _check_ranks(rows.ranks, spec, rows, n_epochs)
+    budget = TrainingBudget(n_of_first, total_weight, refinement)
+    objective = plan.objective(module, budget)
+    objective.start_at(n_before)
+    continued, share = None, predictions.found_share
+    if spec.mode.keeps_state:
+        # There is no state where warm_start has come later.
+        state = None if before is None else before.facts.get("_training_state")
+        continued = ContinuedTraining(rows, draws_globally(module), state)
+    student = Student(
+        replace(spec.training, refinement=refinement),
+        plan,
+        recipe,
+        budget,
+        n_before + n_epochs,
+        facts,
+        [] if before is None else before.history,
+        continued,
+        spec.mode.is_pass,
+        spec.X,
+        OwnFunctions(spec, share, predictions.teacher) if share > 0 else None,
     )
-    n_copies = min(_MOST_COPIES, max(2, _POOL_SIZE // len(X)), _POOL_BYTES // inputs.nbytes)
-    fits = draw is None or n_copies * len(inputs) <= rows_in_memory(_answer(predictions, X))
-    if draw is None or n_copies < 2:
-        return deal(inputs, predictions=known, draw=draw, n_kept=n_kept)
-    answers = None if fits else AnswersOnFile(n_copies * len(inputs))
-    if n_kept and known is None and fits:
-        known = deal(inputs[:n_kept]).predictions
-
-    def copy(number: int) -> Any:
-        if number == 0 and n_kept == 0 and not transfer_only:
-            return deal(inputs, answers=answers)
-        drawn = drawn_rows(inputs[n_kept:], draw, seed + 1 + number)
-        return deal(torch.cat([inputs[:n_kept], drawn]), known=known, answers=answers)
-
-    return PooledRows(copy, n_copies, inputs, **dealt)
+    yield from _stages(student, spec.settings.pruning, module, objective, rows, n_epochs, task)
 
 
-def _answer(predictions: MemberPredictions, X: np.ndarray) -> np.ndarray:
-    """Return what the teacher predicts for one sample."""
-    predict: Any = predictions.predict  # not None where samples are generated
-    answer: np.ndarray = predict(X[:1])
-    return answer
+def _initial(
+    spec: FitSpec, plan: Plan, predictions: MemberPredictions, seeds: list[int], dtype: torch.dtype
+) -> tuple[NetworkRecipe, DistributionStack]:
+    """Return the recipe of the student, with functions of the teacher, and the module to train."""
+    recipe, functions, before = spec.recipe, predictions.functions, spec.mode.before
+    if functions is not None:
+        if plan.n_heads > 1:
+            known, numbers = functions.members, range(plan.n_heads)
+            functions = functions.of_members([known[head % len(known)] for head in numbers])
+        recipe = replace(recipe, functions=functions)
+    module = build_module(plan, recipe, seeds, dtype, as_tensors(spec.scaling))
+    if before is not None:
+        load_weights(module, before.module)
+    elif plan.has_start:
+        plan.start(module, *map(torch.as_tensor, first_predictions(spec, predictions)))
+    return recipe, module
 
 
-def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions, seed: int) -> Any:
-    """Return the rows of a stream as the engine takes them, with the noise that `transfer` adds."""
-    from ..._engine import AnswersOnFile, DistillationRows
-
-    put = partial(on_device, device=spec.training.device, dtype=stream.dtype)
-    batch_size, ranks = _batch_size(spec.settings.batch_size, stream.n_rows), current_ranks()
-    mean_weight = stream.total_weight / stream.n_rows
-    draw = None
-    if spec.maker is not None:
-        # The spread of the columns, and their correlations, are those of the examples.
-        weight = put(spec.weight) if stream.is_weighted else None
-        draw = prepare_lacking(spec.maker, put(spec.X), weight)
-
-    # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
-    answers = AnswersOnFile(stream.n_rows) if draw is None else None
-
-    def deal(part: Part) -> Any:
-        return DistillationRows(
-            put(part.X),
-            (put(part.y), put(np.ones(len(part.X)))),
-            put(part.weight)[None] if stream.is_weighted else None,
-            batch_size,
-            [seed],
-            teacher=predictions.predict,
-            answers=answers,
-            draw=draw,
-            mean_weight=mean_weight,
-            ranks=ranks,
-        )
-
-    return rows_of_stream(stream, spec.scaling, batch_size, [seed], deal, ranks)
-
-
-def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
-    """Return `max_epochs`; "auto" shows samples in proportion to the root of their number."""
-    if max_epochs != "auto":
-        return int(max_epochs)
-    low, high = _EPOCHS_WITHIN
-    within = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
-    return round(within * more)
+def first_predictions(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, Any]:
+    """Predictions of members for some samples, and the weights of these samples."""
+    if predictions.of_X is not None or predictions.predict is None:
+        return predictions.of_X, spec.weight
+    every = -(-len(spec.X) // _ROWS_FOR_START)
+    rows, size = spec.X[::every], rows_asked(predictions.predict(spec.X[:1]))
+    answers = [predictions.predict(rows[i : i + size]) for i in range(0, len(rows), size)]
+    return np.concatenate(answers), spec.weight[::every]
 
 
 def _refinement(spec: FitSpec, predictions: MemberPredictions, n_rows: int) -> float:
@@ -241,146 +171,40 @@ def _refinement_for(predictions: np.ndarray, weight: np.ndarray) -> float:
     return max(1.0, round((_ORDINARY_VARIANCE / variance) ** 0.25, 2))
 
 
-def _batch_size(batch_size: int | str, n_rows: int) -> int:
-    """Rows of a minibatch of all ranks together."""
-    ranks = current_ranks()
-    size = batch_size_for(batch_size, n_rows)
-    if batch_size == "auto":
-        size = max(size, min(_BATCH_SIZE, int(n_rows * _MOST_OF_TABLE)))
-    return size * (1 if ranks is None else ranks.size)
+def _planned_epochs(spec: FitSpec, n_rows: int, refinement: float) -> tuple[int, int, int]:
+    """Return how many epochs were trained before, are to be trained now, and the first fit planned.
 
-
-def _rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any, float]:
-    """Return the samples that a student learns from, and the sum of their weights."""
-    if spec.stream is not None:
-        rows = streamed_rows(spec, spec.stream, predictions, seed)
-        return rows, spec.stream.total_weight
-    given = training_set(spec, predictions)
-    return training_rows(spec, predictions, given, seed), float(given.weight.sum())
-
-
-def train_student(
-    spec: FitSpec, plan: Plan, predictions: MemberPredictions, task: ObservedTask, **facts: object
-) -> Iterator[Fitted]:
-    """Train a student, and prune it with `pruning`; give it after each of these stages.
-
-    So its estimator can keep what has been reached if a later stage fails. Nothing is given where
-    all epochs are trained already. `plan` is that of `spec`, completed by what is known of the
-    teacher; the training is a part of `task`; `facts` become attributes of the estimator.
-
-    Raises
-    ------
-    ValueError
-        If the student diverged, or training cannot go on from the fitted one.
-    KeyboardInterrupt
-        On Ctrl-C, after what was trained so far has been given.
+    Over the last ones the weights of a loss change.
     """
-    if predictions.is_of_others:
-        spec = suited_to(spec, predictions.teacher)
-    settings, before = spec.settings, spec.mode.before
-    seeds = spec.draw_seeds(plan.n_networks + 1)
-    rows, total_weight = _rows(spec, predictions, seeds.pop())
-    recipe = _with_functions(spec.recipe, predictions, plan)
-    module = build_module(plan, recipe, seeds, rows.X.dtype, as_tensors(spec.scaling))
-    refinement = _refinement(spec, predictions, len(rows))
-    if before is not None:
-        load_weights(module, before.module)
-    elif plan.has_start:
-        plan.start(module, *map(torch.as_tensor, first_predictions(spec, predictions)))
+    mode, max_epochs = spec.mode, spec.settings.max_epochs
     more_epochs = refinement * max(1.0, 2 * refinement / _FINEST) * spec.more_epochs
-    n_planned = _n_epochs(settings.max_epochs, len(rows), more_epochs)
-    n_before, n_epochs, n_of_first = spec.mode.epochs(settings.max_epochs, n_planned)
-    if n_epochs == 0:
-        return
-    if rows.ranks is not None:
-        _check_ranks(rows.ranks, spec, rows, n_epochs)
-    more = 0 if settings.pruning is None else settings.pruning.finetune_epochs
-    n_more = n_epochs // 2 if more == "auto" else int(more)
-    share = predictions.found_share
-    budget = TrainingBudget(n_of_first, total_weight, refinement)
-    objective = plan.objective(module, budget)
-    objective.start_at(n_before)
-    student = Student(
-        replace(spec.training, refinement=refinement),
-        plan,
-        recipe,
-        budget,
-        n_before + n_epochs,
-        facts,
-        [] if before is None else before.history,
-        _continued(spec, rows, module),
-        spec.mode.is_pass,
-        spec.X,
-        OwnFunctions(spec, share, predictions.teacher) if share > 0 else None,
-    )
-    yield from _stages(student, settings, module, rows, objective, (n_epochs, n_more), task)
+    n_planned = _n_epochs(max_epochs, n_rows, more_epochs)
+    n_before, n_of_first = 0, n_planned
+    if mode.before is not None:
+        n_before = n_epochs_in(mode.before.history)
+        n_of_first = mode.before.training_budget.n_epochs
+    if mode.is_pass:
+        return n_before, 1, n_of_first
+    if n_planned < n_before and max_epochs != "auto":
+        raise ValueError(
+            f"max_epochs must be at least {n_before} with warm_start=True, as the student has "
+            f"been trained for so many; got {max_epochs!r}, {n_planned} epochs."
+        )
+    if n_planned <= n_before:
+        warn(
+            f"With warm_start=True, all of the {n_planned} epochs that max_epochs={max_epochs!r} "
+            "stands for are trained already, and the student stays as it is."
+        )
+    return n_before, max(0, n_planned - n_before), n_of_first
 
 
-def _stages(
-    student: Student,
-    settings: StudentSettings,
-    module: DistributionStack,
-    rows: object,
-    objective: Objective,
-    n_epochs: tuple[int, int],
-    task: ObservedTask,
-) -> Iterator[Fitted]:
-    """Train a student for so many epochs, prune it, and train it for so many more."""
-    n_first, n_more = n_epochs
-    task, lasso = task.subtask("student", max_subtasks=sum(n_epochs)), group_lasso(settings, module)
-    with task.running():
-        how: dict[str, Any] = {"proximal": lasso, "share": n_first / sum(n_epochs)}
-        per_epoch = task.per_epoch(student.in_training)
-        fitted = yield from student.train(module, objective, rows, n_first, [per_epoch], **how)
-        if settings.pruning is not None:
-            student, fitted = student.pruned(fitted, settings.pruning.threshold)
-            yield fitted
-        if n_more:
-            objective.start_at(n_first)  # weights that grow over the epochs have grown
-            how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
-            yield from student.train(fitted.module, objective, rows, n_more, [per_epoch], **how)
-
-
-def _with_functions(recipe: NetworkRecipe, predictions: MemberPredictions, plan: Plan) -> Any:
-    """Return the recipe with the functions of the teacher, one for each head if there are some."""
-    functions = predictions.functions
-    if functions is None:
-        return recipe
-    if plan.n_heads > 1:
-        known = functions.members
-        functions = functions.of_members([known[head % len(known)] for head in range(plan.n_heads)])
-    return replace(recipe, functions=functions)
-
-
-class OwnFunctions(NamedTuple):
-    """How a student finds random functions of its own, which its teacher has in another form.
-
-    `share` is that of their variance, see :func:`networks_and_functions`.
-    """
-
-    spec: FitSpec
-    share: float
-    teacher: Any
-
-    def find(self, predict: Predict) -> RandomFunctions | None:
-        """Find functions for what predicts so; None where the table has none."""
-        spec = self.spec
-        y, scaling, columns = spec.y, spec.scaling, spec.schema.columns
-        are_classes = spec.plan.task.kind == "classifier"
-        if not are_classes:
-            y = y * scaling["y_scale"] + scaling["y_loc"]
-        n_categories = None if columns is None else columns.n_categories
-        rng = np.random.RandomState(0)
-        found = find_functions(spec.X, y, n_categories, predict, None, are_classes, rng)
-        return None if found is None else found.times(math.sqrt(self.share))
-
-    def epistemic(self, X: np.ndarray) -> np.ndarray:
-        """Epistemic part of the teacher's uncertainty, functions included, (n,) or (n, t)."""
-        task = self.spec.plan.task
-        members = torch.as_tensor(predictor_of(self.teacher, self.spec, task)(X))
-        found: np.ndarray = distribution_of(task, members).uncertainty().epistemic.numpy()
-        is_numeric = task.kind == "regressor"
-        return found * np.square(self.spec.scaling["y_scale"]) if is_numeric else found
+def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
+    """Return `max_epochs`; "auto" shows samples in proportion to the root of their number."""
+    if max_epochs != "auto":
+        return int(max_epochs)
+    low, high = _EPOCHS_WITHIN
+    within = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
+    return round(within * more)
 
 
 def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
@@ -402,39 +226,48 @@ def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
         )
 
 
-def _continued(spec: FitSpec, rows: object, module: DistributionStack) -> Any:
-    """Return the callback by which a training begins and ends in a state that is kept, if any."""
-    from ..._engine import ContinuedTraining
-
-    mode = spec.mode
-    if not mode.keeps_state:
-        return None
-    # There is none where warm_start has come later.
-    state = None if mode.before is None else mode.before.facts.get("_training_state")
-    return ContinuedTraining(rows, draws_globally(module), state)
+def _stages(
+    student: Student,
+    pruning: GroupLasso | None,
+    module: DistributionStack,
+    objective: Objective,
+    rows: object,
+    n_epochs: int,
+    task: ObservedTask,
+) -> Iterator[Fitted]:
+    """Train a student, and with `pruning` prune it and train it for some more epochs."""
+    more = 0 if pruning is None else pruning.finetune_epochs
+    n_more = n_epochs // 2 if more == "auto" else int(more)
+    n_all = n_epochs + n_more
+    task = task.subtask("student", max_subtasks=n_all)
+    lasso = None if pruning is None else ProximalStep(module, pruning.strength)
+    with task.running():
+        how: dict[str, Any] = {"proximal": lasso, "share": n_epochs / n_all}
+        per_epoch = task.per_epoch(student.in_training)
+        fitted = yield from student.train(module, objective, rows, n_epochs, [per_epoch], **how)
+        if pruning is not None:
+            student, fitted = student.pruned(fitted, pruning.threshold)
+            yield fitted
+        if n_more:
+            objective.start_at(n_epochs)  # weights that grow over the epochs have grown
+            how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
+            yield from student.train(fitted.module, objective, rows, n_more, [per_epoch], **how)
 
 
 @dataclass(frozen=True, eq=False)
 class Student:
-    """How a student is trained, and what is told of it then.
-
-    It is trained for `n_epochs`, those of fits before included, of which `history` tells, or with
-    `max_time` fewer. `facts` become attributes of its estimator, as does the state of `continued`,
-    a ContinuedTraining. After one pass of several, `is_pass`, nobody is warned that it is worse
-    than a constant prediction. On samples of a table, `X`, is measured what the answer changes by
-    without a feature; `own_functions` finds random functions for what predicts so.
-    """
+    """How a student is trained, and what is told of it then."""
 
     training: Training
     plan: Any
     recipe: Any
     training_budget: TrainingBudget
-    n_epochs: int
-    facts: dict[str, Any] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    continued: Any = None
-    is_pass: bool = False
-    X: np.ndarray | None = None
+    n_epochs: int  # those of fits before included; with `max_time` they may become fewer
+    facts: dict[str, Any] = field(default_factory=dict)  # further attributes of its estimator
+    history: list[dict[str, Any]] = field(default_factory=list)  # of fits before
+    continued: Any = None  # ContinuedTraining, whose state becomes an attribute too
+    is_pass: bool = False  # one of several: nobody is warned yet of a bad student
+    X: np.ndarray | None = None  # of a table: by them is known what the answer owes to a feature
     own_functions: OwnFunctions | None = None
 
     def in_training(self, net: object) -> Fitted:
@@ -490,10 +323,8 @@ class Student:
         module.zero_grad()  # it keeps no gradients
         recipe = self.recipe
         if self.X is not None:
-            functions = widen_where_unknown(
-                module, recipe, self.plan.task, self.X, self.own_functions
-            )
-            recipe = replace(recipe, functions=functions)
+            how = self.plan.task, self.X, self.own_functions
+            recipe = replace(recipe, functions=widen_where_unknown(module, recipe, *how))
         facts = self.facts | {
             "n_epochs_": min(self.n_epochs, n_epochs_in(history)),
             "n_parameters_": n_parameters(module),
@@ -504,27 +335,14 @@ class Student:
         return Fitted(self.plan, recipe, module, history, self.training_budget, facts)
 
 
-def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
-    """Return a student whose outputs another plan reads as a distribution, with further facts."""
-    trained = fitted.module
-    module = plan.wrap(trained.network, dict(trained.named_buffers(recurse=False))).eval()
-    module.inputs, module.functions = trained.inputs, trained.functions
-    return replace(fitted, plan=plan, module=module, facts=fitted.facts | facts)
-
-
 def widen_where_unknown(
-    module: Any,
-    recipe: NetworkRecipe,
-    task: Task,
-    X: np.ndarray,
-    own: OwnFunctions | None = None,
+    module: Any, recipe: NetworkRecipe, task: Task, X: np.ndarray, own: OwnFunctions | None = None
 ) -> Any:
-    """Let a trained module widen its answer where columns are unknown.
+    """Let a trained module widen its answer where columns are unknown; return by which functions.
 
     Random functions of the teacher do that already, and nothing is added to models of images and
-    series. What `own` finds for the module, if it is not None, are random functions. Further
-    passes over few samples leave all as it was. Returned are the functions, as the recipe keeps
-    them.
+    series. Those that `own` finds for the module are random too. Further passes over few samples
+    leave all as it was.
     """
     known: UnknownColumns | None = recipe.functions
     is_kept = isinstance(known, RandomFunctions) or (known and len(X) < LEAST_SAMPLES)
@@ -565,11 +383,94 @@ def widen_where_unknown(
     return found
 
 
-def first_predictions(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, Any]:
-    """Predictions of members for some samples, and the weights of these samples."""
-    if predictions.of_X is not None or predictions.predict is None:
-        return predictions.of_X, spec.weight
-    every = -(-len(spec.X) // _ROWS_FOR_START)
-    rows, size = spec.X[::every], rows_asked(_answer(predictions, spec.X))
-    answers = [predictions.predict(rows[i : i + size]) for i in range(0, len(rows), size)]
-    return np.concatenate(answers), spec.weight[::every]
+class OwnFunctions(NamedTuple):
+    """How a student finds random functions of its own, which its teacher has in another form."""
+
+    spec: FitSpec
+    share: float  # of their variance, see :func:`networks_and_functions`
+    teacher: Any
+
+    def find(self, predict: Predict) -> RandomFunctions | None:
+        """Find functions for what predicts so; None where the table has none."""
+        spec = self.spec
+        y, scaling, columns = spec.y, spec.scaling, spec.schema.columns
+        are_classes = spec.plan.task.kind == "classifier"
+        if not are_classes:
+            y = y * scaling["y_scale"] + scaling["y_loc"]
+        n_categories = None if columns is None else columns.n_categories
+        rng = np.random.RandomState(0)
+        found = find_functions(spec.X, y, n_categories, predict, None, are_classes, rng)
+        return None if found is None else found.times(math.sqrt(self.share))
+
+    def epistemic(self, X: np.ndarray) -> np.ndarray:
+        """Epistemic part of the teacher's uncertainty, functions included, (n,) or (n, t)."""
+        task = self.spec.plan.task
+        members = torch.as_tensor(predictor_of(self.teacher, self.spec, task)(X))
+        found: np.ndarray = distribution_of(task, members).uncertainty().epistemic.numpy()
+        is_numeric = task.kind == "regressor"
+        return found * np.square(self.spec.scaling["y_scale"]) if is_numeric else found
+
+
+def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
+    """Return a student whose outputs another plan reads as a distribution, with further facts."""
+    trained = fitted.module
+    module = plan.wrap(trained.network, dict(trained.named_buffers(recurse=False))).eval()
+    module.inputs, module.functions = trained.inputs, trained.functions
+    return replace(fitted, plan=plan, module=module, facts=fitted.facts | facts)
+
+
+def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
+    """Return a fitted student with the calibration that a second one, `pilot`, gets.
+
+    The latter, of a second teacher unless that is fitted already, learns without the samples on
+    which it is calibrated.
+    """
+    kept, held_out = split_rows(spec)
+    runtime = replace(Runtime.of(pilot.runtime), checkpoint=None)
+    pilot.set_params(calibration_fraction=None, runtime=runtime, warm_start=False)
+    if spec.training.budget is not None:
+        pilot.set_params(max_time=spec.training.budget.keeping(0.0).part(1.0).seconds)
+    pilot.fit(*kept, X_transfer=spec.X_transfer if len(spec.X_transfer) else None)
+    task, module = pilot._plan.task, pilot.module_
+    X, y, _ = read_samples(pilot, held_out.X, held_out.y, pilot._input_schema)
+    X, (y, _) = in_dtype_of(module, X), TASKS[spec.settings.kind].check(y, task)
+    weight = task.weights_of_rows(y, held_out.sample_weight)
+    spec = replace(spec, scaling=scaling_of(module))
+    networks, *_ = networks_and_functions(pilot.teacher_, spec)
+    members = predictor_of(networks, spec)(X)
+    outputs = read_in_chunks(module, X, rows_first)
+    found = fit_calibration(
+        module.read(torch.from_numpy(outputs).transpose(0, 1).double()),
+        distribution_of(task, torch.from_numpy(members).double()),
+        torch.from_numpy(task.encode(y, spec.scaling, np.float64)),
+        torch.ones(len(X)).double() if weight is None else torch.from_numpy(weight),
+    )
+    if np.min(found.power) == 0:
+        warn(
+            "The student's epistemic uncertainty does not rise with its members' on the samples "
+            "that calibration_fraction holds out, and is constant now.",
+        )
+    plan: Any = fitted.plan
+    return read_by(replace(plan, calibration=found), fitted, calibration_=found)
+
+
+def split_rows(spec: FitSpec) -> tuple[FitArguments, FitArguments]:
+    """Return what a student is fitted on that is to be calibrated, and the samples held out."""
+    X, y, sample_weight = spec.arguments
+    y, share = np.asarray(y), spec.settings.calibration_fraction
+    weight = check_weights(sample_weight, len(y))
+    given = [X, y] if weight is None else [X, y, weight]
+    (seed,) = spec.draw_seeds(1)
+    is_classifier = spec.settings.kind == "classifier"
+    with errors_about("calibration_fraction"):
+        parts = train_test_split(
+            *given, test_size=share, random_state=seed, stratify=y if is_classifier else None
+        )
+    kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
+    if is_classifier and (missing := {*spec.plan.task.labels.tolist()} - set(kept.y)):
+        raise ValueError(
+            f"calibration_fraction={share!r} leaves no sample of the classes {sorted(missing)} to "
+            "fit on; hold out fewer."
+        )
+    check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the samples held out")
+    return kept, held_out

@@ -4,36 +4,42 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from operator import length_hint
+from operator import call, length_hint
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import accuracy_score, log_loss, r2_score
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_memory
+from sklearn.utils.validation import check_is_fitted, check_memory
 
 from ..._data.columns import Columns, date_columns, feature_names_of
 from ..._estimator.base import ObservedTask
 from ..._estimator.functions import predict_members
 from ..._estimator.unwrapping import (
     ensemble_inside,
+    final_step,
     has_members,
     is_prefitted,
+    is_search,
     seed_where_unset,
+    tags_of,
     weights_for,
     with_inside,
 )
 from ..._method.plan import rebuild_module, weights_of
-from ..._method.random_functions import LEAST_SAMPLES, RandomFunctions
+from ..._method.random_functions import LEAST_SAMPLES, Predict, RandomFunctions
 from ..._method.task import RegressionTask, Task
 from ..._utils.messages import print_line
 from ..._utils.ranks import current_ranks
+from ..._utils.warnings import warn
 from ...distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...samplers import SGHMC, SGLD
@@ -43,15 +49,17 @@ from ...teachers import (
     align_classes,
     as_teacher,
     check_member_predictions,
+    interpolates,
     out_of_fold_members,
 )
-from ._spec import FitArguments, FitSpec, StudentSettings
-from ._teacher_checks import Predict, kind_of, model_of, warn_of_answers, warn_of_refit
-from ._validate import check_names
+from ._spec import FitArguments, FitSpec, StudentSettings, kind_of
 
 # Of `max_time`, for the teacher. Without it default ensembles of 500 to 20,000 samples took a half
 # to two thirds of the time of a fit for numbers, and a fifth to a third for classes.
 _SHARE_OF_TEACHER = 0.5
+
+# Samples, at most, by which a fitted teacher is judged, and at least: with fewer, chance decides.
+_ROWS_LOOKED_AT, _LEAST_ROWS = 1_000, 20
 
 _ENSEMBLES = (BayesianEnsembleClassifier, BayesianEnsembleRegressor)
 
@@ -60,7 +68,7 @@ class MemberPredictions(NamedTuple):
     """Predictions of a teacher's members, encoded for the student's objective."""
 
     of_X: np.ndarray | None  # for X, (n, S, ...), if they are known already
-    predict: Predict | None  # samples (m, ...) to predictions (m, S, ...); None without a teacher
+    predict: Any  # samples (m, ...) to predictions (m, S, ...); None without a teacher
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
     found_share: float = 0.0  # of the variance of functions that the student finds for itself
     teacher: Any = None  # fitted
@@ -92,13 +100,11 @@ def fit_teacher_of(
     student together, the first fits the teacher for all.
     """
     settings, ranks = spec.settings, current_ranks()
-    once: Callable[..., Any] = _at_once if ranks is None else ranks.on_first
+    once: Callable[..., Any] = call if ranks is None else ranks.on_first
     (seed,) = spec.draw_seeds(1)
     if spec.member_predictions is not None:
         return MemberPredictions(spec.member_predictions, None)
-    teacher = unfitted_teacher(settings, default)
-    if settings.is_repeatable:
-        seed_where_unset(teacher, seed)
+    teacher = unfitted_teacher(settings, seed, default)
     _share_time(teacher, spec)
     task, of_X = task.subtask("teacher"), None
     if settings.teacher_cv is not None:
@@ -115,118 +121,55 @@ def fit_teacher_of(
     return MemberPredictions(of_X, predict, functions, share, fitted, is_of_others)
 
 
-def _fitted(
-    teacher: object, spec: FitSpec, task: ObservedTask, once: Callable[..., Any]
+def unfitted_teacher(
+    settings: StudentSettings, seed: int, default: Callable[[], BaseEstimator] | None = None
 ) -> BaseEstimator:
-    """Return the teacher, fitted on the samples of its student and held against them."""
-    settings, model = spec.settings, model_of(teacher)
-    warn_of_refit(settings.teacher)
-    memory = check_memory(None if is_prefitted(model) else settings.memory)
-    fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
-    if settings.verbose:
-        print_line(f"teacher: {type(model).__name__}")
-    given = _arguments_for(model, spec)
-    fit = partial(fit, teacher, *given, task, settings.verbose)
-    # One that is fitted already, and may have no pickle, is not sent.
-    fitted = fit() if is_prefitted(model) else once(fit)
-    check_teacher(fitted, spec)
-    answer = predictor_of(fitted, spec, spec.plan.task)
-    warn_of_answers(spec, fitted, model, given, answer)
-    return fitted
+    """Return a copy of `teacher` to fit, seeded if the fit may be repeated or go on.
 
-
-def networks_and_functions(
-    teacher: BaseEstimator, spec: FitSpec
-) -> tuple[BaseEstimator, RandomFunctions | None, float]:
-    """Divide a fitted ensemble, or a mixture with some, into its networks and random functions.
-
-    The student imitates the networks, and has the same functions. It finds its own where an
-    ensemble reads another table or predicts another target, as in a Pipeline, or is one of several
-    models: then they are None, and last is the share of their variance, which is 0 else. The
-    teacher is all there is if it has none, or if the student predicts no distribution that they
-    displace, or has too few samples to find its own.
+    `default` makes the one that ``teacher=None`` stands for. One of the other kind is refused.
     """
-    is_table = len(spec.recipe.row_shape) == 1
-    if not (spec.plan.takes_functions and is_table):
-        return teacher, None, 0.0
-    model = inside_wrappers(teacher, FrozenEstimator)
-    own = spec.recipe.row_shape, spec.schema.columns  # of the table that the student reads
-    if isinstance(model, _ENSEMBLES) and own == (
-        model._recipe.row_shape,
-        model._input_schema.columns,
-    ):
-        networks, n_functions = _without_functions(model)
-        return networks, model._recipe.functions if n_functions else None, 0.0
-    if len(spec.X) < LEAST_SAMPLES:
-        return teacher, None, 0.0
-    mixture = ensemble_inside(teacher, (Teacher,))
-    if mixture is None:
-        networks, n_functions = _without_functions(teacher)
-        return networks, None, float(n_functions > 0)
-    if not isinstance(mixture.estimator_, MixedModels) or mixture.max_members is not None:
-        return teacher, None, 0.0
-    copied = copy.copy(mixture)
-    copied.estimator_, share = mixture.estimator_.without_functions(_without_functions)
-    return with_inside(teacher, copied), None, share
-
-
-def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:
-    """Return a fitted model without the random functions of the ensemble in it, and their number.
-
-    It is the model itself, and 0, if there are none.
-    """
-    ensemble = ensemble_inside(model, _ENSEMBLES)
-    functions = None if ensemble is None else ensemble._recipe.functions
-    if functions is None:
-        return model, 0
-    networks = copy.copy(ensemble)
-    networks._recipe = replace(ensemble._recipe, functions=None)
-    module = rebuild_module(ensemble._plan, networks._recipe, weights_of(ensemble.module_))
-    networks.module_ = module.to(next(ensemble.module_.parameters()).device)
-    return with_inside(model, networks), len(functions.members)
-
-
-def inside_wrappers(model: object, *wrappers: Any) -> BaseEstimator:
-    """Return the model in any number of wrappers."""
-    while isinstance(model, wrappers):
-        model = model.estimator
-    return model
-
-
-def _at_once(act: Callable[[], object]) -> Any:
-    return act()
-
-
-def _arguments_for(model: BaseEstimator, spec: FitSpec) -> FitArguments:
-    """Return what the teacher is fitted on: of a stream, examples if the model is fitted already.
-
-    It is a ValueError if the model is not, and does not take batches.
-    """
-    stream = spec.stream
-    if stream is None or isinstance(model, _ENSEMBLES):
-        return spec.arguments
-    if not is_prefitted(model):
+    if settings.teacher is None and default is not None:
+        teacher = default()
+    elif (found := kind_of(settings.teacher)) == settings.kind:
+        teacher = as_teacher(clone(settings.teacher))
+    else:
         raise ValueError(
-            "teacher must be fitted, in a FrozenEstimator, or be a BayesianEnsembleClassifier or "
-            f"BayesianEnsembleRegressor where X gives batches; got {model!r}."
+            f"teacher must be a {settings.kind} to teach {settings.name}; "
+            f"{type(settings.teacher).__name__} is a {found}."
         )
-    X, y, weight = stream.examples
-    as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
-    return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
+    if settings.random_state is not None or settings.checkpoint is not None:
+        seed_where_unset(teacher, seed)
+    return teacher
 
 
-def has_fitted_teacher(distiller: BaseEstimator) -> bool:
-    """Tell whether `teacher` is fitted already; an AttributeError says what to do if it is not.
+def _share_time(teacher: BaseEstimator, spec: FitSpec) -> None:
+    """Give an unfitted teacher of ours, unless it has a `max_time`, a part of its student's.
 
-    It is a condition for ``available_if``, as scikit-learn asks of what needs it.
+    The fits of `teacher_cv` share it. Others, such as forests or Markov chains, take as long as
+    they do, and the student has what is left.
     """
-    teacher = distiller.teacher
-    if kind_of(teacher) is None or isinstance(teacher, str) or not is_prefitted(model_of(teacher)):
-        raise AttributeError(
-            "teacher must be fitted for partial_fit, which does not fit it on a part of the "
-            f"samples: write teacher=FrozenEstimator(fitted). Got {teacher!r}."
-        )
-    return True
+    budget, model = spec.training.budget, _last_step(teacher)
+    is_ours = has_members(model) or isinstance(model, MixedModels)
+    if budget is None or is_prefitted(model) or not is_ours:
+        return
+    params = model.get_params(deep=False)
+    runs_chains = isinstance(params.get("inference"), (SGLD, SGHMC))
+    if runs_chains or params.get("max_time", ...) is not None:
+        return
+    n_fits, cv = 1, spec.settings.teacher_cv
+    if isinstance(cv, Iterator):  # which can be counted once
+        n_fits += length_hint(cv, 5)
+    elif cv is not None:
+        n_fits += check_cv(cv, spec.y).get_n_splits(spec.X, spec.y)
+    model.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
+
+
+def _last_step(teacher: BaseEstimator) -> BaseEstimator:
+    """Return the model of a teacher, which may be the last step of a Pipeline."""
+    model = inside_wrappers(teacher, Teacher)
+    while isinstance(model, Pipeline):
+        model = model[-1]
+    return model
 
 
 def _out_of_fold(teacher: BaseEstimator, spec: FitSpec, seed: int) -> np.ndarray:
@@ -252,22 +195,80 @@ def _out_of_fold(teacher: BaseEstimator, spec: FitSpec, seed: int) -> np.ndarray
     members = _checked(spec, members, len(members), teacher)
     weight = spec.plan.task.weights_of_rows(members, sample_weight)
     kept = members if weight is None else members[weight > 0]
-    return spec.plan.encode_members(kept, spec.scaling, spec.dtype)
+    return spec.plan.encode_members(kept, spec.scaling, spec.X.dtype)
 
 
-def unfitted_teacher(
-    settings: StudentSettings, default: Callable[[], BaseEstimator] | None = None
+def _fitted(
+    teacher: object, spec: FitSpec, task: ObservedTask, once: Callable[..., Any]
 ) -> BaseEstimator:
-    """Return a copy of `teacher` to fit; raise for one of the other kind."""
-    if settings.teacher is None and default is not None:
-        return default()
-    found = kind_of(settings.teacher)
-    if found != settings.kind:
+    """Return the teacher, fitted on the samples of its student and held against them."""
+    settings, model = spec.settings, inside_wrappers(teacher, Teacher)
+    is_fitted_before = is_prefitted(model)
+    warn_of_refit(settings.teacher)
+    memory = check_memory(None if is_fitted_before else settings.memory)
+    fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
+    if settings.verbose:
+        print_line(f"teacher: {type(model).__name__}")
+    given = _arguments_for(model, spec)
+    fit = partial(fit, teacher, *given, task, settings.verbose)
+    # One that is fitted already, and may have no pickle, is not sent.
+    fitted = fit() if is_fitted_before else once(fit)
+    check_teacher(fitted, spec)
+    if settings.teacher_cv is None:
+        _warn_of_interpolation(fitted, model, given)
+    if is_fitted_before:
+        _warn_of_useless(spec, model, predictor_of(fitted, spec, spec.plan.task))
+    return fitted
+
+
+def warn_of_refit(teacher: BaseEstimator) -> None:
+    """Warn of a fitted teacher that is fitted anew."""
+    model = inside_wrappers(teacher, Teacher)
+    if is_prefitted(model) or not (_is_fitted(teacher) or _is_fitted(model)):
+        return
+    again = " The search runs again; best_estimator_ is the model that it has found."
+    warn(
+        f"teacher is a fitted {type(model).__name__}, and a clone of it is fitted anew. To keep "
+        "the fitted one, write teacher=FrozenEstimator(teacher)." + again * is_search(model)
+    )
+
+
+def _is_fitted(model: BaseEstimator) -> bool:
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):  # the latter for what has no fit
+        return False
+    return tags_of(model).requires_fit  # others count as fitted always
+
+
+def _arguments_for(model: BaseEstimator, spec: FitSpec) -> FitArguments:
+    """Return what the teacher is fitted on: of a stream, examples if the model is fitted."""
+    stream = spec.stream
+    if stream is None or isinstance(model, _ENSEMBLES):
+        return spec.arguments
+    if not is_prefitted(model):
         raise ValueError(
-            f"teacher must be a {settings.kind} to teach {settings.name}; "
-            f"{type(settings.teacher).__name__} is a {found}."
+            "teacher must be fitted, in a FrozenEstimator, or be a BayesianEnsembleClassifier or "
+            f"BayesianEnsembleRegressor where X gives batches; got {model!r}."
         )
-    return as_teacher(clone(settings.teacher))
+    X, y, weight = stream.examples
+    as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
+    return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
+
+
+def fit_teacher(teacher, X, y, sample_weight, task, verbose):
+    """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
+    pass_on_verbose(teacher, verbose)
+    with task.fitting(teacher, X, y):
+        teacher.fit(X, y, **weights_for(teacher, sample_weight))
+    return teacher
+
+
+def pass_on_verbose(teacher: BaseEstimator, verbose: int) -> None:
+    """Let a teacher of ours, or a search over one, print as much as its student."""
+    model = _last_step(teacher)
+    if has_members(model) and "verbose" in model.get_params(deep=False):
+        model.set_params(verbose=max(model.verbose, verbose))
 
 
 def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
@@ -284,13 +285,93 @@ def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
+def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:
+    """Hold the names of columns, if there are any, against those of X."""
+    own_names = spec.schema.names
+    if names is not None and own_names is not None and list(names) != list(own_names):
+        raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")
+
+
+def _warn_of_interpolation(
+    teacher: BaseEstimator, model: BaseEstimator, given: FitArguments
+) -> None:
+    """Warn of a teacher whose answers about these samples say little of those about others."""
+    # Ensembles of this package, which are no Teacher, are regularised.
+    if not isinstance(final_step(teacher)[0], Teacher) or not interpolates(teacher, *given):
+        return
+    name = type(final_step(model)[0]).__name__
+    if is_prefitted(model):
+        warn(
+            f"The fitted teacher, {name}, nearly hits the targets given to fit, as it hits those "
+            "that it was fitted on: its variance for these samples may say little of the others. "
+            "Give fit samples that the teacher has not seen; or give it the model unfitted, with "
+            "teacher_cv=5, so that models that have not seen a sample answer for it."
+        )
+    else:
+        warn(
+            f"The teacher, {name}, nearly hits the targets that it "
+            "was fitted on, so that its variance for these samples may say little of the others. "
+            "teacher_cv=5 lets models that have not seen a sample answer for it, and so does a "
+            "teacher fitted on other samples, in a FrozenEstimator."
+        )
+
+
+def _warn_of_useless(spec: FitSpec, model: BaseEstimator, predict: Predict) -> None:
+    """Warn of a fitted teacher that predicts X and y no better than a constant would.
+
+    `predict` gives the predictions of its members, encoded by the task.
+    """
+    some = slice(None, None, max(1, -(-len(spec.X) // _ROWS_LOOKED_AT)))
+    X, y, weight = spec.X[some], spec.y[some], spec.weight[some]
+    if len(X) < _LEAST_ROWS or not np.ptp(y, axis=0).any():
+        return
+    members = predict(X)
+    if isinstance(spec.plan.task, RegressionTask):  # (n, S, t, 2)
+        r2 = r2_score(y, members[..., 0].mean(axis=1), sample_weight=weight)
+        loss, words = 1 - r2, f"an R2 of {round(r2, 3) + 0.0:g}"
+    else:
+        loss, words = _error_of_classification(members, y, weight)
+    if loss < 1:
+        return
+    warn(
+        f"The fitted teacher, {type(final_step(model)[0]).__name__}, gets other samples than it "
+        f"was fitted on, or has learnt nothing: it has {words} for X and y. Have they been scaled, "
+        "as by a Pipeline around the student, or have they other units or another order of "
+        "columns? Students scale their columns themselves (normalize=True), so give fit the "
+        "samples as they came, and put what the teacher needs into it: "
+        "teacher=FrozenEstimator(make_pipeline(scaler, model).fit(X, y))."
+    )
+
+
+def _error_of_classification(
+    members: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> tuple[float, str]:
+    """Loss of members' log probabilities (n, S, K), 1 for that of the frequencies, and in words.
+
+    It is the smaller one of two: a teacher of rare classes may say the most frequent one always,
+    and one with trees may be sure and wrong.
+    """
+    proba = np.exp(members.astype(np.float64)).mean(axis=1)
+    proba /= proba.sum(axis=1, keepdims=True)  # those of float32 sum to one to 1e-7 only
+    labels = np.arange(proba.shape[1])
+    shares = np.bincount(y, weight, len(labels)) / weight.sum()
+    constant = np.broadcast_to(shares, proba.shape)
+    loss, of_constant = (
+        log_loss(y, p, labels=labels, sample_weight=weight) for p in (proba, constant)
+    )
+    accuracy = accuracy_score(y, proba.argmax(axis=1), sample_weight=weight)
+    most = shares.max()
+    words = f"an accuracy of {accuracy:.3g} (the most frequent class has a share of {most:.3g})"
+    return min(loss / of_constant, (1 - accuracy) / (1 - most)), words
+
+
 def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> Predict:
     """Return what predicts samples with the members of a fitted teacher.
 
-    Predictions are encoded by the plan, for the student's objective, or by another `encoder`: the
-    task leaves them what they are.
+    Predictions are encoded by the plan, for the student's objective, or by the task as `encoder`.
     """
-    as_frame = frames_like(spec.example_of_X, feature_names_of(teacher), spec.schema.columns)
+    example = spec.arguments.X if spec.stream is None else spec.stream.first_X
+    as_frame = frames_like(example, feature_names_of(teacher), spec.schema.columns)
     encoder = spec.plan if encoder is None else encoder
     task = spec.plan.task
     labels = task.labels if task.kind == "classifier" else None
@@ -300,80 +381,15 @@ def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> 
         if labels is not None:
             members = align_classes(members, teacher.classes_, labels)
         members = _checked(spec, members, len(rows), teacher)
-        return encoder.encode_members(members, spec.scaling, spec.dtype)
+        return encoder.encode_members(members, spec.scaling, spec.X.dtype)
 
     return predict
-
-
-def distribution_of(task: Task, members: torch.Tensor) -> Distribution:
-    """Return encoded predictions of members, (n, S, ...), as a distribution."""
-    members = members.transpose(0, 1)
-    if isinstance(task, RegressionTask):
-        return EmpiricalGaussian(*members.unbind(-1))
-    return EmpiricalCategorical(members)
-
-
-def _checked(spec: FitSpec, members: object, n_rows: int, teacher: BaseEstimator) -> np.ndarray:
-    """Check members' predictions for `n_rows` samples."""
-    name = f"the predictions of teacher {type(teacher).__name__}"
-    kind = spec.plan.task.shape_of_members
-    return check_member_predictions(members, n_rows, name=name, **kind)
-
-
-def fit_teacher(teacher, X, y, sample_weight, task, verbose):
-    """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
-    pass_on_verbose(teacher, verbose)
-    with task.fitting(teacher, X, y):
-        teacher.fit(X, y, **weights_for(teacher, sample_weight))
-    return teacher
-
-
-def pass_on_verbose(teacher: BaseEstimator, verbose: int) -> None:
-    """Let a teacher of ours, or a search over one, print as much as its student.
-
-    Most of the time of a fit is often the teacher's. It may be the last step of a Pipeline.
-    """
-    model = _last_step(teacher)
-    if has_members(model) and "verbose" in model.get_params(deep=False):
-        model.set_params(verbose=max(model.verbose, verbose))
-
-
-def _share_time(teacher: BaseEstimator, spec: FitSpec) -> None:
-    """Give an unfitted teacher of ours, unless it has a `max_time`, a part of its student's.
-
-    The fits of `teacher_cv` share it. Others, such as forests or Markov chains, take as long as
-    they do, and the student has what is left.
-    """
-    budget, model = spec.training.budget, _last_step(teacher)
-    if budget is None or is_prefitted(model):
-        return
-    if not (has_members(model) or isinstance(model, MixedModels)):
-        return
-    params = model.get_params(deep=False)
-    runs_chains = isinstance(params.get("inference"), (SGLD, SGHMC))
-    if runs_chains or params.get("max_time", ...) is not None:
-        return
-    n_fits, cv = 1, spec.settings.teacher_cv
-    if isinstance(cv, Iterator):  # which can be counted once
-        n_fits += length_hint(cv, 5)
-    elif cv is not None:
-        n_fits += check_cv(cv, spec.y).get_n_splits(spec.X, spec.y)
-    model.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
-
-
-def _last_step(teacher: BaseEstimator) -> BaseEstimator:
-    """Return the model of a teacher, which may be the last step of a Pipeline."""
-    model = model_of(teacher)
-    while isinstance(model, Pipeline):
-        model = model[-1]
-    return model
 
 
 def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:
     """Return what turns an array into a frame of X's library, for a teacher with named columns.
 
-    Where columns of X hold categories or dates, whatever the teacher, their codes and days become
-    these again.
+    Categories and dates of X are restored from their codes and days, whatever the teacher.
     """
     if columns is None and date_columns(X):
         columns = Columns(np.shape(X)[1], {})
@@ -387,3 +403,83 @@ def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarra
         return lambda rows: pd.DataFrame(rows, columns=list(names))
     keyword = "schema" if type(X).__module__.startswith("polars") else "columns"
     return lambda rows: type(X)(rows, **{keyword: list(names)})
+
+
+def _checked(spec: FitSpec, members: object, n_rows: int, teacher: BaseEstimator) -> np.ndarray:
+    """Check members' predictions for `n_rows` samples."""
+    name = f"the predictions of teacher {type(teacher).__name__}"
+    kind = spec.plan.task.shape_of_members
+    return check_member_predictions(members, n_rows, name=name, **kind)
+
+
+def distribution_of(task: Task, members: torch.Tensor) -> Distribution:
+    """Return encoded predictions of members, (n, S, ...), as a distribution."""
+    members = members.transpose(0, 1)
+    if isinstance(task, RegressionTask):
+        return EmpiricalGaussian(*members.unbind(-1))
+    return EmpiricalCategorical(members)
+
+
+def networks_and_functions(
+    teacher: BaseEstimator, spec: FitSpec
+) -> tuple[BaseEstimator, RandomFunctions | None, float]:
+    """Divide a fitted ensemble, or a mixture with some, into its networks and random functions.
+
+    The student imitates the networks, and has the same functions. It finds its own where an
+    ensemble reads another table or predicts another target, as in a Pipeline, or is one of several
+    models: then they are None, and last is the share of their variance, which is 0 else. The
+    teacher is all there is if the student has no use for functions, or too few samples to find
+    its own.
+    """
+    row_shape = spec.recipe.row_shape
+    if not spec.plan.takes_functions or len(row_shape) != 1:
+        return teacher, None, 0.0
+    model = inside_wrappers(teacher, FrozenEstimator)
+    if isinstance(model, _ENSEMBLES):
+        table = model._recipe.row_shape, model._input_schema.columns
+        if table == (row_shape, spec.schema.columns):
+            networks, n_functions = _without_functions(model)
+            return networks, model._recipe.functions if n_functions else None, 0.0
+    if len(spec.X) < LEAST_SAMPLES:
+        return teacher, None, 0.0
+    mixture = ensemble_inside(teacher, (Teacher,))
+    if mixture is None:
+        networks, n_functions = _without_functions(teacher)
+        return networks, None, float(n_functions > 0)
+    if not isinstance(mixture.estimator_, MixedModels) or mixture.max_members is not None:
+        return teacher, None, 0.0
+    copied = copy.copy(mixture)
+    copied.estimator_, share = mixture.estimator_.without_functions(_without_functions)
+    return with_inside(teacher, copied), None, share
+
+
+def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:
+    """Return a fitted model without random functions of the ensemble in it, and their number."""
+    ensemble = ensemble_inside(model, _ENSEMBLES)
+    functions = None if ensemble is None else ensemble._recipe.functions
+    if functions is None:
+        return model, 0
+    networks = copy.copy(ensemble)
+    networks._recipe = replace(ensemble._recipe, functions=None)
+    module = rebuild_module(ensemble._plan, networks._recipe, weights_of(ensemble.module_))
+    networks.module_ = module.to(next(ensemble.module_.parameters()).device)
+    return with_inside(model, networks), len(functions.members)
+
+
+def inside_wrappers(model: object, *wrappers: Any) -> BaseEstimator:
+    """Return the model in any number of wrappers."""
+    while isinstance(model, wrappers):
+        model = model.estimator
+    return model
+
+
+def has_fitted_teacher(distiller: BaseEstimator) -> bool:
+    """Condition for ``available_if``: the teacher is fitted already."""
+    teacher = distiller.teacher
+    is_model = kind_of(teacher) is not None and not isinstance(teacher, str)
+    if not (is_model and is_prefitted(inside_wrappers(teacher, Teacher))):
+        raise AttributeError(
+            "teacher must be fitted for partial_fit, which does not fit it on a part of the "
+            f"samples: write teacher=FrozenEstimator(fitted). Got {teacher!r}."
+        )
+    return True

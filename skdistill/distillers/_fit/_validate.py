@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,13 @@ from ..._data.checks import check_trainable
 from ..._data.columns import as_table, names_of_columns, standardises, with_days
 from ..._data.encoding import EMBEDDED_FROM, InputSettings
 from ..._estimator.base import Fitted, NetEstimator, NetworkSettings, checked_training
-from ..._estimator.warm_start import same_recipe
+from ..._estimator.warm_start import in_dtype_of, same_recipe, scaling_of
 from ..._method.plan import Plan, build_module
-from ..._method.task import TASKS, Task, read_samples
+from ..._method.task import TASKS, Task, prepare_to_compute, read_samples
 from ..._training.stream import Stream, refuse_with_stream
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import Calibratable
-from ...modules import DistributionStack
 from ...pruning import ProximalStep
 from ...teachers import check_member_predictions
 from ...transfer import (
@@ -37,6 +36,7 @@ from ...transfer import (
     numbered,
 )
 from ._spec import FitArguments, FitMode, FitSpec, StudentSettings
+from ._teacher import check_names
 
 # What transfer="auto" stands for, by the kind of the student.
 AUTO_NOISE = {
@@ -64,19 +64,18 @@ _WITH_STREAM = {
     "calibration_fraction": None,
 }
 
-ModeOf = Callable[[StudentSettings, Fitted | None], FitMode]
-
 
 def fit_spec(
     estimator: NetEstimator,
     plan_of: Callable[[Task], Plan],
     X: Any,
     y: object,
-    sample_weight: object = None,
-    X_transfer: object = None,
-    member_predictions: object = None,
+    sample_weight: object,
+    X_transfer: object,
+    member_predictions: object,
     *,
-    mode_of: ModeOf = FitMode.of_fit,
+    is_pass: bool = False,
+    classes: object = None,
     recipe_of: Callable[..., Any] | None = None,
     modules: list[object] | None = None,
     embedded_from: int = EMBEDDED_FROM,
@@ -84,27 +83,29 @@ def fit_spec(
 ) -> FitSpec:
     """Read what the fit of a distiller needs, and check all that can be before it takes time.
 
-    Nothing that the fit calls later gets the estimator, which keeps the `facts` of the spec.
-    `plan_of` makes the plan of the task, `mode_of` tells which part of the training this is, and
-    `recipe_of` how to build networks for rows of a shape, and their encoding. `modules` are the
-    model classes where `module` may give several; tables of `embedded_from` samples and more are
-    embedded, and `auto_transfer` is what ``transfer="auto"`` stands for, unless it is as usual.
+    Nothing that the fit calls later gets the estimator. `plan_of` makes the plan of the task, and
+    `recipe_of` tells how to build networks for rows of a shape, and their encoding; `is_pass` is
+    True and `classes` are given in `partial_fit`. `modules` are the model classes where `module`
+    may give several; tables of `embedded_from` samples and more are embedded, and `auto_transfer`
+    is what ``transfer="auto"`` stands for, unless it is as usual.
     """
-    training, settings = checked_training(estimator, modules), StudentSettings.of(estimator)
+    training, fitted = checked_training(estimator, modules), Fitted.of(estimator)
+    settings = StudentSettings.of(estimator)
+    mode = FitMode.of(settings, fitted, is_pass, classes)
+    before, random_state = mode.before, check_random_state(settings.random_state)
     X = as_table(X)
-    random_state = check_random_state(settings.random_state)
-    mode = mode_of(settings, Fitted.of(estimator))
-    goes_on = mode.before is not None
-    if not goes_on:
+    if before is None:
         estimator._reset()
         settings = replace(settings, kind=estimator._kind)  # that of the teacher, not of before
-    known = estimator._input_schema if goes_on else None
-    read, y_read, schema = read_samples(estimator, X, y, known)
+    known = None if before is None else estimator._input_schema
+    rows, y_read, schema = read_samples(estimator, X, y, known)
     check: Callable[..., Any] = TASKS[settings.kind].check
     targets, task = check(y_read, mode.task)
-    if mode.is_pass and goes_on:
-        schema = schema.with_further(X, read)
-    rows, task = mode.prepared(settings, read, task)
+    if before is not None:
+        schema = schema.with_further(X, rows) if mode.is_pass else schema
+        rows, task = in_dtype_of(before.module, rows), replace(task, dtype=before.plan.task.dtype)
+    elif settings.dtype is not None:
+        rows, task = prepare_to_compute(settings.dtype, settings.device, rows, task)
     plan = plan_of(task)
     given = task.weights_of_rows(targets, sample_weight)
     # A slice copies nothing: X may be a memory map.
@@ -115,14 +116,12 @@ def fit_spec(
     inputs = reading.encoding(rows, targets, weight, embedded_from)
     recipe_of = recipe_of or NetworkSettings.of(params, defaults).recipe
     recipe = recipe_of(plan, rows.shape[1:], inputs)
-    recipe = recipe if mode.before is None else same_recipe(mode.before.recipe, recipe)
-    scaling = mode.scaling(settings, task, targets, weight, rows.dtype)
+    if before is None:
+        scaling = task.scaling(targets, weight, rows.dtype, standardises(settings.normalize, "y"))
+    else:
+        recipe, scaling = same_recipe(before.recipe, recipe), scaling_of(before.module)
     if np.asarray(y).shape[1:] == (1,):
         y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
-    training = mode.adapted(training)
-    if (budget := training.budget) and settings.calibration_fraction is not None:
-        # Half of the time is for the second student, by which this one is calibrated.
-        training = replace(training, budget=budget.keeping(budget.seconds / 2))
     read_once = settings, mode, training, FitArguments(X, y, sample_weight), random_state
     samples = rows, task.encode(targets, scaling, rows.dtype)
     weight = np.ones(len(rows)) if weight is None else weight
@@ -134,21 +133,18 @@ def stream_spec(
     estimator: NetEstimator,
     plan_of: Callable[[Task], Plan],
     X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
-    X_transfer: ArrayLike,
-    member_predictions: ArrayLike,
-    *,
-    mode_of: ModeOf = FitMode.of_fit,
+    *arguments: object,
+    is_pass: bool = False,
+    classes: object = None,
     auto_transfer: TransferMaker | None = None,
 ) -> FitSpec:
     """Do what :func:`fit_spec` does where X gives batches, which are read once for it."""
     training, settings = checked_training(estimator), StudentSettings.of(estimator)
-    arguments = {"y": y, "sample_weight": sample_weight, "X_transfer": X_transfer}
-    arguments["member_predictions"] = member_predictions
-    refuse_with_stream(estimator.get_params(), _WITH_STREAM, arguments)
-    mode = mode_of(settings, Fitted.of(estimator))
-    if mode.is_pass:
+    names = "y", "sample_weight", "X_transfer", "member_predictions"
+    given = dict(zip(names, arguments, strict=True))
+    refuse_with_stream(estimator.get_params(), _WITH_STREAM, given)
+    mode = FitMode.of(settings, Fitted.of(estimator), is_pass, classes)
+    if is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
     # Refused before X is read, which takes long; only then its samples are counted.
     maker = transfer_maker(settings, auto_transfer, 0, True, _MANY_STREAMED)
@@ -184,27 +180,48 @@ def _with_transfer(
     A module that does not fit is found here, before the teacher is fitted. `kept` are the samples
     of positive weight.
     """
-    settings, task, has_teacher = spec.settings, spec.plan.task, member_predictions is None
+    settings, training, has_teacher = spec.settings, spec.training, member_predictions is None
+    if spec.mode.is_pass:  # whose learning rate is constant, and which has all the time it takes
+        training = replace(training, lr_schedule=None, budget=None)
+    elif (budget := training.budget) and settings.calibration_fraction is not None:
+        # Half of the time is for the second student, by which this one is calibrated.
+        training = replace(training, budget=budget.keeping(budget.seconds / 2))
     maker = transfer_maker(settings, auto, len(spec.X), has_teacher, _MANY_ROWS)
     maker = maker_that_changes(spec, maker)
-    transfer_rows = check_transfer_rows(spec, X_transfer, maker)
-    check_student(spec, has_teacher)
-    if not has_teacher:
-        refuse_teacher(settings, transfer_rows)
-        expected, n_rows = task.shape_of_members, len(spec.arguments.y)
-        members = check_member_predictions(
-            member_predictions, n_rows, name="member_predictions", **expected
+    further = spec.X[:0]
+    if X_transfer is not None:
+        further = check_further_rows(spec, X_transfer, "X_transfer")
+    elif settings.transfer_only and (maker is None or maker.keeps_labels):
+        raise ValueError(
+            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
+            f"got None and TransferOnly({settings.transfer!r})."
         )
-        member_predictions = spec.plan.encode_members(members[kept], spec.scaling, spec.dtype)
-    found = {"X_transfer": transfer_rows, "member_predictions": member_predictions}
-    return replace(spec, maker=maker, **found)
+    check_student(spec, has_teacher)
+    spec = replace(spec, training=training, maker=maker, X_transfer=further)
+    if has_teacher:
+        return spec
+    is_kind = isinstance(settings.teacher, str) and settings.teacher == settings.kind
+    is_teacher = settings.teacher is not None and not is_kind
+    if is_teacher or settings.teacher_cv is not None or len(further):
+        raise ValueError(
+            "member_predictions come instead of a teacher: teacher, teacher_cv and X_transfer "
+            f"must be None; got teacher={settings.teacher!r}, teacher_cv="
+            f"{settings.teacher_cv!r} and X_transfer with {len(further)} samples."
+        )
+    expected, n_rows = spec.plan.task.shape_of_members, len(spec.arguments.y)
+    members = check_member_predictions(
+        member_predictions, n_rows, name="member_predictions", **expected
+    )
+    encoded = spec.plan.encode_members(members[kept], spec.scaling, spec.X.dtype)
+    return replace(spec, member_predictions=encoded)
 
 
 def check_student(spec: FitSpec, has_teacher: bool) -> None:
     """Raise a ValueError for modules that do not fit, and for what needs others than these."""
     module = build_module(spec.plan, spec.recipe, [0], torch.float64)
-    group_lasso(spec.settings, module)
-    share = spec.settings.calibration_fraction
+    share, pruning = spec.settings.calibration_fraction, spec.settings.pruning
+    if pruning is not None:
+        ProximalStep(module, pruning.strength)  # it raises for modules that cannot be pruned
     if share is None:
         return
     refused = {"member_predictions": not has_teacher, "partial_fit": spec.mode.is_pass}
@@ -218,12 +235,6 @@ def check_student(spec: FitSpec, has_teacher: bool) -> None:
             f"{type(found).__name__}, whose epistemic part cannot be changed for each target by "
             f"itself; got {share!r}."
         )
-
-
-def group_lasso(settings: StudentSettings, module: DistributionStack) -> ProximalStep | None:
-    """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
-    pruning = settings.pruning
-    return None if pruning is None else ProximalStep(module, pruning.strength)
 
 
 def transfer_maker(
@@ -251,11 +262,12 @@ def maker_that_changes(spec: FitSpec, maker: TransferMaker | None) -> TransferMa
 
     The codes of columns that hold categories are left alone, or exchanged.
     """
+    if maker is None:
+        return None
     rows, columns = spec.X, spec.schema.columns
-    if maker is not None:
-        maker = numbered(maker, spec.schema.names)
-        maker.check(rows.shape)
-    if maker is None or not len(rows):
+    maker = numbered(maker, spec.schema.names)
+    maker.check(rows.shape)
+    if not len(rows):
         return maker
     # A copy: X may be a memory map.
     some = torch.from_numpy(rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy())
@@ -269,39 +281,15 @@ def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int
     settings: dict[str, Any] = maker.get_params(deep=False)
     changed: dict[str, Any] = {}
     if "categorical" in settings:
-        variables = maker._variables_of(some)
-        known = {column for variable in variables for column in variable}
-        further = [(column,) for column in categorical if column not in known]
-        changed["categorical"] = [*variables, *further]
+        variables, mask = maker._variables(some.shape), maker._is_categorical(some)
+        of_maker = [] if mask is None else mask.nonzero().flatten().tolist()
+        for column in [*of_maker, *categorical]:
+            if not any(column in variable for variable in variables):
+                variables.append((column,))
+        changed["categorical"] = variables
     if settings.get("base") is not None:
         changed["base"] = _knowing(settings["base"], some, categorical)
     return clone(maker).set_params(**changed)
-
-
-def refuse_teacher(settings: StudentSettings, transfer_rows: np.ndarray) -> None:
-    """Raise a ValueError for a teacher, or samples for it to predict, beside its predictions."""
-    is_kind = isinstance(settings.teacher, str) and settings.teacher == settings.kind
-    has_teacher = settings.teacher is not None and not is_kind
-    if has_teacher or settings.teacher_cv is not None or len(transfer_rows):
-        raise ValueError(
-            "member_predictions come instead of a teacher: teacher, teacher_cv and X_transfer "
-            f"must be None; got teacher={settings.teacher!r}, teacher_cv="
-            f"{settings.teacher_cv!r} and X_transfer with {len(transfer_rows)} samples."
-        )
-
-
-def check_transfer_rows(
-    spec: FitSpec, X_transfer: object, maker: TransferMaker | None
-) -> np.ndarray:
-    """Return the samples of `X_transfer`, checked; none for None."""
-    if X_transfer is not None:
-        return check_further_rows(spec, X_transfer, "X_transfer")
-    if spec.settings.transfer_only and (maker is None or maker.keeps_labels):
-        raise ValueError(
-            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
-            f"got None and TransferOnly({spec.settings.transfer!r})."
-        )
-    return spec.X[:0]
 
 
 def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
@@ -350,10 +338,3 @@ def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
             f"{name} too, call sklearn.set_config(enable_metadata_routing=True) and the student's "
             f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
         )
-
-
-def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:
-    """Hold the names of columns, if there are any, against those of X."""
-    own_names = spec.schema.names
-    if names is not None and own_names is not None and list(names) != list(own_names):
-        raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")

@@ -27,10 +27,8 @@ from ...distributions import Distribution
 from ...modules import MLP, DistributionStack
 from ...settings import Connection, Optimizer, Runtime, WeakLearnerSearch
 from ...transfer import TransferMaker, TransferOnly
-from .._fit._parameters import PARAMETER_TABLE
-from .._fit._spec import begun
+from .._fit._spec import PARAMETER_TABLE, begun, check_kind, kind_as_teacher
 from .._fit._teacher import fit_teacher_of
-from .._fit._teacher_checks import check_kind, kind_as_teacher
 from .._fit._validate import fit_spec
 from ._anytime import (
     Anytime,
@@ -280,7 +278,6 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             "embedded_from": MANY_ROWS,
         }
         spec = fit_spec(self, partial(plan_of, self), *arguments, **reading)
-        self._keep(spec.facts)
         with begun(self, spec) as (spec, task):
             predictions = fit_teacher_of(spec, task)
             self._keep(predictions.facts)

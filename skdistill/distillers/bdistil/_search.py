@@ -24,9 +24,9 @@ from ..._utils.warnings import warn
 from ...losses import DistillationGame
 from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
 from ...settings import WeakLearnerSearch
-from .._fit._disagreement import prepare_maker
+from .._fit._rows import prepare_maker, training_set
 from .._fit._spec import FitSpec
-from .._fit._student import training_set, widen_where_unknown
+from .._fit._student import widen_where_unknown
 from .._fit._teacher import MemberPredictions
 from ._plan import RoundsPlan, WeakLearnerObjective
 

@@ -27,30 +27,14 @@ from ...modules import DistributionStack
 
 @dataclass(frozen=True)
 class FamilyPlan(Plan):
-    """A network that predicts a distribution over predictions, of one family.
-
-    Parameters
-    ----------
-    task : RegressionTask or ClassificationTask
-    family : Family
-        That for the task.
-    supervised_weight : float, default=0.0
-        Weight of the labels' negative log-likelihood.
-    n_members : int, default=2
-        Number of members of the teacher; one cannot tell the parts of the uncertainty.
-    members_agree : bool, default=False
-        Whether the members never disagreed on the training set, so that the student predicts their
-        mean alone.
-    calibration : Calibration, default=None
-        Of the fitted student.
-    """
+    """A network that predicts a distribution over predictions, of one family."""
 
     task: Task
-    family: Family
-    supervised_weight: float = 0.0
-    n_members: int = 2
-    members_agree: bool = False
-    calibration: Any = None
+    family: Family  # that for the task
+    supervised_weight: float = 0.0  # of the labels' negative log-likelihood
+    n_members: int = 2  # of the teacher; one cannot tell the parts of the uncertainty
+    members_agree: bool = False  # never disagreed in training: their mean alone is predicted
+    calibration: Any = None  # of the fitted student
 
     @property
     def tells_parts(self) -> bool:
@@ -121,25 +105,6 @@ class FamilyPlan(Plan):
     def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
         return DistributionObjective(self, training_budget.n_rows, next(module.parameters()))
 
-    def draw(
-        self,
-        outputs: Tensor,
-        n_members: int,
-        generator: torch.Generator,
-        with_residual: bool,
-        added: Tensor,
-    ) -> Any:
-        """Draw members for outputs (1, n, n_outputs), of a family of functions, see its `process`.
-
-        To their functions are added values (n_members, n, p).
-        """
-        family: Any = self.family
-        process = family.process(outputs)
-        drawn = process.mean.expand(n_members, -1, -1)
-        if not self.members_agree:
-            drawn = process.draw(n_members, generator, with_residual)
-        return family.of_functions(drawn + added.to(drawn), outputs)
-
 
 def _defines(family: Family, method: str) -> bool:
     """Whether a family has a method of its own in the place of the default."""
@@ -149,19 +114,9 @@ def _defines(family: Family, method: str) -> bool:
 class DistributionObjective(Objective):
     """Loss of a family against the members, and of the labels (Eqs 16 and 17).
 
-    Very large losses of a sample grow logarithmically.
-
     Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a
     sample has a label (1, n). A temperature T divides the logits of both sides, and the loss is
-    multiplied by T^2.
-
-    Parameters
-    ----------
-    plan : FamilyPlan
-    n_rows : float
-        Sum of the samples' weights, which a family's penalty is divided by.
-    like : Tensor
-        Of the dtype and on the device of the networks.
+    multiplied by T^2. A family's penalty is divided by `n_rows`, the sum of the samples' weights.
     """
 
     temperature: Tensor

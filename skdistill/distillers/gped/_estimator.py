@@ -28,12 +28,10 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...samplers import SGHMC, SGLD
 from ...settings import Checkpoint, Estimate, Optimizer, Runtime
-from ...transfer import TransferMaker, TransferOnly, TransferSet, make_transfer, maker_given
-from .._fit._parameters import PARAMETER_TABLE, PRUNING
-from .._fit._spec import FitSpec, begun
+from ...transfer import TransferMaker, TransferOnly, TransferSet, make_transfer
+from .._fit._spec import PARAMETER_TABLE, PRUNING, FitSpec, begun, check_kind, kind_as_teacher
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
-from .._fit._teacher_checks import check_kind, kind_as_teacher
 from .._fit._validate import check_further_rows, fit_spec
 from ._estimates import pooled, targets_of
 from ._online import distil_online, with_monitor
@@ -230,7 +228,6 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             refuse_ranks(type(self).__name__)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         spec = fit_spec(self, self._plan_of, *arguments)
-        self._keep(spec.facts)
         monitored = None
         if X_monitor is not None:
             monitored = check_further_rows(spec, X_monitor, "X_monitor")
@@ -271,7 +268,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                     f"{name} must be {value!r} beside chains: the student learns while they run, "
                     f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
                 )
-        transfer = maker_given(self.transfer)
+        given = self.transfer
+        transfer = given.transfer if isinstance(given, TransferOnly) else given
         is_auto = isinstance(transfer, str) and transfer == "auto"
         maker = None if is_auto else make_transfer(transfer)
         if maker is not None and maker.asks_teacher:

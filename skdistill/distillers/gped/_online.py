@@ -12,19 +12,24 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..._estimator.base import Fitted, ObservedTask, checked_training
-from ..._estimator.unwrapping import seed_where_unset
 from ..._method.plan import TrainingBudget, as_tensors, build_module
 from ..._training.trainer import flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
 from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
 from ...modules import DistributionStack
+from ...pruning import GroupLasso, ProximalStep
 from ...settings import Estimate
 from ...transfer import prepare_lacking
+from .._fit._rows import training_set
 from .._fit._spec import FitSpec
-from .._fit._student import Student, training_set
-from .._fit._teacher import MemberPredictions, check_teacher, pass_on_verbose, unfitted_teacher
-from .._fit._teacher_checks import warn_of_refit
-from .._fit._validate import group_lasso
+from .._fit._student import Student
+from .._fit._teacher import (
+    MemberPredictions,
+    check_teacher,
+    pass_on_verbose,
+    unfitted_teacher,
+    warn_of_refit,
+)
 from ._estimates import Targets
 
 
@@ -54,7 +59,7 @@ def distil_online(
         if monitored is not None:
             monitor = Monitor(on_device(monitored, device=device), rows.batch_size, *learnt)
         distillation = OnlineDistillation(
-            _student_net(student, module, rows, group_lasso(settings, module)),
+            _student_net(student, module, rows, settings.pruning),
             Stream(rows),
             Targets(*learnt, plan.estimates, len(rows), device, working_memory()),
             partial(plan.members_of, module),
@@ -81,13 +86,11 @@ def distil_online(
 
 def _chains(spec: FitSpec) -> BaseEstimator:
     """Return the teacher, whose chains are to be run."""
-    teacher = unfitted_teacher(spec.settings)
+    (seed,) = spec.draw_seeds(1)
+    teacher = unfitted_teacher(spec.settings, seed)
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
     pass_on_verbose(teacher, spec.settings.verbose)
-    (seed,) = spec.draw_seeds(1)
-    if spec.settings.is_repeatable:
-        seed_where_unset(teacher, seed)
     return teacher
 
 
@@ -104,7 +107,9 @@ def with_monitor(fitted: Fitted, means: Tensor) -> Fitted:
     return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
 
 
-def _student_net(student: Student, module: DistributionStack, rows: object, lasso: object) -> Any:
+def _student_net(
+    student: Student, module: DistributionStack, rows: object, pruning: GroupLasso | None
+) -> Any:
     from ..._engine import DivergenceGuard
 
     return student.training.net(
@@ -114,7 +119,7 @@ def _student_net(student: Student, module: DistributionStack, rows: object, lass
         phase="student",
         callbacks=[("guard", DivergenceGuard())],
         flop_per_step=flop_per_step(module, rows),
-        proximal=lasso,
+        proximal=None if pruning is None else ProximalStep(module, pruning.strength),
     ).initialize()
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -24,12 +25,15 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...settings import Heads, HydraLoss, Optimizer, Runtime
 from ...transfer import GaussianNoise, TransferMaker, TransferOnly
-from .._fit._calibration import calibrated
-from .._fit._parameters import PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
-from .._fit._spec import FitMode, begun
-from .._fit._student import train_student
+from .._fit._spec import (
+    PARAMETER_TABLE,
+    PRUNING,
+    STUDENT_PARAMETERS,
+    begun,
+    check_kind,
+)
+from .._fit._student import calibrated, train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
-from .._fit._teacher_checks import check_kind
 from .._fit._validate import fit_spec, stream_spec
 from ._plan import HydraPlan
 
@@ -38,6 +42,12 @@ _MANY_HEADS = 100
 
 # What transfer="auto" stands for where it is not as usual.
 _AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
+
+# The teachers that None stands for.
+_DEFAULT_TEACHERS: dict[str, Callable[..., BaseEstimator]] = {
+    "classifier": BayesianEnsembleClassifier,
+    "regressor": BayesianEnsembleRegressor,
+}
 
 _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
@@ -53,42 +63,35 @@ _LOSS_OF_NUMBERS = SettingsRule(
 
 
 @with_callbacks
-def _fit(
-    hydra: DistributionEstimator,
-    X,
-    y,
-    *arguments,
-    default: Any = None,
-    mode_of: object = FitMode.of_fit,
-) -> DistributionEstimator:
-    """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
-
-    `default` is the class of the teacher that None stands for; for `mode_of` see :func:`fit_spec`.
-    """
+def _fit(hydra: DistributionEstimator, X, y, *arguments, **part: object) -> DistributionEstimator:
+    """Fit the teacher, if it is not fitted, and distil it; for `part` see :func:`fit_spec`."""
     if hydra.teacher is not None:
         check_kind(hydra.teacher, arguments[-1])
-    reading = {"mode_of": mode_of, "auto_transfer": _AUTO_TRANSFER.get(hydra._kind)}
+    auto = _AUTO_TRANSFER.get(hydra._kind)
     read: Any = stream_spec if is_stream(X) else fit_spec
-    spec = read(hydra, hydra._plan_of, X, y, *arguments, **reading)
-    hydra._keep(spec.facts)
+    spec = read(hydra, hydra._plan_of, X, y, *arguments, auto_transfer=auto, **part)
     with begun(hydra, spec) as (spec, task):
-        make = default and partial(default, **_columns(hydra))
-        predictions = fit_teacher_of(spec, task, make)
+        default = partial(
+            _DEFAULT_TEACHERS[hydra._kind],
+            # It reads X as the student does, and always standardises y.
+            normalize=True if standardises(hydra.normalize, "X") else "y",
+            categorical_features=hydra.categorical_features,
+        )
+        predictions = fit_teacher_of(spec, task, default)
         hydra._keep(predictions.facts)
         plan = spec.plan.taught_by(predictions.count(spec.X))
-        _warn_of_many_heads(plan)
+        if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
+            warn(
+                f"The teacher has {plan.n_members} members, and with heads=None the student a head "
+                "for each. Fewer are cheaper: heads=20, say, or "
+                "as_teacher(teacher, max_members=20).",
+            )
         fitted: Any = spec.mode.before
         for fitted in train_student(spec, plan, predictions, task, n_heads_=plan.n_heads):
             hydra._keep(fitted.attributes)
         if hydra.calibration_fraction is not None:
             hydra._keep(calibrated(fitted, spec, clone(hydra)).attributes)
     return hydra
-
-
-def _columns(hydra: DistributionEstimator) -> dict[str, object]:
-    """Return how a default teacher reads X: as the student does. It always standardises y."""
-    normalize = True if standardises(hydra.normalize, "X") else "y"
-    return {"normalize": normalize, "categorical_features": hydra.categorical_features}
 
 
 def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
@@ -101,15 +104,6 @@ def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
         )
     heads = Heads.of(hydra.heads)
     return HydraPlan(task, heads.head_layers, loss, wanted_heads=heads.n_heads)
-
-
-def _warn_of_many_heads(plan: HydraPlan) -> None:
-    if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
-        warn(
-            f"The teacher has {plan.n_members} members, and with heads=None the student a head "
-            "for each. Fewer are cheaper: heads=20, say, or "
-            "as_teacher(teacher, max_members=20).",
-        )
 
 
 class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
@@ -136,33 +130,27 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         and lists of fitted models have members too, see :func:`skdistill.teachers.as_teacher`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
-        ``module__<name>``, as an ``nn.Sequential``; for the MLP,
-        ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")`` unless
-        given.
+        ``module__<name>``, as an ``nn.Sequential``; the MLP has, unless given,
+        ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")``.
     heads : int, Heads or None, default=None
-        Number of heads M, or also how many layers they have, see
-        :class:`skdistill.settings.Heads`; None is one for each member.
+        Number of heads M, or :class:`skdistill.settings.Heads`; None is one for each member.
     loss : HydraLoss, default=None
-        Weights of the terms of the loss, see :class:`skdistill.settings.HydraLoss`; None is
-        ``HydraLoss()``.
+        Weights of its terms; None is :class:`skdistill.settings.HydraLoss` with its defaults.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
             TransferOnly or None, default="auto"
         How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
-        20 for each of these and about 100,000 in all. They are generated once, and are dealt in
-        turn: those of an epoch are X, or one further sample for each. "noise", ``GaussianNoise()``,
-        adds Gaussian noise to the samples, which keep their labels; "disagreement" also moves half
-        of these to where the members disagree more. The others generate as many samples again,
-        without labels. None generates none. "auto" is noise with the correlations of the columns
-        that leaves columns with few values alone, ``GaussianNoise(correlated=True,
+        20 for each of these and about 100,000 in all, see :mod:`skdistill.transfer`. They are
+        generated once, and are dealt in turn: those of an epoch are X, or one further sample for
+        each. "noise" adds Gaussian noise to the samples, which keep their labels; "disagreement"
+        also moves half of these to where the members disagree more. The others generate as many
+        samples again, without labels. "auto" is ``GaussianNoise(correlated=True,
         categorical="auto")``, or None for more than 50,000 samples, and with `member_predictions`,
-        which are known for X alone. Of a teacher that has trees, or mixes models, half of the
-        further samples are from between neighbours, by
-        :class:`~skdistill.transfer.Munge`. See
-        :mod:`skdistill.transfer`; the settings of an object can be searched over, as
-        ``transfer__scale``. :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
+        which are known for X alone; of a teacher that has trees, or mixes models, half of the
+        further samples are from between neighbours, by :class:`~skdistill.transfer.Munge`. The
+        settings of an object can be searched over, as ``transfer__scale``.
+        :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
     pruning : GroupLasso, default=None
-        How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`. `module` builds the
-        student before pruning. None removes none.
+        How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`; None removes none.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 9,000 over the root of the number of samples, between 10 and
         400. Where the teacher's variance is below .003 of that of y, ``lr="auto"`` is less by the
@@ -170,10 +158,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         and r^2 / 2 times where r is above 2. With a given number lr is less by no more than that
         exceeds what is usual. Students of trees have twice as many.
     max_time : float, default=None
-        Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
-        teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
-        half of the time, which the fits of `teacher_cv` share; other teachers take as long as they
-        take. The student has what is left, with `pruning` a part of it for what follows that; with
+        Seconds that `fit` may take, as in :class:`BayesianEnsembleRegressor`, that of the teacher
+        included. An ensemble that is fitted here, without a `max_time` of its own, gets half of the
+        time, which the fits of `teacher_cv` share; others take as long as they take. The student
+        has what is left, with `pruning` a part of it for what follows that; with
         `calibration_fraction` each of the two students has half of all. Not read by `partial_fit`.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
@@ -187,23 +175,22 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     memory : None, str or joblib.Memory, default=None
-        Where to cache the fit of the teacher, so that a grid search over the student fits it once
+        Where the fit of the teacher is cached, so that a grid search over the student fits it once
         for each fold.
     teacher_cv : int, cross-validation splitter or iterable, default=None
-        Folds for out-of-fold predictions of X: each sample is predicted by a clone of the teacher
-        that was fitted without it. Members of an overfitted teacher agree on the samples they were
-        fitted on, so that a student learns from other samples alone where they disagree. `teacher_`
-        is fitted on all samples and predicts `X_transfer` and the samples that `transfer`
-        generates, which are used besides X then, with noise too.
+        Folds for out-of-fold predictions of X, each by a clone of the teacher that was fitted
+        without the sample: members of an overfitted teacher agree on the samples that they were
+        fitted on, and disagree on others alone. `teacher_` is fitted on all samples and predicts
+        `X_transfer` and the samples that `transfer` generates, which are used besides X then, with
+        noise too.
     calibration_fraction : float, default=None
-        Share of the samples, in (0, 1), on which a second student is calibrated that is fitted
-        without them, to mend this one by what is found, as ``TunedThresholdClassifierCV`` does with
+        Share of the samples, in (0, 1), on which a second student, fitted without them, is
+        calibrated; this one takes the values over, as ``TunedThresholdClassifierCV`` does with
         ``refit=True``: the scale and power of the epistemic part by the members, and the
-        temperature of the rest by the labels, see `calibration_`. So `fit` takes twice as long; the
-        second teacher is fitted without the samples too. One in a ``FrozenEstimator`` is taken as
-        it is, and the temperature holds for new samples only if X are samples on which it was not
-        fitted. Labels hold out their share of each class. None changes nothing. Not with batches,
-        `member_predictions` and `partial_fit`.
+        temperature of the rest by the labels, see `calibration_`. So `fit` takes twice as long, and
+        a teacher is fitted without the samples too. One in a ``FrozenEstimator`` is taken as it
+        is: the temperature holds for new samples only if it was not fitted on X. Samples of classes
+        are stratified. Not with batches, `member_predictions` and `partial_fit`.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
@@ -235,9 +222,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     Hydra and Hinton's distillation: see :class:`skdistill.settings.HydraLoss`. Variances are
     softplus of a raw output where the paper has exponentials.
 
-    Ctrl-C during the student's training keeps it as trained so far and raises
-    ``KeyboardInterrupt``; before the end of its first epoch the student stays unfitted, with its
-    `teacher_` kept. Ctrl-C during the teacher's fit keeps nothing.
+    Ctrl-C raises ``KeyboardInterrupt`` and keeps the student as trained so far, or before the end
+    of its first epoch `teacher_` alone, and during the teacher's fit nothing.
 
     References
     ----------
@@ -305,16 +291,14 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight, X_transfer : as in :meth:`DistributionDistiller.fit`
-        member_predictions : as in :meth:`DistributionDistiller.fit`
-            `teacher` is None then.
+        X, y, sample_weight, X_transfer, member_predictions : as in :class:`DistributionDistiller`
+            With `member_predictions` `teacher` is None.
 
         Returns
         -------
         self
         """
-        arguments = X, y, sample_weight, X_transfer, member_predictions
-        return self._fit(*arguments, default=BayesianEnsembleRegressor)
+        return self._fit(X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
     def partial_fit(
@@ -330,8 +314,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         -------
         self
         """
-        arguments = X, y, sample_weight, None, None
-        return self._fit(*arguments, mode_of=FitMode.of_pass)
+        return self._fit(X, y, sample_weight, None, None, is_pass=True)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -343,38 +326,27 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         (1 - alpha) L1 + alpha ((1 - beta) L2 + beta L3) + diversity_weight L4
             + spread_weight (log MI of the heads - log MI of the members)^2
 
-    with L1 the label's cross-entropy, L2 the cross-entropy between the aggregates, L3 the mean
-    cross-entropy between each member and its head, both softened by a temperature, and L4 how
-    similar the heads' weights are; see :mod:`skdistill.losses` for each. Without the last term,
-    distillation keeps the ranking by epistemic uncertainty, but not its scale.
+    with L1 the label's cross-entropy, L2 that between the aggregates, L3 the mean one between each
+    member and its head, both softened by a temperature, and L4 how similar the heads' weights are;
+    see :mod:`skdistill.losses` for each. Without the last term, distillation keeps the ranking by
+    epistemic uncertainty, but not its scale.
 
     Parameters
     ----------
     teacher : estimator, default=None
-        A classifier: an unfitted one is cloned and fitted as `teacher_`, one in
-        ``sklearn.frozen.FrozenEstimator`` is used as it is, None is a default
-        :class:`BayesianEnsembleClassifier`. Forests, bagging and lists of fitted models have
-        members too, see :func:`skdistill.teachers.as_teacher`.
+        As in :class:`HydraPlusRegressor`, but a classifier; None is a default
+        :class:`BayesianEnsembleClassifier`.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and the parameters
-        ``module__<name>``, as an ``nn.Sequential``; for the MLP,
-        ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
-        given.
-    heads, loss
+        As in :class:`HydraPlusRegressor`, but ``module__activation=("relu", "silu")`` for the MLP.
+    heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs
         As in :class:`HydraPlusRegressor`.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    teacher_cv, calibration_fraction, memory, warm_start, pruning
-        As in :class:`HydraPlusRegressor`.
-    lr, max_epochs, max_time, batch_size, normalize, categorical_features
+    max_time, batch_size, normalize, categorical_features, verbose, random_state
         As in :class:`HydraPlusRegressor`.
     optimizer, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    verbose
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    random_state : int, RandomState instance or None, default=None
-        Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -382,10 +354,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
-    teacher_ : estimator
-        The fitted teacher.
-    n_heads_ : int
-        Number of heads of the student.
+    teacher_, n_heads_
+        As in :class:`HydraPlusRegressor`.
     calibration_ : Calibration
         With `calibration_fraction`: the numbers `scale`, `power` and `temperature`. Members' logits
         are divided by the temperature, and then spread so that the mutual information e becomes
@@ -401,20 +371,16 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     References
     ----------
-    .. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
-           Distillation".
+    .. [1] Ferianc & Rodrigues (2022), see :class:`HydraPlusRegressor`.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, predict_uncertainty
+    >>> from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> teacher = BayesianEnsembleClassifier(n_members=5, max_epochs=20)
-    >>> student = HydraPlusClassifier(teacher, max_epochs=20, random_state=0)
-    >>> student = make_pipeline(StandardScaler(), student).fit(X, y)
-    >>> total, aleatoric, epistemic = predict_uncertainty(student, X[:3])
+    >>> student = HydraPlusClassifier(teacher, max_epochs=20, random_state=0).fit(X, y)
+    >>> total, aleatoric, epistemic = student.predict_uncertainty(X[:3])
     >>> total.shape
     (3,)
     """
@@ -466,15 +432,13 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight : as in :meth:`HydraPlusRegressor.fit`
-        X_transfer, member_predictions : as in :meth:`HydraPlusRegressor.fit`
+        X, y, sample_weight, X_transfer, member_predictions : as in :class:`HydraPlusRegressor`
 
         Returns
         -------
         self
         """
-        arguments = X, y, sample_weight, X_transfer, member_predictions
-        return self._fit(*arguments, default=BayesianEnsembleClassifier)
+        return self._fit(X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
     def partial_fit(
@@ -496,6 +460,4 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         -------
         self
         """
-        arguments = X, y, sample_weight, None, None
-        mode_of = partial(FitMode.of_pass, classes=classes)
-        return self._fit(*arguments, mode_of=mode_of)
+        return self._fit(X, y, sample_weight, None, None, is_pass=True, classes=classes)

@@ -44,33 +44,18 @@ _CHUNK = 2**17  # outputs of the samples whose loss for classes is computed at a
 class HydraPlan(Plan):
     """A core with heads; member n is imitated by head n mod M.
 
-    Parameters
-    ----------
-    task : RegressionTask or ClassificationTask
-    head_layers : int
-        See :class:`skdistill.settings.Heads`.
-    loss : HydraLoss
-    n_networks, n_members : int
-        Number of heads M, and one more with a gain; number of the teacher's members. Both are 1
-        before the teacher is fitted.
-    has_gain : bool, default=False
-        Whether one more head, the last, tells by which factor the members' epistemic variance
-        exceeds that of the heads, which miss some of what sets the members apart.
-    calibration : Calibration, default=None
-        Of the fitted student.
-    wanted_heads : int, default=None
-        Number of heads that is asked for; None is one for each member.
+    With a gain one more head, the last, tells by which factor the members' epistemic variance
+    exceeds that of the heads, which miss some of what sets the members apart.
     """
 
     task: Task
     head_layers: int
     loss: HydraLoss
-    n_networks: int = 1
-    n_members: int = 1
+    n_networks: int = 1  # heads M, and one more with a gain; 1 before the teacher is fitted
+    n_members: int = 1  # of the teacher
     has_gain: bool = False
-    calibration: Any = None
-
-    wanted_heads: int | None = None
+    calibration: Any = None  # of the fitted student
+    wanted_heads: int | None = None  # None is one for each member
 
     def taught_by(self, n_members: int) -> HydraPlan:
         """Return the plan of a student of so many members, as is known when they are fitted."""
@@ -85,7 +70,6 @@ class HydraPlan(Plan):
 
     @property
     def n_heads(self) -> int:
-        """Number of heads M."""
         return self.n_networks - self.has_gain
 
     @property
@@ -114,14 +98,8 @@ class HydraObjective(Objective):
     """The loss of Hydra+ (Eq 10) with a term that matches spreads; subclasses define the terms.
 
     Targets are the teacher's members (S, n, N, ...), the labels (S, n, ...), and whether a sample
-    has a label (S, n). Outputs are the heads', (S, M, n, ...).
-
-    Parameters
-    ----------
-    plan : HydraPlan
-    n_epochs : int
-    refinement : float, default=1.0
-        By how much finer than others the student is trained.
+    has a label (S, n). Outputs are the heads', (S, M, n, ...). `refinement` is by how much finer
+    than others the student is trained.
     """
 
     member_index: Tensor
@@ -129,7 +107,7 @@ class HydraObjective(Objective):
     diversity_weight: Tensor
     spread_weight: Tensor
 
-    def __init__(self, plan: HydraPlan, n_epochs: int, refinement: float = 1.0):
+    def __init__(self, plan: HydraPlan, n_epochs: int, refinement: float):
         super().__init__()
         self.plan = plan
         self.n_epochs = n_epochs
@@ -195,8 +173,6 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
 
 class GaussianHydraObjective(HydraObjective):
     """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t).
-
-    Very large losses of a sample grow logarithmically, as in :class:`DistributionObjective`.
 
     With a gain there is one more network, whose first t outputs are the raw logarithm of it.
     """

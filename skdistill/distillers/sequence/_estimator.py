@@ -34,7 +34,7 @@ from ...families import Family, make_family
 from ...modules import RecurrentSequenceModel
 from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
 from ...settings import Optimizer, Runtime
-from .._fit._parameters import FamilyRule
+from .._fit._spec import FamilyRule
 from .._fit._student import Student
 from ._plan import TokensPlan
 
