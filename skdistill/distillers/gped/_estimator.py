@@ -36,7 +36,6 @@ from .._fit._teacher import MemberPredictions, fit_teacher_of
 from .._fit._teacher_checks import check_kind, kind_as_teacher
 from .._fit._validate import check_further_rows, fit_spec
 from ._estimates import pooled, targets_of
-from ._online import distil_online, with_monitor
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
@@ -52,10 +51,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     With an unfitted teacher whose members are drawn by Markov chains, the student learns while
     the chains run, and no posterior sample is stored (Algorithm 1): after every H-th iteration the
     chains' states predict for a minibatch of the transfer set, and the student takes a gradient
-    step towards the mean of these predictions. It learns posterior expectations directly. For
-    classification these are the predictive distribution and the split of its entropy into aleatoric
-    and epistemic uncertainty; for regression, the mean and the aleatoric and epistemic variance;
-    and custom expectations.
+    step towards the mean of these predictions. For classification it learns the predictive
+    distribution and the split of its entropy into aleatoric and epistemic uncertainty; for
+    regression, the mean and the aleatoric and epistemic variance; and custom expectations.
 
     With any other teacher, fitted or without chains, the student learns the expectations over its
     stored members. :class:`DistributionDistiller` documents the supported teachers.
@@ -236,6 +234,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             monitored = check_further_rows(spec, X_monitor, "X_monitor")
         with begun(self, spec, resumes=not runs_online) as (spec, task):
             if runs_online:
+                from ._online import distil_online
+
                 checkpoint = self._checkpoint(spec, monitored)
                 stages = distil_online(spec, task, checkpoint, monitored)
             else:
@@ -325,14 +325,14 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         OneOf(tuple(plan.labels)).check(name, "name")
         columns = plan.columns_of(name)
         outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
-        values = plan.expectation(name).predict(torch.from_numpy(outputs))
+        values = plan.predicted(name, torch.from_numpy(outputs))
         return plan.in_units(name, values, self.module_).numpy()
 
 
 def distil_members(
     spec: FitSpec, predictions: MemberPredictions, task: ObservedTask, monitored: np.ndarray | None
 ) -> Iterator[Fitted]:
-    """Train the student on the teacher's members; give it after each stage, as train_student does.
+    """Train the student on the teacher's members; give it after each stage.
 
     For the rows of `X_monitor` the last one tells what the members expect.
     """
@@ -345,4 +345,4 @@ def distil_members(
     if monitored is not None and predict is not None:
         values = torch.from_numpy(predict(monitored)).movedim(1, 0).split(plan.n_values, dim=-1)
         means = targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))
-        yield with_monitor(fitted, means)
+        yield plan.monitored(fitted, means)
