@@ -133,18 +133,24 @@ class Targets:
 
         Members are the chains' samples' predictions of these rows, see ``skdistill.expectations``.
         """
-        mean, n_samples = pooled_members(self.expectations, members)  # U_s, Eq 9
+        values = [expectation.of_members(members) for expectation in self.expectations]
+        mean, n_samples = pooled(self.expectations, values), len(values[0])  # U_s, Eq 9
         if self.running is not None and self.all_online:
             mean = self.running.update(index, mean, n_samples)
         elif self.running is not None:
             mean[:, self.online] = self.running.update(index, mean[:, self.online], n_samples)
         return targets_of(self.expectations, self.n_values, mean)
 
+    def of_rows(self, index: Tensor | slice) -> Tensor:
+        """Targets of rows by the means so far, if all estimates are online; NaN without a mean."""
+        assert self.running is not None
+        return targets_of(self.expectations, self.n_values, self.running.means()[index])
+
     def met(self) -> tuple[Tensor, Tensor]:
         """Rows (m,) that a sample has predicted, and their targets, if all estimates are online."""
         assert self.running is not None
         index = self.running.counts.squeeze(1).nonzero().squeeze(1)
-        return index, targets_of(self.expectations, self.n_values, self.running.means()[index])
+        return index, self.of_rows(index)
 
     def state(self) -> dict[str, Tensor]:
         return {} if self.running is None else self.running.state()
@@ -158,12 +164,6 @@ def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Ten
     """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
     pairs = zip(expectations, values, strict=True)
     return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
-
-
-def pooled_members(expectations: Sequence[Expectation], members: object) -> tuple[Tensor, int]:
-    """Pool g over members' predictions, and count the members."""
-    values = [expectation.of_members(members) for expectation in expectations]
-    return pooled(expectations, values), len(values[0])
 
 
 def targets_of(expectations: Sequence[Expectation], n_values: list[int], mean: Tensor) -> Tensor:

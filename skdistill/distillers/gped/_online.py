@@ -10,10 +10,10 @@ same as with alternating single steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,7 +50,7 @@ from .._fit._student import Student, training_set
 from .._fit._teacher import MemberPredictions, check_teacher, pass_on_verbose, unfitted_teacher
 from .._fit._teacher_checks import warn_of_refit
 from .._fit._validate import group_lasso
-from ._estimates import RunningMean, Targets, pooled_members, targets_of
+from ._estimates import Targets
 
 # Limits of the minibatches that are buffered for the student: their number, and about the bytes
 # of their rows.
@@ -87,7 +87,9 @@ def distil_online(
         learnt, device = (plan.expectations, plan.n_values), rows.X.device
         monitor = None
         if monitored is not None:
-            monitor = Monitor(on_device(monitored, device=device), rows.batch_size, *learnt)
+            all_online, n_monitored = ["online"] * len(plan.expectations), len(monitored)
+            means = Targets(*learnt, all_online, n_monitored, device, math.inf)
+            monitor = Monitor(on_device(monitored, device=device).split(rows.batch_size), means)
         distillation = OnlineDistillation(
             _student_net(student, module, rows, group_lasso(settings, module)),
             Stream(rows),
@@ -111,7 +113,7 @@ def distil_online(
         if opened is not None:
             opened.remove()
     if monitor is not None:
-        yield plan.monitored(fitted, monitor.values())
+        yield plan.monitored(fitted, monitor.targets.of_rows(slice(None)))
 
 
 def _chains(spec: FitSpec) -> BaseEstimator:
@@ -333,7 +335,7 @@ class OnlineDistillation(Callback):
 
     def _stateful(self) -> dict[str, Any]:
         """Parts whose state is saved between two epochs of the chains, beside that of their net."""
-        monitor = {} if self.monitor is None else {"monitor": self.monitor.running}
+        monitor = {} if self.monitor is None else {"monitor": self.monitor.targets}
         return {
             "chain_rows": self.chain_rows,
             "student": self.student,
@@ -420,22 +422,16 @@ class Buffer:
         return len(self.batches) >= self.limit
 
 
-class Monitor:
-    """Running expectations of the teacher on the rows (n_monitor, ...) of `X_monitor`."""
+class Monitor(NamedTuple):
+    """Rows of `X_monitor`, in chunks, and the teacher's running expectations there."""
 
-    def __init__(self, rows: Tensor, batch_size: int, expectations, n_values: list[int]):
-        self.expectations = expectations
-        self.n_values = n_values
-        self.running = RunningMean.of(expectations, n_values, len(rows), rows.device, math.inf)
-        index = torch.arange(len(rows), device=rows.device)
-        self.chunks = list(zip(index.split(batch_size), rows.split(batch_size), strict=True))
+    chunks: Sequence[Tensor]
+    targets: Targets
 
     def update(self, predict: Callable[[Tensor], Any]) -> None:
         """Add the members' predictions; `predict` takes rows (1, m, ...)."""
-        for index, rows in self.chunks:
-            members = predict(rows.unsqueeze(0))
-            self.running.update(index, *pooled_members(self.expectations, members))
-
-    def values(self) -> Tensor:
-        """Return the targets of a student for the rows, (n_monitor, n_outputs)."""
-        return targets_of(self.expectations, self.n_values, self.running.means())
+        start = 0
+        for rows in self.chunks:
+            index = torch.arange(start, start + len(rows), device=rows.device)
+            self.targets.update(predict(rows.unsqueeze(0)), index)
+            start += len(rows)
