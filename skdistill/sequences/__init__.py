@@ -8,13 +8,12 @@ in A. Malinin and M. Gales, "Uncertainty Estimation in Autoregressive Structured
 sequence is the product, over its tokens, of the members' mean probabilities.
 """
 
-from ._ensemble import SequenceEnsemble
+from ._predictor import SequenceEnsemble
 from ._predictor import SequencePredictor as SequencePredictor
+from ._predictor import beam_search as beam_search
 from ._scored import ScoredSequences
-from ._search import beam_search as beam_search
-from ._search import token_error_rates
 from ._tokens import TOKENS_RULE as TOKENS_RULE
-from ._tokens import SpecialTokens
+from ._tokens import SpecialTokens, token_error_rates
 
 __all__ = [
     "token_error_rates",
