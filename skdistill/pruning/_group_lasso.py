@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import reduce
 from numbers import Integral, Real
 
 import torch
@@ -14,14 +13,7 @@ from torch import Tensor, nn
 
 from .._utils.settings import Settings
 from .._utils.validation import Number
-from ._streams import places_of
-
-
-def unit_norms(weights: Sequence[Tensor], n_lead: int = 0) -> Tensor:
-    """Norms (..., n_units) of each unit's weights (..., n_units, ...), of one layer or several."""
-    # Ten times as fast as torch.linalg.vector_norm.
-    squares = (w.square().sum(tuple(range(n_lead + 1, w.ndim))) for w in weights)
-    return reduce(torch.add, squares).sqrt()
+from ._removal import places_of, unit_norms
 
 
 def shrink(
