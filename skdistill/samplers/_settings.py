@@ -18,7 +18,6 @@ from ._updates import FRICTION, RELATIVE_STEP, SamplingOptimizer, SGHMCOptimizer
 # Chains that run side by side where the step size is found.
 _N_CHAINS = 4
 
-_POSITIVE = Number(Real, 0, closed="neither")
 _POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
 
 
@@ -94,7 +93,7 @@ class _Chain(_Inference):
         "step_size": _POSITIVE_OR_NONE,
         "schedule": OneOf(("auto", "constant", "polynomial", "cyclical")),
         "final_step_size": _POSITIVE_OR_NONE,
-        "gamma": _POSITIVE,
+        "gamma": Number(Real, 0, closed="neither"),
         "n_cycles": Number(Integral, 1),
         "prior_precision": Number(Real, 0, closed="neither", others=("auto", None)),
         "burn_in": AnyOf(Number(Real, 0, 1, closed="left"), Number(Integral, 0)),
@@ -155,25 +154,21 @@ class _Chain(_Inference):
 
     def check(self) -> None:
         super().check()
-        if self.step_size is None:
-            self._check_without_step_size()
-        elif self.final_step_size is not None and self.final_step_size > self.step_size:
-            raise ValueError(
-                f"inference__final_step_size must not be above inference__step_size="
-                f"{self.step_size!r}, got {self.final_step_size!r}."
-            )
-
-    def _check_without_step_size(self) -> None:
-        """Raise a ValueError for what needs a step size."""
-        if self.final_step_size is not None:
+        first, final = self.step_size, self.final_step_size
+        if first is None and final is not None:
             raise ValueError(
                 "inference__final_step_size must be None with inference__step_size=None, got "
-                f"{self.final_step_size!r}."
+                f"{final!r}."
             )
-        if not self.burn_in:
+        if first is None and not self.burn_in:
             raise ValueError(
                 "inference__burn_in must be above 0 with inference__step_size=None, which is found "
                 f"in burn-in; got {self.burn_in!r}."
+            )
+        if first is not None and final is not None and final > first:
+            raise ValueError(
+                f"inference__final_step_size must not be above inference__step_size={first!r}, got "
+                f"{final!r}."
             )
 
     def settings_at(self, iteration: int, n_iterations: int) -> dict[str, object]:
@@ -188,17 +183,17 @@ class _Chain(_Inference):
         -------
         settings : dict
         """
-        length = self._phase_length(n_iterations)
-        explores = iteration % length < self._burn_in_of(length)  # of its cycle, or of the run
+        length, burn_in = self._phase(n_iterations)
+        explores = iteration % length < burn_in
         is_cool = explores and self._schedule == "cyclical"  # Zhang et al. Algorithm 1
         return {
-            "lr": self._step_size_at(iteration, n_iterations),
+            "lr": self._step_size_at(iteration, n_iterations, length),
             "temperature": 0.0 if is_cool else self.temperature,
             "adapts": explores if self.is_relative else None,
         }
 
-    def _step_size_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the step size of an iteration, relative to gradients without a `step_size`."""
+    def _step_size_at(self, iteration: int, n_iterations: int, length: int) -> float:
+        """Return the step size, relative to gradients without a `step_size`."""
         first = self.relative_step if self.step_size is None else self.step_size
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
@@ -207,7 +202,6 @@ class _Chain(_Inference):
                 progress = iteration / max(n_iterations - 1, 1)
                 return float(first * (1 + growth * progress) ** -self.gamma)
             case "cyclical":  # Zhang et al. Eq 1
-                length = self._phase_length(n_iterations)
                 angle = math.pi * (iteration % length) / length
                 return first / 2 * (math.cos(angle) + 1)
         return first
@@ -224,18 +218,15 @@ class _Chain(_Inference):
         iterations : ndarray of int
             Counted from 0, ascending.
         """
-        length = self._phase_length(n_iterations)
-        return np.flatnonzero(np.arange(n_iterations) % length >= self._burn_in_of(length))
+        length, burn_in = self._phase(n_iterations)
+        return np.flatnonzero(np.arange(n_iterations) % length >= burn_in)
 
-    def _phase_length(self, n_iterations: int) -> int:
-        """Length of a cycle, or of the run if there are no cycles."""
-        return -(-n_iterations // self.n_cycles) if self._schedule == "cyclical" else n_iterations
-
-    def _burn_in_of(self, length: int) -> int:
-        """Length of the burn-in of a cycle, or run, of this length."""
-        if isinstance(self.burn_in, Integral):
-            return int(self.burn_in)
-        return int(self.burn_in * length)
+    def _phase(self, n_iterations: int) -> tuple[int, int]:
+        """Length of a cycle, or of the run if there are no cycles, and of the burn-in in it."""
+        n_phases = self.n_cycles if self._schedule == "cyclical" else 1
+        length = -(-n_iterations // n_phases)
+        is_number = isinstance(self.burn_in, Integral)
+        return length, int(self.burn_in if is_number else self.burn_in * length)
 
 
 class SGLD(_Chain):
@@ -351,10 +342,10 @@ class MCDropout(_Inference):
 
 
 def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
-    """Return the iterations at which each chain's state, after the update, becomes a member.
+    """Return the iterations, from 0, at which each chain's state becomes a member.
 
-    They ascend, counted from 0. A ValueError says that the chains cannot share the members of all
-    chains together evenly, or that the run is too short for them.
+    A ValueError says that the chains cannot share the members evenly, or that the run is too short
+    for them.
     """
     inference = inference.resolved(n_members)
     n_draws, rest = divmod(n_members, inference.n_chains)
