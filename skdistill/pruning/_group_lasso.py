@@ -51,8 +51,8 @@ def shrink(
 class GroupLasso(Settings):
     """How a student is made smaller: ``pruning=GroupLasso(...)`` of a distiller.
 
-    The group lasso silences hidden units and filters while the student learns. These are then
-    removed, and the student that is left trains on.
+    Hidden units and filters that the group lasso has silenced while the student learnt are removed,
+    and the student that is left trains on.
 
     Parameters
     ----------
@@ -86,9 +86,6 @@ class GroupLasso(Settings):
 class ProximalStep:
     """Proximal step of the group lasso, to be taken after each training step.
 
-    It shortens each unit's weights by the learning rate times `strength` times the square root of
-    how many they are.
-
     Parameters
     ----------
     module : nn.Module
@@ -104,11 +101,11 @@ class ProximalStep:
 
     Notes
     -----
-    A step of Adam moves each weight by about the learning rate, whatever the scale of the loss, and
-    a unit of n weights by the root of n times that. So `strength` is the share of the steps that
-    the penalty takes back, in all layers alike: try .01 to .3, and the less the more steps there
-    are. Without the root, as GPED has it (Sec 3.3), units of few weights would go first, though
-    they cost the least.
+    Each unit's weights are shortened by the learning rate times `strength` times the root of their
+    number n. A step of Adam moves a unit by about the learning rate times the root of n, whatever
+    the scale of the loss. So `strength` is the share of the steps that the penalty takes back, in
+    all layers alike: try .01 to .3, and the less the more steps there are. Without the root, as
+    GPED has it (Sec 3.3), units of few weights would go first, though they cost the least.
 
     References
     ----------

@@ -81,10 +81,8 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     Notes
     -----
     A convolution that pads its input with zeros sees the edge of a channel, also of a constant one.
-    Before such a convolution one of the removed filters is kept, as a constant that stands for all
-    of them. This is exact, as a bias would not be.
-
-    Layers without a bias get one if inputs of theirs were removed.
+    Before it one of the removed filters is kept, as a constant that stands for all of them: this is
+    exact, as a bias would not be. Other layers get a bias if inputs of theirs were removed.
 
     Examples
     --------
@@ -121,8 +119,8 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
 def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
     """Keep the first units of each layer but the last, so many as `widths` says.
 
-    The result has the shape of a pruned module of the same architecture, whose weights can then be
-    loaded into it. A ValueError says that there are not as many layers, or units in a layer.
+    The weights of a pruned module of the same architecture can then be loaded into the result. A
+    ValueError says that there are not as many layers, or units in a layer.
     """
 
     def change(networks: list[nn.Module]) -> list[nn.Module]:

@@ -51,21 +51,20 @@ class DeepEnsemble(_Inference):
         10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
         40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
         (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Members leave
-        out rows as with `calibrate`. The setting of the least negative log-likelihood of these
-        rows trains the others, see `tuning_`. It takes two to four times as long. Not with batches
-        and ``module=TabM``.
+        out rows as with `calibrate`; the setting with the least negative log-likelihood of these
+        trains the others, see `tuning_`. It takes two to four times as long. Not with batches and
+        ``module=TabM``.
     calibrate : {"auto", "oob", None}, default="auto"
-        "oob" lets each member leave out a tenth of the rows, and multiplies the members' variances
-        by the number that suits the targets of these rows best, by their CRPS, or divides their
-        logits by the one that suits the labels best, by their log loss, see `calibration_`. The
-        next member leaves out the next tenth; from 10,000 rows on, five members in turn leave out
-        the same one. Each member of a classifier then also keeps the weights of the epoch with the
-        least Brier score of the rows that it leaves out, and stops after a quarter of `max_epochs`,
-        and at least 20, without a lower one; with `early_stopping` the rows held out decide
-        instead, by the log loss. "auto" is "oob" with at least 50 rows in memory, and else None.
-        None does nothing: members have all rows, and intervals are too narrow on small tables. The
-        rows left out are drawn row by row, so with calibration one row of weight two is no longer
-        the same as two rows. With ``module=TabM`` all members leave out the same tenth and keep
+        "oob" lets each member leave out a tenth of the rows, the next one the next tenth (from
+        10,000 rows on, five in turn the same one), and multiplies the members' variances by the
+        number with the least CRPS of these rows' targets, or divides their logits by the one with
+        the least log loss of the labels, see `calibration_`. Each member of a classifier then also
+        keeps the weights of the epoch with the least Brier score of the rows that it leaves out,
+        and stops after a quarter of `max_epochs`, and at least 20, without a lower one; with
+        `early_stopping` the rows held out decide instead, by the log loss. "auto" is "oob" with at
+        least 50 rows in memory, and else None: members have all rows, and intervals are too narrow
+        on small tables. Rows are left out one by one, so with calibration one row of weight two is
+        not the same as two rows. With ``module=TabM`` all members leave out the same tenth and keep
         the same epoch, and "auto" is None for regressors and with fewer than 10,000 rows.
     """
 
@@ -257,8 +256,8 @@ class SGLD(_Chain):
         ensemble's `prior_scale`; None lets `prior_scale` stand, whose default is wide for a
         posterior. "auto" is None, but 1 without a `step_size`.
     burn_in : float or int, default=0.5
-        Iterations before any member is kept, or their share of the run. With "cyclical", those at
-        the start of each cycle, which are without noise.
+        Iterations before any member is kept, or their share of the run; with "cyclical", of each
+        cycle, and without noise.
     thinning : int or "auto", default="auto"
         Number of iterations from one kept member to the next; the last `n_members` are kept.
         "auto" spreads the members evenly over the iterations after burn-in.

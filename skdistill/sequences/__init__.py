@@ -4,8 +4,8 @@
 Models predict one token after the other. The uncertainty of a sequence is that of its tokens, by
 the chain rule, and that of an input is the mean over the sequences that a beam search has found, as
 in A. Malinin and M. Gales, "Uncertainty Estimation in Autoregressive Structured Prediction" (ICLR
-2021). Members of an ensemble are combined at each token: the probability of a
-sequence is the product, over its tokens, of the members' mean probabilities.
+2021). Members of an ensemble are combined at each token: the probability of a sequence is the
+product, over its tokens, of the members' mean probabilities.
 """
 
 from ._predictor import SequenceEnsemble

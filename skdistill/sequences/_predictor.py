@@ -315,8 +315,8 @@ def beam_search(
 class SequenceEnsemble(SequencePredictor):
     """Trained sequence-to-sequence networks, or language models, that predict as one.
 
-    Members are combined at each token, as a product of expectations: the next token has the mean of
-    the members' probabilities, whatever probabilities they give to the sequence as a whole.
+    The next token has the mean of the members' probabilities, whatever probabilities they give to
+    the sequence as a whole (a product of expectations).
 
     Parameters
     ----------
@@ -358,14 +358,12 @@ class SequenceEnsemble(SequencePredictor):
     def __init__(
         self, members: object, *, has_source: bool = True, tokens: SpecialTokens | None = None
     ):
+        wanted = f"{self._called} must be a list of torch modules"
         if not isinstance(members, (list, tuple)) or not members:
-            raise TypeError(f"{self._called} must be a list of torch modules, got {members!r}.")
+            raise TypeError(f"{wanted}, got {members!r}.")
         for number, member in enumerate(members):
             if not isinstance(member, nn.Module):
-                raise TypeError(
-                    f"{self._called} must be a list of torch modules; number {number} is "
-                    f"{type(member).__name__}."
-                )
+                raise TypeError(f"{wanted}; number {number} is {type(member).__name__}.")
         self._tokens = SpecialTokens.of(tokens)
         self.members = [member.eval() for member in members]
         self._has_source = has_source
@@ -426,8 +424,7 @@ class SequenceEnsemble(SequencePredictor):
     @torch.no_grad()
     def _logits(self, number: int, source: Tensor | None, target_in: Tensor, at: Tensor) -> Tensor:
         """Logits (N, K) of a member, on the device of the first."""
-        member = self.members[number]
-        device = _device_of(member)
+        member, device = self.members[number], _device_of(self.members[number])
         inputs = (target_in,) if source is None else (source, target_in)
         who = f"{self._called}: number {number} ({type(member).__name__})"
         try:

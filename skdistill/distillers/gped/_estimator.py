@@ -64,22 +64,21 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Best a :class:`BayesianEnsembleClassifier` or :class:`BayesianEnsembleRegressor` with
         ``inference=SGLD(...)`` or ``SGHMC(...)``, whose ``max_epochs``, ``inference__burn_in`` and
         ``inference__thinning`` are the paper's T, B and H; for H, "auto" is 1. The student learns
-        from all chains at once. The teacher's ``n_members`` has no effect.
+        from all chains at once; ``n_members`` has no effect.
     expectations : tuple of str and Expectation, or "auto", default="auto"
         What the student learns. By name, of a classifier: "predictive", the class probabilities,
         which are always needed; "share", the share of the mutual information in their entropy;
         "entropy", the expected entropy, as in the paper; "variance", the expected variance of each
-        class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic", which are
-        all needed. "auto" is ("predictive", "share"), or ("predictive", "entropy") with
-        ``estimate="stochastic"``, as one sample tells no share; or a regressor's three. Those of
+        class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic", all of
+        them needed. "auto" is a regressor's three or ("predictive", "share"), but with
+        ``estimate="stochastic"`` ("predictive", "entropy"), as one sample tells no share. Those of
         your own are :class:`skdistill.expectations.Expectation` objects; an
-        :class:`~skdistill.expectations.EntropyExpectation` in the place of "entropy" learns it by
-        another loss. ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean
-        log probabilities at temperature 2.5, to which a Dirichlet is fitted.
+        :class:`~skdistill.expectations.EntropyExpectation` learns "entropy" by another loss.
+        ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean log
+        probabilities at temperature 2.5, to which a Dirichlet is fitted.
     estimate : {"online", "stochastic"}, dict or Estimate, default="online"
-        Estimate of an expectation for a row of the transfer set: "online", the mean over all
-        samples that have predicted the row, or "stochastic", the last one; a dict gives it by the
-        names of expectations. See :class:`skdistill.settings.Estimate`.
+        Mean over all samples that have predicted a row of the transfer set, or the last one; a dict
+        gives it by the names of expectations. See :class:`skdistill.settings.Estimate`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
@@ -114,24 +113,24 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         The fitted teacher; of chains only the last states.
     monitor_ : dict of str to ndarray
         The teacher's expectations for the rows of `X_monitor`, by name, in the shape of
-        :meth:`predict_expectation`. Of chains, the mean over those of their states at which the
-        student was trained, at most 100 of its steps apart.
+        :meth:`predict_expectation`. Of chains, the mean over states at most 100 of the student's
+        steps apart.
     monitor_error_ : dict of str to float
         Mean absolute difference between the student's expectations and those of `monitor_`.
     n_epochs_ : int
-        Number of epochs that the student's training was set to. With chains one of them is the
+        Number of epochs that the student's training was set to. Beside chains one of them is the
         student's steps in an epoch of the chains, or in as many as have 20 iterations if these are
-        short, but a hundred of these steps at most.
+        short, but a hundred steps at most.
     classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_, n_features_in_, \
             feature_names_in_
         As in :class:`DistributionDistiller`.
 
     Notes
     -----
-    Of a classifier the epistemic part is the predicted share of the predicted entropy, the
-    aleatoric part is the rest: neither is negative, and they add up. With "entropy" in the place of
-    "share", as in the paper, the aleatoric part is the expected entropy, but at most the total.
-    Expected entropies and variances are softplus of an output; the paper has exponentials.
+    Of a classifier the epistemic part is the predicted share of the predicted entropy, and the
+    aleatoric part the rest. With "entropy" in the place of "share", as in the paper, the aleatoric
+    part is the expected entropy, but at most the total. Expected entropies and variances are
+    softplus of an output; the paper has exponentials.
 
     Bayesian Dark Knowledge [2]_ is ``expectations="predictive", estimate="stochastic",
     transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.
