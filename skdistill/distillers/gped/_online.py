@@ -84,16 +84,12 @@ def distil_online(
         budget = TrainingBudget(_n_epochs(due, epoch_length, _buffer_size(rows)))
         how = spec.training, plan, spec.recipe, budget, budget.n_epochs
         student = Student(*how, X=spec.X)
-        learnt, device = (plan.expectations, plan.n_values), rows.X.device
-        monitor = None
-        if monitored is not None:
-            all_online, n_monitored = ["online"] * len(plan.expectations), len(monitored)
-            means = Targets(*learnt, all_online, n_monitored, device, math.inf)
-            monitor = Monitor(on_device(monitored, device=device).split(rows.batch_size), means)
+        learnt = plan.expectations, plan.n_values, plan.estimates
+        monitor = None if monitored is None else _monitor(plan, monitored, rows)
         distillation = OnlineDistillation(
             _student_net(student, module, rows, group_lasso(settings, module)),
             Stream(rows),
-            Targets(*learnt, plan.estimates, len(rows), device, working_memory()),
+            Targets(*learnt, len(rows), rows.X.device, working_memory()),
             partial(plan.members_of, module),
             due,
             epoch_length,
@@ -176,6 +172,14 @@ def _n_epochs(due: np.ndarray, epoch_length: int, buffer_size: int) -> int:
     """Return how many epochs the student trains for, beside chains with epochs of that length."""
     n_steps = np.bincount(due // (epoch_length * _epochs_together(epoch_length)))
     return int((-(-n_steps // buffer_size)).sum())
+
+
+def _monitor(plan: Any, monitored: np.ndarray, rows: Rows) -> Monitor:
+    """Return what is to keep the teacher's expectations for the rows of `X_monitor`."""
+    device, all_online = rows.X.device, ["online"] * len(plan.expectations)
+    learnt = plan.expectations, plan.n_values, all_online
+    means = Targets(*learnt, len(monitored), device, math.inf)
+    return Monitor(on_device(monitored, device=device).split(rows.batch_size), means)
 
 
 def _student_net(
