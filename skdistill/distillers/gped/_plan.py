@@ -177,6 +177,7 @@ def expectations_plan(
     """Return the plan for some expectations, tried out on two members and three rows."""
     shape = 2, 3, task.size
     plan: type[ExpectationsPlan]
+    members: Tensor | Gaussian
     if isinstance(task, RegressionTask):
         plan, members = GaussianExpectationsPlan, Gaussian(torch.zeros(shape), torch.ones(shape))
     else:
