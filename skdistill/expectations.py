@@ -59,10 +59,7 @@ _LINKS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
 def _expectation_loss(
     outputs: Tensor, target: Tensor, loss: str, link: str
 ) -> tuple[Tensor, Tensor]:
-    """Loss (..., n) of estimates of a posterior expectation, by the names of a loss and a link.
-
-    It is summed over the k values; :class:`Expectation` describes both.
-    """
+    """Loss (..., n), summed over the k values, by the names of a loss and a link."""
     if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
         return losses.cross_entropy.and_gradient(outputs, target)
     if (loss, link) == ("binary_cross_entropy", "sigmoid"):  # nor these
@@ -87,14 +84,13 @@ class Expectation(Settings):
         (S, n, k) for k values. It must not be a lambda if the student is to be pickled.
     loss : {"squared", "absolute", "gamma", "cross_entropy", "binary_cross_entropy"} or callable, \
             default="squared"
-        Loss of values v and targets t, summed over the k values: ``|v - t|``, ``(v - t)^2``,
-        ``t / v - log(t / v) - 1``, which looks at ratios of values that are not negative (half the
-        gamma deviance, with 1e-6 added to both), ``-t log v``, and
-        ``-t log v - (1 - t) log(1 - v)`` of values in (0, 1), whose gradient does not vanish where
-        a "sigmoid" is close to 0 or 1 by mistake; or a function of values and targets, both (...,
-        n, k), that gives one loss for each sample. Its minimiser is the mean of the targets, but
-        their median for "absolute", which with ``estimate="stochastic"`` is not the expectation;
-        and for "cross_entropy" if they sum to 1.
+        Loss of values v and targets t, summed over the k values: ``(v - t)^2``, ``|v - t|``,
+        ``t / v - log(t / v) - 1`` of values that are not negative (half the gamma deviance, with
+        1e-6 added to both), ``-t log v``, and ``-t log v - (1 - t) log(1 - v)`` of values in
+        (0, 1), whose gradient does not vanish where a "sigmoid" is close to 0 or 1 by mistake; or a
+        function of values and targets, both (..., n, k), that gives one loss for each sample. Its
+        minimiser is the mean of the targets ("cross_entropy": if they sum to 1), but their median
+        for "absolute", which with ``estimate="stochastic"`` is not the expectation.
     link : {"identity", "exp", "softplus", "sigmoid", "softmax"} or callable, default="identity"
         Function from the k outputs of the student's network to the k values; "exp" clips outputs to
         [-20, 40].
@@ -169,7 +165,7 @@ class Expectation(Settings):
         return values.view(n_members, n_rows, -1)
 
     def pooled(self, values: Tensor) -> Tensor:
-        """Combine the values of several members: their mean.
+        """Return the mean of the values of several members.
 
         Parameters
         ----------
@@ -212,8 +208,7 @@ class Expectation(Settings):
 
         Parameters
         ----------
-        outputs : Tensor of shape (..., n, k)
-        target : Tensor of shape (..., n, k)
+        outputs, target : Tensor of shape (..., n, k)
 
         Returns
         -------
@@ -222,13 +217,14 @@ class Expectation(Settings):
         """
         if not (callable(self.loss) or callable(self.link)):
             return _expectation_loss.and_gradient(outputs, target, self.loss, self.link)
-        return losses.by_autograd(self._loss_of_outputs, outputs, target)
 
-    def _loss_of_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
-        values = self.predict(outputs)
-        if callable(self.loss):
-            return self.loss(values, target)
-        return _expectation_loss(values, target, self.loss, "identity")
+        def loss_of(outputs: Tensor, target: Tensor) -> Tensor:
+            values = self.predict(outputs)
+            if callable(self.loss):
+                return self.loss(values, target)
+            return _expectation_loss(values, target, self.loss, "identity")
+
+        return losses.by_autograd(loss_of, outputs, target)
 
 
 class _Known(Expectation):
@@ -244,8 +240,7 @@ class _OfSeveral(_Known):
     needs_several = True
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return loss and gradient; 0 for samples whose target is still unknown, NaN."""
-        is_known = ~target.isnan()
+        is_known = ~target.isnan()  # loss and gradient are 0 where the target is still unknown
         loss, gradient = super().loss_and_gradient(outputs, target)
         return loss.where(is_known.all(-1), 0), gradient.where(is_known, 0)
 
@@ -253,8 +248,8 @@ class _OfSeveral(_Known):
 class _EpistemicVariance(_OfSeveral):
     """Variance of the members' means.
 
-    Its values are means followed by variances over members, which are 0 for one member. The formula
-    E[mu^2] - E[mu]^2 would lose the variance to rounding where the means are large.
+    Its values are means followed by variances over members, 0 for one member: E[mu^2] - E[mu]^2
+    would lose the variance to rounding where the means are large.
     """
 
     is_variance = True
@@ -294,9 +289,8 @@ class EntropyExpectation(_Known):
     Parameters
     ----------
     loss : {"absolute", "squared", "gamma"}, default="absolute"
-        As for :class:`Expectation`; "absolute" is the paper's. "squared" weighs
-        unsure samples more, and told inputs of another kind apart better on validation samples;
-        with ``estimate="stochastic"`` its minimiser is the mean, not the median of single samples.
+        As for :class:`Expectation`; "absolute" is the paper's. "squared" weighs unsure samples
+        more, and told inputs of another kind apart better on validation samples.
     weight : float, default=1.0
         Factor of its loss in the sum over expectations.
 
@@ -369,22 +363,21 @@ def _mean_and_spread(members: Any) -> Tensor:
     return torch.cat((members.mean, torch.zeros_like(members.mean)), dim=-1)
 
 
-def _by_name(*expectations: Expectation) -> dict[str, Expectation]:
-    return {expectation.label: expectation for expectation in expectations}
-
+_OF_CLASSES = [
+    _Known(_probs, "cross_entropy", "softmax", name="predictive"),
+    _EpistemicShare(_probs_and_entropy, "binary_cross_entropy", "sigmoid", name="share"),
+    EntropyExpectation(),
+    _Known(_class_variance, "absolute", "softplus", name="variance"),
+    DirichletExpectation(),
+]
+_OF_NUMBERS = [
+    _Known(_mean, "squared", "identity", name="mean"),
+    _Known(_variance, "gamma", "softplus", name="aleatoric"),
+    _EpistemicVariance(_mean_and_spread, "gamma", "softplus", name="epistemic"),
+]
 
 # The paper uses exp for values >= 0, whose slope far from the target makes training unstable.
 KNOWN: dict[str, dict[str, Expectation]] = {
-    "classifier": _by_name(
-        _Known(_probs, "cross_entropy", "softmax", name="predictive"),
-        _EpistemicShare(_probs_and_entropy, "binary_cross_entropy", "sigmoid", name="share"),
-        EntropyExpectation(),
-        _Known(_class_variance, "absolute", "softplus", name="variance"),
-        DirichletExpectation(),
-    ),
-    "regressor": _by_name(
-        _Known(_mean, "squared", "identity", name="mean"),
-        _Known(_variance, "gamma", "softplus", name="aleatoric"),
-        _EpistemicVariance(_mean_and_spread, "gamma", "softplus", name="epistemic"),
-    ),
+    "classifier": {expectation.label: expectation for expectation in _OF_CLASSES},
+    "regressor": {expectation.label: expectation for expectation in _OF_NUMBERS},
 }

@@ -15,6 +15,8 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
+from sklearn.utils import gen_batches
+
 from ._training.stream import BUFFER_ROWS, is_stream
 from ._utils.validation import Number
 
@@ -69,7 +71,28 @@ class Batches:
     def __post_init__(self) -> None:
         Number(Integral, 1, others=(None,)).check(self.batch_size, "batch_size")
         Number(Integral, 1).check(self.buffer_rows, "buffer_rows")
-        self._check_source()
+        of_table = {"target": self.target, "weight": self.weight, "batch_size": self.batch_size}
+        if self._is_polars or self._is_arrow or _is_dask(self.source, "DataFrame"):
+            columns = self._columns()
+            target = [self.target] if isinstance(self.target, str) else list(self.target or [])
+            wanted = [*target, *([] if self.weight is None else [self.weight])]
+            if not target or not set(wanted) <= set(columns):
+                raise ValueError(
+                    f"target and weight must be columns of the table, {columns}; got "
+                    f"target={self.target!r} and weight={self.weight!r}."
+                )
+            self._of_X = [name for name in columns if name not in wanted]
+        elif not is_stream(self.source) or isinstance(self.source, Iterator):
+            raise TypeError(
+                "source must be a pyarrow.dataset.Dataset, a polars.LazyFrame, a dask DataFrame or "
+                f"an object that gives batches each time that it is iterated over; got "
+                f"{self.source!r}."
+            )
+        elif given := {name: value for name, value in of_table.items() if value is not None}:
+            raise ValueError(
+                f"{' and '.join(given)} must be None where source gives batches itself; got "
+                f"{given}."
+            )
 
     @classmethod
     def from_dask(
@@ -103,31 +126,6 @@ class Batches:
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return cls(_Blocks({"X": X, "y": y, **weights}), buffer_rows=buffer_rows)
 
-    def _check_source(self) -> None:
-        """Raise unless the source is a table with these columns, or gives batches itself."""
-        of_table = {"target": self.target, "weight": self.weight, "batch_size": self.batch_size}
-        if self._is_polars or self._is_arrow or _is_dask(self.source, "DataFrame"):
-            columns = self._columns
-            target = [self.target] if isinstance(self.target, str) else list(self.target or [])
-            wanted = [*target, *([] if self.weight is None else [self.weight])]
-            if not target or not set(wanted) <= set(columns):
-                raise ValueError(
-                    f"target and weight must be columns of the table, {columns}; got "
-                    f"target={self.target!r} and weight={self.weight!r}."
-                )
-            self._of_X = [name for name in columns if name not in wanted]
-        elif not is_stream(self.source) or isinstance(self.source, Iterator):
-            raise TypeError(
-                "source must be a pyarrow.dataset.Dataset, a polars.LazyFrame, a dask DataFrame or "
-                f"an object that gives batches each time that it is iterated over; got "
-                f"{self.source!r}."
-            )
-        elif given := {name: value for name, value in of_table.items() if value is not None}:
-            raise ValueError(
-                f"{' and '.join(given)} must be None where source gives batches itself; got "
-                f"{given}."
-            )
-
     @property
     def _is_polars(self) -> bool:
         return hasattr(self.source, "collect_batches")
@@ -136,7 +134,6 @@ class Batches:
     def _is_arrow(self) -> bool:
         return hasattr(self.source, "to_batches")
 
-    @property
     def _columns(self) -> list[str]:
         if self._is_polars:
             return list(self.source.collect_schema().names())
@@ -146,15 +143,12 @@ class Batches:
         size = self.batch_size or _BATCH_ROWS
         if self._is_polars:
             yield from self.source.collect_batches(chunk_size=size, lazy=True)
-            return
-        if not self._is_arrow:
+        elif self._is_arrow:
+            yield from (batch.to_pandas() for batch in _arrow_batches(self.source, size))
+        else:
             for part in self.source.partitions:
                 frame = part.compute()
-                starts = range(0, len(frame), size)
-                yield from (frame.iloc[start : start + size] for start in starts)
-            return
-        for batch in _arrow_batches(self.source, size):
-            yield batch.to_pandas()
+                yield from (frame.iloc[rows] for rows in gen_batches(len(frame), size))
 
     def __iter__(self) -> Iterator[tuple]:
         if self.target is None:
@@ -209,35 +203,16 @@ class _Blocks:
                 "X, y and sample_weight must all be dask arrays or all be of dask's frames, got "
                 f"{[type(values).__name__ for values in given.values()]}; see to_dask_array."
             )
-        is_array = _is_dask(given["X"], "Array")
-        self.blocks = self._of_arrays(given) if is_array else self._of_frames(given)
-        self.n_blocks = given["X"].numblocks[0] if is_array else given["X"].npartitions
-
-    @staticmethod
-    def _of_arrays(given: dict[str, Any]) -> list[Any]:
-        """Blocks of arrays; a sample is in one block."""
-        n_rows = {name: values.shape[0] for name, values in given.items()}
-        if any(math.isnan(n) for n in n_rows.values()):
-            raise ValueError(
-                "X, y and sample_weight must be arrays that know how many samples they have: call "
-                f"compute_chunk_sizes() or to_dask_array(lengths=True). Got {n_rows}."
-            )
-        if len(set(n_rows.values())) > 1:
-            raise ValueError(
-                f"X, y and sample_weight must have equally many samples, got {n_rows}."
-            )
-        rows = given["X"].chunks[0]
-        whole = ({0: rows, **dict.fromkeys(range(1, a.ndim), -1)} for a in given.values())
-        return [a.rechunk(c).blocks for a, c in zip(given.values(), whole, strict=True)]
-
-    @staticmethod
-    def _of_frames(given: dict[str, Any]) -> list[Any]:
+        if _is_dask(given["X"], "Array"):
+            self.blocks, self.n_blocks = _blocks_of_arrays(given), given["X"].numblocks[0]
+            return
         n_parts = {name: values.npartitions for name, values in given.items()}
         if len(set(n_parts.values())) > 1:
             raise ValueError(
                 f"X, y and sample_weight must have the same partitions, got {n_parts}."
             )
-        return [values.partitions for values in given.values()]
+        self.n_blocks = n_parts["X"]
+        self.blocks = [values.partitions for values in given.values()]
 
     def __iter__(self) -> Iterator[tuple]:
         import dask
@@ -246,3 +221,18 @@ class _Blocks:
             batch = dask.compute(*(blocks[number] for blocks in self.blocks))
             if len(batch[0]):
                 yield batch
+
+
+def _blocks_of_arrays(given: dict[str, Any]) -> list[Any]:
+    """Blocks of arrays; a sample is in one block."""
+    n_rows = {name: values.shape[0] for name, values in given.items()}
+    if any(math.isnan(n) for n in n_rows.values()):
+        raise ValueError(
+            "X, y and sample_weight must be arrays that know how many samples they have: call "
+            f"compute_chunk_sizes() or to_dask_array(lengths=True). Got {n_rows}."
+        )
+    if len(set(n_rows.values())) > 1:
+        raise ValueError(f"X, y and sample_weight must have equally many samples, got {n_rows}.")
+    rows = given["X"].chunks[0]
+    whole = ({0: rows, **dict.fromkeys(range(1, a.ndim), -1)} for a in given.values())
+    return [a.rechunk(c).blocks for a, c in zip(given.values(), whole, strict=True)]

@@ -14,9 +14,8 @@ References
 """
 
 from ._group_lasso import GroupLasso, ProximalStep, shrink
-from ._group_lasso import unit_norms as unit_norms
 from ._removal import narrow as narrow
-from ._removal import prune
-from ._streams import widths
+from ._removal import prune, widths
+from ._removal import unit_norms as unit_norms
 
 __all__ = ["GroupLasso", "ProximalStep", "prune", "shrink", "widths"]

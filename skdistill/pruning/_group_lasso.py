@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import reduce
 from numbers import Integral, Real
 
 import torch
@@ -14,14 +13,7 @@ from torch import Tensor, nn
 
 from .._utils.settings import Settings
 from .._utils.validation import Number
-from ._streams import places_of
-
-
-def unit_norms(weights: Sequence[Tensor], n_lead: int = 0) -> Tensor:
-    """Norms (..., n_units) of each unit's weights (..., n_units, ...), of one layer or several."""
-    # Ten times as fast as torch.linalg.vector_norm.
-    squares = (w.square().sum(tuple(range(n_lead + 1, w.ndim))) for w in weights)
-    return reduce(torch.add, squares).sqrt()
+from ._removal import places_of, unit_norms
 
 
 def shrink(
@@ -59,8 +51,8 @@ def shrink(
 class GroupLasso(Settings):
     """How a student is made smaller: ``pruning=GroupLasso(...)`` of a distiller.
 
-    The group lasso silences hidden units and filters while the student learns. These are then
-    removed, and the student that is left trains on.
+    Hidden units and filters that the group lasso has silenced while the student learnt are removed,
+    and the student that is left trains on.
 
     Parameters
     ----------
@@ -94,9 +86,6 @@ class GroupLasso(Settings):
 class ProximalStep:
     """Proximal step of the group lasso, to be taken after each training step.
 
-    It shortens each unit's weights by the learning rate times `strength` times the square root of
-    how many they are.
-
     Parameters
     ----------
     module : nn.Module
@@ -112,11 +101,11 @@ class ProximalStep:
 
     Notes
     -----
-    A step of Adam moves each weight by about the learning rate, whatever the scale of the loss, and
-    a unit of n weights by the root of n times that. So `strength` is the share of the steps that
-    the penalty takes back, in all layers alike: try .01 to .3, and the less the more steps there
-    are. Without the root, as GPED has it (Sec 3.3), units of few weights would go first, though
-    they cost the least.
+    Each unit's weights are shortened by the learning rate times `strength` times the root of their
+    number n. A step of Adam moves a unit by about the learning rate times the root of n, whatever
+    the scale of the loss. So `strength` is the share of the steps that the penalty takes back, in
+    all layers alike: try .01 to .3, and the less the more steps there are. Without the root, as
+    GPED has it (Sec 3.3), units of few weights would go first, though they cost the least.
 
     References
     ----------

@@ -1,20 +1,48 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Units removed from a network for good."""
+"""Units of a network that may be removed, where their weights are, and their removal for good."""
+
+from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Sequence
-from functools import singledispatch
+from functools import reduce, singledispatch
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._utils.validation import Number
 from .._utils.warnings import warn
-from ..modules import MultiHead, ResidualLayer, StackedModule, StackedSequential, stack, unstack
-from ._group_lasso import unit_norms
-from ._streams import CONVOLUTIONS, ELEMENTWISE_LAYERS, Stream, joined_layers, streams_of
+from ..modules import (
+    ELEMENTWISE,
+    MultiHead,
+    ResidualLayer,
+    StackedModule,
+    StackedSequential,
+    is_plain_sequential,
+    stack,
+    unstack,
+)
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_WEIGHTED = (nn.Linear, *_CONVOLUTIONS)
+
+# Layers that act on each element. Dropout does nothing when a network predicts.
+_ELEMENTWISE = (
+    *ELEMENTWISE,
+    *(nn.ELU, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.Mish, nn.ReLU6, nn.SELU, nn.Sigmoid),
+    *(nn.Softplus, nn.Softsign),
+)
+_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+# Layers that leave a constant channel as it is.
+_POOLING = (
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+    *(nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
+)
 
 
 def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
@@ -53,10 +81,8 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     Notes
     -----
     A convolution that pads its input with zeros sees the edge of a channel, also of a constant one.
-    Before such a convolution one of the removed filters is kept, as a constant that stands for all
-    of them. This is exact, as a bias would not be.
-
-    Layers without a bias get one if inputs of theirs were removed.
+    Before it one of the removed filters is kept, as a constant that stands for all of them: this is
+    exact, as a bias would not be. Other layers get a bias if inputs of theirs were removed.
 
     Examples
     --------
@@ -78,8 +104,7 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     def change(networks: list[nn.Module]) -> list[nn.Module]:
         kept = _largest_units(networks, threshold, empty)
         return [
-            _with_units(network, units, exact_at_edges=True)
-            for network, units in zip(networks, kept, strict=True)
+            _with_units(*pair, exact_at_edges=True) for pair in zip(networks, kept, strict=True)
         ]
 
     pruned = _changed(module, change)
@@ -94,15 +119,14 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
 def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
     """Keep the first units of each layer but the last, so many as `widths` says.
 
-    The result has the shape of a pruned module of the same architecture, whose weights can then be
-    loaded into it. A ValueError says that there are not as many layers, or units in a layer.
+    The weights of a pruned module of the same architecture can then be loaded into the result. A
+    ValueError says that there are not as many layers, or units in a layer.
     """
 
     def change(networks: list[nn.Module]) -> list[nn.Module]:
         now = tuple(len(stream.source.weight) for stream in streams_of(networks[0]))
-        if len(now) != len(widths) or not all(
-            1 <= few <= many for few, many in zip(widths, now, strict=True)
-        ):
+        few_enough = (1 <= few <= many for few, many in zip(widths, now, strict=False))
+        if len(now) != len(widths) or not all(few_enough):
             raise ValueError(f"widths must have a number up to each of {now}; got {widths!r}.")
         kept = [torch.arange(width, device="cpu") for width in widths]
         return [_with_units(network, kept, exact_at_edges=False) for network in networks]
@@ -169,15 +193,14 @@ def _with_units(network: nn.Module, kept: Sequence[Tensor], exact_at_edges: bool
     for stream, units in zip(streams_of(network), kept, strict=True):
         is_kept = torch.zeros(len(stream.source.weight), dtype=torch.bool, device=units.device)
         is_kept[units] = True
-        _remove(stream, is_kept, exact_at_edges)
+        if not is_kept.all():
+            _remove(stream, is_kept, exact_at_edges)
     return network
 
 
 def _remove(stream: Stream, is_kept: Tensor, exact_at_edges: bool) -> None:
     """Remove units from the layers that make them and from those that read them."""
     source, path, reader = stream
-    if is_kept.all():
-        return
     # Activation of each unit whose weights are zero; used for the removed units only.
     value = _bias_of(source)
     for layer in path:
@@ -187,7 +210,7 @@ def _remove(stream: Stream, is_kept: Tensor, exact_at_edges: bool) -> None:
             _drop_inputs(linear, is_kept, value)
             _drop_units(linear, is_kept)
             value = value + increment
-        elif type(layer) in ELEMENTWISE_LAYERS:
+        elif type(layer) in _ELEMENTWISE:
             value = layer(value)
     if exact_at_edges and _sees_edges(reader):
         is_kept = _merge(stream, is_kept, value)
@@ -203,7 +226,7 @@ def _bias_of(layer: Any) -> Tensor:
 
 def _sees_edges(layer: Any) -> bool:
     """Whether a layer pads with zeros, so that a constant input has no constant output."""
-    if type(layer) not in CONVOLUTIONS or layer.padding_mode != "zeros":
+    if type(layer) not in _CONVOLUTIONS or layer.padding_mode != "zeros":
         return False
     return layer.padding == "same" or (layer.padding != "valid" and any(layer.padding))
 
@@ -241,8 +264,159 @@ def _set(layer: Any, weight: Tensor, bias: Tensor | None) -> None:
     trains = layer.weight.requires_grad
     layer.register_parameter("weight", nn.Parameter(weight, trains))
     layer.register_parameter("bias", None if bias is None else nn.Parameter(bias, trains))
-    sizes = ("out_features", "in_features")
-    if type(layer) in CONVOLUTIONS:
-        sizes = ("out_channels", "in_channels")
-    for name, size in zip(sizes, weight.shape, strict=False):
-        setattr(layer, name, size)
+    what = "channels" if type(layer) in _CONVOLUTIONS else "features"
+    for name, size in zip(("out", "in"), weight.shape, strict=False):
+        setattr(layer, f"{name}_{what}", size)
+
+
+def unit_norms(weights: Sequence[Tensor], n_lead: int = 0) -> Tensor:
+    """Norms (..., n_units) of each unit's weights (..., n_units, ...), of one layer or several."""
+    # Ten times as fast as torch.linalg.vector_norm.
+    squares = (w.square().sum(tuple(range(n_lead + 1, w.ndim))) for w in weights)
+    return reduce(torch.add, squares).sqrt()
+
+
+def widths(module: nn.Module) -> tuple[int, ...]:
+    """Count the units of each layer but the last; residual layers count with what they add to.
+
+    Parameters
+    ----------
+    module : nn.Module
+        As in :func:`prune`.
+
+    Returns
+    -------
+    widths : tuple of int
+    """
+    return tuple(p.of(p.weight).shape[p.n_lead] for p, *_ in places_of(module))
+
+
+class Stream(NamedTuple):
+    """Units that are removed together: a layer's, and those of residual layers that add to them."""
+
+    source: Any  # the layer that makes them
+    path: list[Any]  # layers without weights and residual layers, which they go through
+    reader: Any  # the layer that reads them
+
+    @property
+    def layers(self) -> list[Any]:
+        """Layers of which each has one row of weights, or filter, for each unit."""
+        return [self.source, *(part.linear for part in self.path if type(part) is ResidualLayer)]
+
+
+def streams_of(network: nn.Module) -> list[Stream]:
+    """Units of a Sequential network that may be removed, from its input to its output."""
+    layers = _leaves(network)
+    parameters = [p for layer in layers for p in layer.parameters()]
+    if len(set(parameters)) < len(parameters):
+        raise ValueError("module must not share weights between layers, for units to be removed.")
+    weighted = [i for i, layer in enumerate(layers) if type(layer) in _WEIGHTED]
+    pairs = itertools.pairwise(weighted)
+    return [_checked(Stream(layers[i], layers[i + 1 : j], layers[j])) for i, j in pairs]
+
+
+def _leaves(network: nn.Module) -> list[nn.Module]:
+    """Layers of a Sequential network, those of Sequential networks in it included."""
+    if not is_plain_sequential(network):
+        raise ValueError(
+            "module must be an nn.Sequential without a forward of its own, for units to be "
+            f"removed; got {type(network).__name__}."
+        )
+    nested = (_leaves(part) if isinstance(part, nn.Sequential) else [part] for part in network)
+    return list(itertools.chain.from_iterable(nested))
+
+
+def _checked(stream: Stream) -> Stream:
+    """Return a stream; raise a ValueError unless removing units of it can be made up for."""
+    source, path, reader = stream
+    known = (*_ELEMENTWISE, *_DROPOUT, *_POOLING, nn.Flatten, ResidualLayer)
+    for layer in path:
+        if type(layer) not in known:
+            raise ValueError(
+                f"Units that go through {type(layer).__name__} cannot be removed. Between its "
+                "layers with weights module may have activations, dropout, pooling and Flatten, "
+                "but no normalisation, whose statistics would change."
+            )
+    is_lossy = any(type(layer) in _POOLING and _changes_constants(layer) for layer in path)
+    is_grouped = any(vars(layer).get("groups", 1) != 1 for layer in (source, reader))
+    if is_lossy or is_grouped or not _fits(stream):
+        raise ValueError(
+            f"Units between {source} and {reader} cannot be removed. Convolutions must have "
+            "groups=1, average pooling no padding and no divisor_override, and nn.Flatten() must "
+            "stand between convolutions and linear layers, nowhere else."
+        )
+    return stream
+
+
+def _changes_constants(pooling: nn.Module) -> bool:
+    """Whether an average is over zeros too, or no average."""
+    pads = vars(pooling).get("padding", 0) not in (0, (0,), (0, 0), (0, 0, 0))
+    divides = vars(pooling).get("divisor_override") is not None
+    return "Avg" in type(pooling).__name__ and (pads or divides)
+
+
+def _fits(stream: Stream) -> bool:
+    """Whether the reader's inputs are the units, each of them one or a block of the same size."""
+    source, path, reader = stream
+    n_units, n_inputs = source.weight.shape[0], reader.weight.shape[1]
+    flattened = [(part.start_dim, part.end_dim) for part in path if type(part) is nn.Flatten]
+    if type(source) is type(reader):
+        return not flattened and n_inputs == n_units
+    is_residual = any(type(part) is ResidualLayer for part in path)
+    is_flat = flattened == [(1, -1)] and n_inputs % n_units == 0
+    return type(reader) is nn.Linear and is_flat and not is_residual
+
+
+class Place(NamedTuple):
+    """Where the weights of units lie in a module."""
+
+    weight: nn.Parameter
+    n_lead: int = 0
+    units_last: bool = False
+
+    def of(self, weight: Tensor) -> Tensor:
+        """View the weights as (..., n_units, ...)."""
+        return weight.mT if self.units_last else weight
+
+
+@singledispatch
+def places_of(module: Any) -> list[list[Place]]:
+    """Where the weights of each stream of units are in a network, a stack, or a model of one."""
+    if hasattr(module, "network"):
+        return places_of(module.network)
+    return [[Place(layer.weight) for layer in s.layers] for s in streams_of(module)]
+
+
+@places_of.register(StackedModule)
+@places_of.register(StackedSequential)
+def _(module):
+    template, where = _template(module)
+    return [[where[layer.weight] for layer in s.layers] for s in streams_of(template)]
+
+
+@places_of.register
+def _(module: MultiHead):
+    (core, in_core), (heads, in_heads) = _template(module.core), _template(module.heads)
+    where = {**in_core, **in_heads}
+    joined = joined_layers(core, heads)
+    return [[where[layer.weight] for layer in s.layers] for s in streams_of(joined)]
+
+
+def _template(stacked: Any) -> tuple[nn.Module, dict[nn.Parameter, Place]]:
+    """One network of a stack, and where its parameters are in the stack."""
+    network = unstack(stacked)[0]
+    by_hand = isinstance(stacked, StackedSequential)  # their linear layers are (*lead, in, out)
+    own = dict(stacked.named_parameters())
+    names = {
+        p: name if by_hand else name.replace(".", "__") for name, p in network.named_parameters()
+    }
+    return network, {p: Place(own[name], len(stacked.lead), by_hand) for p, name in names.items()}
+
+
+def joined_layers(core: Any, head: Any) -> nn.Sequential:
+    if type(head[0]) is ResidualLayer:
+        raise ValueError(
+            "module must not have a residual layer as the first of its last head_layers layers, "
+            "for units to be removed: each head would add to the units of the core."
+        )
+    return nn.Sequential(*core, *head)

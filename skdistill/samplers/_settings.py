@@ -18,7 +18,6 @@ from ._updates import FRICTION, RELATIVE_STEP, SamplingOptimizer, SGHMCOptimizer
 # Chains that run side by side where the step size is found.
 _N_CHAINS = 4
 
-_POSITIVE = Number(Real, 0, closed="neither")
 _POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
 
 
@@ -52,21 +51,20 @@ class DeepEnsemble(_Inference):
         10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
         40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
         (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Members leave
-        out rows as with `calibrate`. The setting of the least negative log-likelihood of these
-        rows trains the others, see `tuning_`. It takes two to four times as long. Not with batches
-        and ``module=TabM``.
+        out rows as with `calibrate`; the setting with the least negative log-likelihood of these
+        trains the others, see `tuning_`. It takes two to four times as long. Not with batches and
+        ``module=TabM``.
     calibrate : {"auto", "oob", None}, default="auto"
-        "oob" lets each member leave out a tenth of the rows, and multiplies the members' variances
-        by the number that suits the targets of these rows best, by their CRPS, or divides their
-        logits by the one that suits the labels best, by their log loss, see `calibration_`. The
-        next member leaves out the next tenth; from 10,000 rows on, five members in turn leave out
-        the same one. Each member of a classifier then also keeps the weights of the epoch with the
-        least Brier score of the rows that it leaves out, and stops after a quarter of `max_epochs`,
-        and at least 20, without a lower one; with `early_stopping` the rows held out decide
-        instead, by the log loss. "auto" is "oob" with at least 50 rows in memory, and else None.
-        None does nothing: members have all rows, and intervals are too narrow on small tables. The
-        rows left out are drawn row by row, so with calibration one row of weight two is no longer
-        the same as two rows. With ``module=TabM`` all members leave out the same tenth and keep
+        "oob" lets each member leave out a tenth of the rows, the next one the next tenth (from
+        10,000 rows on, five in turn the same one), and multiplies the members' variances by the
+        number with the least CRPS of these rows' targets, or divides their logits by the one with
+        the least log loss of the labels, see `calibration_`. Each member of a classifier then also
+        keeps the weights of the epoch with the least Brier score of the rows that it leaves out,
+        and stops after a quarter of `max_epochs`, and at least 20, without a lower one; with
+        `early_stopping` the rows held out decide instead, by the log loss. "auto" is "oob" with at
+        least 50 rows in memory, and else None: members have all rows, and intervals are too narrow
+        on small tables. Rows are left out one by one, so with calibration one row of weight two is
+        not the same as two rows. With ``module=TabM`` all members leave out the same tenth and keep
         the same epoch, and "auto" is None for regressors and with fewer than 10,000 rows.
     """
 
@@ -94,7 +92,7 @@ class _Chain(_Inference):
         "step_size": _POSITIVE_OR_NONE,
         "schedule": OneOf(("auto", "constant", "polynomial", "cyclical")),
         "final_step_size": _POSITIVE_OR_NONE,
-        "gamma": _POSITIVE,
+        "gamma": Number(Real, 0, closed="neither"),
         "n_cycles": Number(Integral, 1),
         "prior_precision": Number(Real, 0, closed="neither", others=("auto", None)),
         "burn_in": AnyOf(Number(Real, 0, 1, closed="left"), Number(Integral, 0)),
@@ -155,25 +153,21 @@ class _Chain(_Inference):
 
     def check(self) -> None:
         super().check()
-        if self.step_size is None:
-            self._check_without_step_size()
-        elif self.final_step_size is not None and self.final_step_size > self.step_size:
-            raise ValueError(
-                f"inference__final_step_size must not be above inference__step_size="
-                f"{self.step_size!r}, got {self.final_step_size!r}."
-            )
-
-    def _check_without_step_size(self) -> None:
-        """Raise a ValueError for what needs a step size."""
-        if self.final_step_size is not None:
+        first, final = self.step_size, self.final_step_size
+        if first is None and final is not None:
             raise ValueError(
                 "inference__final_step_size must be None with inference__step_size=None, got "
-                f"{self.final_step_size!r}."
+                f"{final!r}."
             )
-        if not self.burn_in:
+        if first is None and not self.burn_in:
             raise ValueError(
                 "inference__burn_in must be above 0 with inference__step_size=None, which is found "
                 f"in burn-in; got {self.burn_in!r}."
+            )
+        if first is not None and final is not None and final > first:
+            raise ValueError(
+                f"inference__final_step_size must not be above inference__step_size={first!r}, got "
+                f"{final!r}."
             )
 
     def settings_at(self, iteration: int, n_iterations: int) -> dict[str, object]:
@@ -188,17 +182,17 @@ class _Chain(_Inference):
         -------
         settings : dict
         """
-        length = self._phase_length(n_iterations)
-        explores = iteration % length < self._burn_in_of(length)  # of its cycle, or of the run
+        length, burn_in = self._phase(n_iterations)
+        explores = iteration % length < burn_in
         is_cool = explores and self._schedule == "cyclical"  # Zhang et al. Algorithm 1
         return {
-            "lr": self._step_size_at(iteration, n_iterations),
+            "lr": self._step_size_at(iteration, n_iterations, length),
             "temperature": 0.0 if is_cool else self.temperature,
             "adapts": explores if self.is_relative else None,
         }
 
-    def _step_size_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the step size of an iteration, relative to gradients without a `step_size`."""
+    def _step_size_at(self, iteration: int, n_iterations: int, length: int) -> float:
+        """Return the step size, relative to gradients without a `step_size`."""
         first = self.relative_step if self.step_size is None else self.step_size
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
@@ -207,7 +201,6 @@ class _Chain(_Inference):
                 progress = iteration / max(n_iterations - 1, 1)
                 return float(first * (1 + growth * progress) ** -self.gamma)
             case "cyclical":  # Zhang et al. Eq 1
-                length = self._phase_length(n_iterations)
                 angle = math.pi * (iteration % length) / length
                 return first / 2 * (math.cos(angle) + 1)
         return first
@@ -224,18 +217,15 @@ class _Chain(_Inference):
         iterations : ndarray of int
             Counted from 0, ascending.
         """
-        length = self._phase_length(n_iterations)
-        return np.flatnonzero(np.arange(n_iterations) % length >= self._burn_in_of(length))
+        length, burn_in = self._phase(n_iterations)
+        return np.flatnonzero(np.arange(n_iterations) % length >= burn_in)
 
-    def _phase_length(self, n_iterations: int) -> int:
-        """Length of a cycle, or of the run if there are no cycles."""
-        return -(-n_iterations // self.n_cycles) if self._schedule == "cyclical" else n_iterations
-
-    def _burn_in_of(self, length: int) -> int:
-        """Length of the burn-in of a cycle, or run, of this length."""
-        if isinstance(self.burn_in, Integral):
-            return int(self.burn_in)
-        return int(self.burn_in * length)
+    def _phase(self, n_iterations: int) -> tuple[int, int]:
+        """Length of a cycle, or of the run if there are no cycles, and of the burn-in in it."""
+        n_phases = self.n_cycles if self._schedule == "cyclical" else 1
+        length = -(-n_iterations // n_phases)
+        is_number = isinstance(self.burn_in, Integral)
+        return length, int(self.burn_in if is_number else self.burn_in * length)
 
 
 class SGLD(_Chain):
@@ -266,8 +256,8 @@ class SGLD(_Chain):
         ensemble's `prior_scale`; None lets `prior_scale` stand, whose default is wide for a
         posterior. "auto" is None, but 1 without a `step_size`.
     burn_in : float or int, default=0.5
-        Iterations before any member is kept, or their share of the run. With "cyclical", those at
-        the start of each cycle, which are without noise.
+        Iterations before any member is kept, or their share of the run; with "cyclical", of each
+        cycle, and without noise.
     thinning : int or "auto", default="auto"
         Number of iterations from one kept member to the next; the last `n_members` are kept.
         "auto" spreads the members evenly over the iterations after burn-in.
@@ -351,10 +341,10 @@ class MCDropout(_Inference):
 
 
 def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
-    """Return the iterations at which each chain's state, after the update, becomes a member.
+    """Return the iterations, from 0, at which each chain's state becomes a member.
 
-    They ascend, counted from 0. A ValueError says that the chains cannot share the members of all
-    chains together evenly, or that the run is too short for them.
+    A ValueError says that the chains cannot share the members evenly, or that the run is too short
+    for them.
     """
     inference = inference.resolved(n_members)
     n_draws, rest = divmod(n_members, inference.n_chains)

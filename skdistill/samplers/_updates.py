@@ -161,7 +161,7 @@ class SamplingOptimizer(torch.optim.Optimizer):
         return settings
 
     def state_dict(self) -> dict[str, object]:
-        """Return the state, including that of the generator unless it is the global one."""
+        """Return the state, with that of the generator unless it is the global one."""
         state = super().state_dict()
         if self.generator is not None:
             state["generator"] = self.generator.get_state()

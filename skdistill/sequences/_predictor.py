@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Public methods of models of sequences: an ensemble or its student."""
+"""Models of sequences: beam search, scores, and an ensemble of trained networks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from sklearn.utils import gen_batches
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from .._utils.validation import Number
-from ..distributions import Uncertainty
+from ..distributions import EmpiricalCategorical, Uncertainty
+from ..losses import MemberStatistics
 from ._scored import ScoredSequences
-from ._search import beam_search
-from ._tokens import SpecialTokens, check_tokens, first_row
+from ._tokens import SpecialTokens, check_tokens
 
 # Rows are predicted in chunks of about this many log probabilities.
 _CHUNK_NUMBERS = 2**22
@@ -169,13 +171,13 @@ class SequencePredictor(ABC):
         if begin != end and (y == begin).any():
             raise ValueError(
                 f"{name} must not hold tokens__begin, which is put before each sequence; row "
-                f"{first_row(y == begin)} has it ({begin})."
+                f"{(y == begin).any(1).argmax()} has it ({begin})."
             )
         goes_on = (y[:, :-1] == end) & (y[:, 1:] != pad)
         if goes_on.any():
             raise ValueError(
                 f"{name} must hold only padding ({pad}) after tokens__end "
-                f"({end}); row {first_row(goes_on)} goes on."
+                f"({end}); row {goes_on.any(1).argmax()} goes on."
             )
         return y
 
@@ -253,8 +255,204 @@ class SequencePredictor(ABC):
         """The source of each sequence, if there is one."""
         return source.repeat_interleave(beam_size, 0) if self._has_source else None
 
-    def _chunks(self, n_rows: int, beam_size: int, length: int):
+    def _chunks(self, n_rows: int, beam_size: int, length: int) -> Iterator[slice]:
         """Slices of the rows to predict at a time."""
         per_row = beam_size * length * self.n_tokens_ * self._n_members
-        size = max(1, _CHUNK_NUMBERS // per_row)
-        return (slice(start, start + size) for start in range(0, n_rows, size))
+        return gen_batches(n_rows, max(1, _CHUNK_NUMBERS // per_row))
+
+
+def beam_search(
+    next_log_probs: Callable[[Tensor], Tensor],
+    prefix: Tensor,
+    beam_size: int,
+    max_length: int,
+    *,
+    begin_token: int,
+    end_token: int,
+    pad_token: int,
+) -> tuple[Tensor, Tensor]:
+    """Search for the most probable sequences of tokens.
+
+    Each step extends the `beam_size` most probable prefixes by every token. Sequences that have
+    ended stay among them, and the search is over when all have ended. A beam of one is greedy.
+
+    `next_log_probs` takes prefixes (n, B, t), each starting with `begin_token`, and gives the log
+    probabilities (n, B, K) of the next token. `prefix` (n, n_given) are tokens with which the
+    sequences of a row begin, padded; they have probability one. Padding is never predicted, nor is
+    `begin_token`, which need not be among the K, unless it is the end token too.
+
+    Returns tokens (n, B, T), the most probable sequence first, without `begin_token`, each ending
+    in `end_token` unless it was cut short at `max_length`, and then padded; and log probabilities
+    of the sequences (n, B), in nats, ``-inf`` where there are fewer than B.
+    """
+    n_rows, n_given = prefix.shape
+    tokens = prefix.new_full((n_rows, beam_size, 1), begin_token)
+    total = torch.full((n_rows, beam_size), -torch.inf, device=prefix.device)
+    total[:, 0] = 0.0  # one prefix to begin with
+    has_ended = torch.zeros_like(total, dtype=torch.bool)
+    for t in range(max_length):
+        log_probs = next_log_probs(tokens).to(total.dtype, copy=True)
+        log_probs[..., pad_token] = -torch.inf
+        if begin_token != end_token:
+            begin = slice(begin_token, begin_token + 1)  # empty if not among the K
+            log_probs[..., begin] = -torch.inf
+        if t < n_given:
+            rows = (prefix[:, t] != pad_token).nonzero().squeeze(-1)
+            log_probs[rows] = -torch.inf
+            log_probs[rows, :, prefix[rows, t]] = 0.0
+        log_probs[has_ended] = -torch.inf
+        log_probs[..., pad_token].masked_fill_(has_ended, 0.0)  # padding costs nothing then
+        total, best = (total.unsqueeze(-1) + log_probs).flatten(1).topk(beam_size)
+        origin, token = best // log_probs.shape[-1], best % log_probs.shape[-1]
+        tokens = tokens.gather(1, origin.unsqueeze(-1).expand(-1, -1, t + 1))
+        tokens = torch.cat([tokens, token.unsqueeze(-1)], -1)
+        has_ended = has_ended.gather(1, origin) | (token == end_token)
+        if (has_ended | (total == -torch.inf)).all():
+            break
+    return tokens[..., 1:].masked_fill((total == -torch.inf).unsqueeze(-1), pad_token), total
+
+
+class SequenceEnsemble(SequencePredictor):
+    """Trained sequence-to-sequence networks, or language models, that predict as one.
+
+    The next token has the mean of the members' probabilities, whatever probabilities they give to
+    the sequence as a whole (a product of expectations).
+
+    Parameters
+    ----------
+    members : list of nn.Module
+        Networks with one vocabulary. They are called as ``module(source, target)``, or as
+        ``module(target)`` without a source, with tokens of shape (n, S) and (n, T), int64, where
+        a target starts with `tokens.begin` and may have any length. They give logits of shape
+        (n, T, K) of the token that follows each one, which depend on the tokens up to it only. They
+        are put in evaluation mode, and run on the device of their parameters.
+    has_source : bool, default=True
+        Whether the members take a source. Language models take none.
+    tokens : SpecialTokens, default=None
+        The tokens that begin, end and pad sequences; None is ``SpecialTokens()``.
+
+    Attributes
+    ----------
+    n_tokens_ : int
+        Number of tokens that are predicted: K.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If members are no modules, or give anything but logits of one vocabulary.
+
+    Examples
+    --------
+    >>> from skdistill.datasets import TRANSLATION_TOKENS, make_translation
+    >>> from skdistill.modules import RecurrentSequenceModel
+    >>> from skdistill.sequences import SequenceEnsemble
+    >>> sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
+    >>> ensemble = SequenceEnsemble([RecurrentSequenceModel(*sizes) for _ in range(3)])
+    >>> X, y = make_translation(4, random_state=0)
+    >>> ensemble.generate(X, beam_size=2).reverse_mutual_information().shape
+    (4,)
+    """
+
+    _called = "members"  # in messages
+
+    def __init__(
+        self, members: object, *, has_source: bool = True, tokens: SpecialTokens | None = None
+    ):
+        wanted = f"{self._called} must be a list of torch modules"
+        if not isinstance(members, (list, tuple)) or not members:
+            raise TypeError(f"{wanted}, got {members!r}.")
+        for number, member in enumerate(members):
+            if not isinstance(member, nn.Module):
+                raise TypeError(f"{wanted}; number {number} is {type(member).__name__}.")
+        self._tokens = SpecialTokens.of(tokens)
+        self.members = [member.eval() for member in members]
+        self._has_source = has_source
+        self._n_members = len(members)
+        self.n_tokens_ = self._count_tokens()
+
+    def _count_tokens(self) -> int:
+        """Size of the vocabulary that the members share."""
+        source = torch.tensor([[self._tokens.end]]) if self._has_source else None
+        target_in = torch.tensor([[self._tokens.begin]])
+        at = torch.ones_like(target_in, dtype=torch.bool)
+        numbers = range(len(self.members))
+        sizes = [self._logits(number, source, target_in, at).shape[-1] for number in numbers]
+        if len(set(sizes)) > 1:
+            raise ValueError(
+                f"{self._called} must share one vocabulary; its members predict {sizes} tokens."
+            )
+        end, pad = self._tokens.end, self._tokens.pad
+        if max(end, pad) >= sizes[0]:
+            raise ValueError(
+                f"tokens__end and tokens__pad must be among the {sizes[0]} tokens that "
+                f"{self._called} predict, got {end} and {pad}."
+            )
+        return sizes[0]
+
+    def _distribution(self, source, target_in, at):
+        members = [self._logits(m, source, target_in, at) for m in range(len(self.members))]
+        return EmpiricalCategorical.from_logits(torch.stack(members))
+
+    def member_statistics(
+        self,
+        source: Tensor | None,
+        target_in: Tensor,
+        at: Tensor,
+        temperature: float = 1.0,
+        smoothing: float = 0.0,
+    ) -> MemberStatistics:
+        """Statistics of the members' predictions that distribution distillation learns from.
+
+        Parameters
+        ----------
+        source, target_in, at : Tensor of shape (n, S) or None, (n, T) and (n, T)
+            Tokens, those of targets with `tokens.begin` first, and after which of these to predict:
+            N in all.
+        temperature, smoothing : float, default=1.0 and 0.0
+            See ``MemberStatistics``.
+
+        Returns
+        -------
+        statistics : MemberStatistics
+            With tensors of shape (N, K).
+        """
+        statistics = MemberStatistics(temperature, smoothing)
+        for number in range(len(self.members)):
+            statistics.add(self._logits(number, source, target_in, at))
+        return statistics
+
+    @torch.no_grad()
+    def _logits(self, number: int, source: Tensor | None, target_in: Tensor, at: Tensor) -> Tensor:
+        """Logits (N, K) of a member, on the device of the first."""
+        member, device = self.members[number], _device_of(self.members[number])
+        inputs = (target_in,) if source is None else (source, target_in)
+        who = f"{self._called}: number {number} ({type(member).__name__})"
+        try:
+            logits = member(*(tokens.to(device) for tokens in inputs))
+        except (IndexError, RuntimeError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise ValueError(
+                f"{who} cannot read the tokens: those of X and y, tokens__begin, tokens__end "
+                "and tokens__pad must be in its vocabulary, and y None for a language model only "
+                f"({error})."
+            ) from error
+        if not isinstance(logits, Tensor) or logits.shape[:-1] != target_in.shape:
+            shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise ValueError(
+                f"{who} must give logits of shape (n, T, K) = {(*target_in.shape, 'K')}; got "
+                f"{shape}."
+            )
+        logits = logits[at.to(device)]
+        if logits.isnan().any():
+            row = at.nonzero()[logits.isnan().any(-1).cpu()][0, 0]
+            raise ValueError(
+                f"{who} gives NaN after the target {target_in[row].tolist()}"
+                + ("." if source is None else f" of the source {source[row].tolist()}.")
+            )
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        return logits.to(_device_of(self.members[0]), dtype)
+
+
+def _device_of(module: nn.Module) -> torch.device:
+    return next(module.parameters(), torch.zeros(())).device

@@ -13,8 +13,8 @@ class ScoredSequences:
     r"""Sequences, B for each row of input, and the uncertainty with which they were predicted.
 
     A token :math:`y_t` is predicted from those before it, and the uncertainty of a sequence is the
-    sum of those of its tokens. The uncertainty of a row is the mean over its
-    sequences, each weighted by its probability among the B [1]_:
+    sum of those of its tokens. The uncertainty of a row is the mean over its sequences, each
+    weighted by its probability among the B [1]_:
 
     .. math::
 

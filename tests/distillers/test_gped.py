@@ -22,7 +22,7 @@ from torch.nn.functional import softplus
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distillers import GPEDDistiller
-from skdistill.distillers.gped import _loop
+from skdistill.distillers.gped import _online
 from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
@@ -152,7 +152,7 @@ def test_chains_that_have_not_met_are_warned_of(moons):
 
 def test_thinning_is_one_unless_it_is_given(moons, monkeypatch):
     X, y = moons
-    monkeypatch.setattr(_loop, "_ITERATIONS_TOGETHER", 1)
+    monkeypatch.setattr(_online, "_ITERATIONS_TOGETHER", 1)
     for thinning, n_steps in (("auto", 30), (10, 3)):
         inference = SGLD(2e-3, burn_in=20, thinning=thinning)
         fitted = student(chains(inference=inference, batch_size=60)).fit(X, y)
@@ -173,7 +173,7 @@ def test_the_teacher_holds_the_last_state_and_its_own_parameters(moons):
 @few_draws
 def test_the_chains_are_asked_about_more_rows_than_the_student_learns_from(moons, monkeypatch):
     X, y = moons
-    monkeypatch.setattr(_loop.OnlineDistillation, "on_train_end", noting := Noting())
+    monkeypatch.setattr(_online.OnlineDistillation, "on_train_end", noting := Noting())
     inference = SGLD(2e-3, prior_precision=1.0, burn_in=0)
     teacher, params = chains(inference=inference, max_epochs=10), {"batch_size": 8}
     fits = [student(teacher, estimate=Estimate(n_asked=n), **params).fit(X, y) for n in (1, 4, 100)]

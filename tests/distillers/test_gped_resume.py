@@ -20,8 +20,8 @@ from sklearn.model_selection import GridSearchCV
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill._engine._checkpoint import CheckpointFile
 from skdistill.distillers import GPEDDistiller
-from skdistill.distillers.gped import _loop
-from skdistill.distillers.gped._loop import OnlineDistillation
+from skdistill.distillers.gped import _online
+from skdistill.distillers.gped._online import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD
@@ -175,7 +175,7 @@ def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
     epoch, together, tmp_path, monkeypatch
 ):
     # After the first epoch of the chains the guard against divergence knows its scale.
-    monkeypatch.setattr(_loop, "_ITERATIONS_TOGETHER", together)
+    monkeypatch.setattr(_online, "_ITERATIONS_TOGETHER", together)
     path = tmp_path / "checkpoint"
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -20,7 +20,7 @@ from torch import nn
 import skdistill
 from skdistill import SequenceDistributionDistiller, losses
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
-from skdistill.distillers.sequence._plan import TokenObjective
+from skdistill.distillers.sequence._estimator import TokenObjective
 from skdistill.families import DirichletFamily, MixtureFamily
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import SequenceEnsemble, SpecialTokens

@@ -22,6 +22,8 @@ from ..._utils.warnings import warn
 from ...distributions import Distribution
 from ...modules import Rounds
 
+Read = Callable[[Any], Any]  # takes a distribution to a prediction
+
 
 class EarlyExits(NamedTuple):
     """Where the samples left when they were predicted with limits: see `BDistilBooster.predict`."""
@@ -74,7 +76,7 @@ class OutOfTime(Exception):
 
 
 class Stopwatch:
-    """Raises :class:`OutOfTime` when called after the deadline, or after `stop` was.
+    """Raises OutOfTime when called after the deadline, or when `stopped`.
 
     It does so only once the first round is over, which every prediction needs.
     """
@@ -99,10 +101,7 @@ class Stopwatch:
 
 @dataclass(eq=False)
 class LimitedRun:
-    """Rounds of a booster within limits, which all samples go through together.
-
-    The activations that later rounds need are held for all samples.
-    """
+    """Rounds of a booster within limits, which all samples go through together."""
 
     module: Any
     rows: Tensor
@@ -129,8 +128,9 @@ class LimitedRun:
         except OutOfTime:
             return False
         check_outputs(outputs, self.played.x, self.first + self.inside)
-        if not self.watch.has_result and self.limits.deadline is not None and self.watch.is_late():
-            _warn("deadline", self.limits.deadline, "the seconds of one round")
+        deadline = self.limits.deadline
+        if not self.watch.has_result and deadline is not None and self.watch.is_late():
+            _warn("deadline", deadline, "the seconds of one round")
         self.watch.note_result()
         return True
 
@@ -156,28 +156,22 @@ class LimitedRun:
     def _leaves(self) -> Tensor:
         """Which of the samples inside are sure enough, (n,)."""
         threshold, outputs = self.limits.early_exit, self.played.outputs
-        if self._exit_on == "confidence":
+        is_sure_class = self.limits.exit_on == "auto" and self.module.network.centred
+        if is_sure_class or self.limits.exit_on == "confidence":
             return self.distribution().mean.amax(-1) >= threshold
         if len(outputs) == 1:  # one round has no spread
             return torch.zeros(len(outputs[0]), dtype=torch.bool, device=outputs[0].device)
         spread = self.module.predicted(torch.stack(outputs)).uncertainty().epistemic
         return spread.view(len(spread), -1).amax(-1) <= threshold
 
-    @property
-    def _exit_on(self) -> str:
-        if self.limits.exit_on != "auto":
-            return self.limits.exit_on
-        return "confidence" if self.module.network.centred else "spread"
-
 
 class Anytime:
     """Predictions that get better round by round: see `BDistilBooster.anytime`.
 
-    `run` has run no round yet; the constructor runs the first. `read` takes a distribution to the
-    prediction.
+    `run` has run no round yet; the constructor runs the first.
     """
 
-    def __init__(self, run: LimitedRun, read: Callable[[Any], Any]):
+    def __init__(self, run: LimitedRun, read: Read):
         self._run = run
         self._read = read
         self._is_new = self._advance()  # a result that iteration has not given yet
@@ -202,9 +196,6 @@ class Anytime:
             raise StopIteration
         self._is_new = False
         return self.result
-
-
-Read = Callable[[Any], Any]
 
 
 def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Distribution:
@@ -268,10 +259,7 @@ def predict_along_time(
 
 
 def _by_chunks(
-    module: Any,
-    X: np.ndarray,
-    parts: Callable[[Tensor, int], Iterable[np.ndarray]],
-    size: int,
+    module: Any, X: np.ndarray, parts: Callable[[Tensor, int], Iterable[np.ndarray]], size: int
 ) -> list[np.ndarray]:
     """Concatenate the arrays, samples first, that `parts` gives for `size` samples at a time.
 

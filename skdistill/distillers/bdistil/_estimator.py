@@ -53,11 +53,6 @@ def model_classes(module: DistributionStack) -> list[Any]:
     return list(module)
 
 
-def _costs(rounds: list[Round]) -> list[float]:
-    """Floating-point operations of each round for a sample."""
-    return [found.flop for found in rounds]
-
-
 def plan_of(booster: DistributionEstimator, task: Task) -> RoundsPlan:
     """Return the plan of a booster; raise for parameters that do not go together."""
     connection, search = Connection.of(booster.connection), WeakLearnerSearch.of(booster.search)
@@ -90,9 +85,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
 
     Each round searches for a *weak learner*, a network whose errors oppose the sum of the errors of
     those before it, and adds it if the mean then comes closer to the teacher on the training
-    samples. Prediction may stop after any round (anytime prediction): after a number of rounds,
-    operations or seconds, or sample by sample. The booster is a classifier if its teacher is one,
-    else a regressor.
+    samples. Prediction may stop after any round: after a number of rounds, operations or seconds,
+    or sample by sample. The booster is a classifier if its teacher is one, else a regressor.
 
     Parameters
     ----------
@@ -115,9 +109,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         How the learner of a round is searched, see :class:`skdistill.settings.WeakLearnerSearch`;
         None is ``WeakLearnerSearch()``.
     early : bool, default=False
-        Whether series are to be predicted before their end: the task loss is then a mean over the
-        time steps, as in E-RNN [2]_, and there is `predict_early`. For classifiers and networks
-        such as :class:`skdistill.modules.Recurrent`.
+        Whether series are to be predicted before their end, by `predict_early`: the task loss is
+        then a mean over the time steps, as in E-RNN [2]_. For classifiers and networks such as
+        :class:`skdistill.modules.Recurrent`.
     transfer : str, TransferMaker, TransferOnly or None, default=None
         How as many further samples are generated, once, from X and `X_transfer` for the teacher to
         predict.
@@ -127,10 +121,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Number of epochs of each learner; "auto" shows it 300,000 samples in all, but each of them
         at least 10 and at most 200 times.
     max_time : float, default=None
-        Seconds that `fit` may take in all, as in :class:`HydraPlusRegressor`, the fit of the
-        teacher included. Each network that is searched has its share of what is left, the same for
-        all rounds to come; when the time is up the rounds found are kept, with a warning if they
-        are fewer than `n_rounds`.
+        Seconds that `fit` may take in all, that of the teacher included, as in
+        :class:`HydraPlusRegressor`. All rounds to come share what is left equally; when it is up
+        the rounds found are kept, with a warning if they are fewer than `n_rounds`.
     batch_size : int, default=64
         Rows of a minibatch.
     optimizer, lr, callbacks, runtime
@@ -271,12 +264,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             networks = (NetworkSettings.of(*own, module) for module in modules)
             return LearnerRecipes(tuple(one.recipe(*how) for one in networks))
 
-        # Inputs are most of what a weak learner costs.
-        reading: dict[str, Any] = {
-            "recipe_of": recipe_of,
-            "modules": modules,
-            "embedded_from": MANY_ROWS,
-        }
+        # Embedded from many rows on: inputs are most of what a weak learner costs.
+        reading: Any = {"recipe_of": recipe_of, "modules": modules, "embedded_from": MANY_ROWS}
         spec = fit_spec(self, partial(plan_of, self), *arguments, **reading)
         with begun(self, spec) as (spec, task):
             predictions = fit_teacher_of(spec, task)
@@ -416,9 +405,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         -------
         predictions : iterator
             Each step runs a round and gives the prediction after it. ``predictions.result`` is the
-            best so far, at any time: that of the first round to begin with.
-            ``predictions.n_rounds`` tells how many rounds it is of, and ``predictions.stop()`` ends
-            the iteration, also from another thread.
+            best so far, that of the first round to begin with, ``predictions.n_rounds`` the number
+            of its rounds, and ``predictions.stop()`` ends the iteration, also from another thread.
 
         Examples
         --------
@@ -439,12 +427,11 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         if self._kind == "classifier":
             reads["predict_proba"] = _probabilities
         OneOf(tuple(reads)).check(method, "method")
-        limits = self._limits(
-            {"max_rounds": max_rounds, "max_flops": max_flops, "deadline": deadline}
-        )
+        given = {"max_rounds": max_rounds, "max_flops": max_flops, "deadline": deadline}
+        limits, costs = self._limits_and_costs(given)
         rows, size = as_rows(self.module_, X), rows_at_a_time(self.module_, X)
-        n_rounds = limits.affordable(_costs(self.rounds_))
-        return Anytime(LimitedRun(self.module_, rows, n_rounds, limits, size), reads[method])
+        run = LimitedRun(self.module_, rows, limits.affordable(costs), limits, size)
+        return Anytime(run, reads[method])
 
     @available_if(lambda self: self._kind == "classifier" and vars(self).get("_plan", self).early)
     def predict_early(self, X: ArrayLike, threshold: float) -> tuple[np.ndarray, np.ndarray]:
@@ -474,12 +461,13 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         check_is_fitted(self)
         return check_rows(self, X, self._recipe.row_shape)
 
-    def _limits(self, given: dict[str, Any]) -> Limits:
+    def _limits_and_costs(self, given: dict[str, Any]) -> tuple[Limits, list[float]]:
+        """Limits, checked, and the floating-point operations of each round for a sample."""
         if unknown := sorted(set(given) - set(Limits._fields)):
             raise TypeError(f"limits of a prediction are {list(Limits._fields)}, got {unknown}.")
         limits = Limits(**given)
         limits.check(max(self.n_rounds, self.n_rounds_), self._kind == "classifier")
-        return limits
+        return limits, [found.flop for found in self.rounds_]
 
     def _points(self, distribution: Distribution) -> np.ndarray:
         """Labels, or means in units of y."""
@@ -496,8 +484,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         OneOf((True, False)).check(return_exits, "return_exits")
         if not return_exits and all(limit is None for limit in limits.values()):
             return read(self.predict_distribution(X))
-        X, given = self._rows(X), self._limits(limits)
-        costs = _costs(self.rounds_)
+        X = self._rows(X)
+        given, costs = self._limits_and_costs(limits)
         n_rounds = given.affordable(costs)
         if not return_exits and given.early_exit is given.deadline is None:
             return read(predict_first(self.module_, X, n_rounds))

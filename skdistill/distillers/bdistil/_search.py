@@ -3,9 +3,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,19 +64,18 @@ def play_game(
 ) -> Iterator[Fitted]:
     """Search learners for a booster; those found are given also if the search is interrupted."""
     (seed,) = spec.draw_seeds(1)
-    X, target, weight = _rows_and_targets(spec, predictions, seed)
-    put, settings = partial(on_device, device=spec.training.device), spec.settings
-    eta = WeakLearnerSearch.of(settings.search).eta
+    X, target, weight = (
+        on_device(values, device=spec.training.device)
+        for values in _rows_and_targets(spec, predictions, seed)
+    )
+    eta = WeakLearnerSearch.of(spec.settings.search).eta
+    size = spec.plan.task.size  # of regressors the means; raw variances are learnt beside them
     game = DistillationGame(
-        put(target),
-        settings.n_rounds,
-        None if eta == "auto" else eta,
-        put(weight),
-        spec.plan.task.size,  # of regressors the means; raw variances are learnt beside them
+        target, spec.settings.n_rounds, None if eta == "auto" else eta, weight, size
     )
     task = task.subtask("student", max_subtasks=None)
     with task.running():
-        search = Search(spec, game, put(X), task)
+        search = Search(spec, game, X, task)
         try:
             search.play()
         finally:
@@ -104,21 +102,16 @@ def _rows_and_targets(
             X, members = drawn, None
         else:
             X, weight = np.concatenate([X, drawn]), np.concatenate([weight, weight])
+    # In portions of the samples: the predictions of which targets are made take memory.
     targets: list[np.ndarray] = []
     if members is not None:
-        targets += _in_portions(lambda rows: plan.target_of(members[rows]), members, members)
+        portions = gen_batches(len(members), rows_asked(members[:1]))
+        targets += [plan.target_of(members[rows]) for rows in portions]
     asked = X[sum(map(len, targets)) :]
     if len(asked):
-        of_one = predict(asked[:1])
-        targets += _in_portions(lambda rows: plan.target_of(predict(asked[rows])), asked, of_one)
+        portions = gen_batches(len(asked), rows_asked(predict(asked[:1])))
+        targets += [plan.target_of(predict(asked[rows])) for rows in portions]
     return X, np.concatenate(targets), weight
-
-
-def _in_portions(
-    target_of: Callable[[slice], np.ndarray], rows: np.ndarray, predictions: np.ndarray
-) -> list[np.ndarray]:
-    """Targets of portions of the samples; the predictions of which they are made take memory."""
-    return [target_of(portion) for portion in gen_batches(len(rows), rows_asked(predictions[:1]))]
 
 
 class Barrier:
@@ -179,24 +172,21 @@ class Search:
     def play(self) -> None:
         """Find learners (Algorithm 1)."""
         start = time.monotonic()
-        while len(self.rounds) < self.settings.n_rounds and not (self.rounds and self.game.is_over):
-            found = self.find()
-            budget = self.spec.training.budget
-            if not found and budget is not None and self._is_out_of_time:
-                warn(
-                    f"max_time={budget.seconds!r} ended the search after "
-                    f"{len(self.rounds)} of n_rounds={self.settings.n_rounds} rounds, which are "
-                    "kept. Give more time, or fewer rounds.",
-                    ConvergenceWarning,
-                )
-                return
-            if not found:
-                warn(
+        n_rounds, budget = self.settings.n_rounds, self.spec.training.budget
+        while len(self.rounds) < n_rounds and not (self.rounds and self.game.is_over):
+            if not self.find():
+                message = (
                     f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
                     "it are kept. Try larger networks, a larger max_epochs, more connections "
-                    "or a larger max_search.",
-                    ConvergenceWarning,
+                    "or a larger max_search."
                 )
+                if budget is not None and self._is_out_of_time:
+                    message = (
+                        f"max_time={budget.seconds!r} ended the search after {len(self.rounds)} of "
+                        f"n_rounds={n_rounds} rounds, which are kept. Give more time, or fewer "
+                        "rounds."
+                    )
+                warn(message, ConvergenceWarning)
                 return
             if self.settings.verbose:
                 self._print_round(time.monotonic() - start)

@@ -18,12 +18,10 @@ class RunningMean:
     """Mean over all samples so far of the values of each row: U_o, Eq 10.
 
     It keeps sums in float32 and counts, ``4 (n_values + 1)`` bytes for each row; sums that would
-    take more than `limit` bytes are in a temporary file that is mapped into memory.
-
-    Values may be variances of others over the samples; `variances` are pairs of the columns of
-    these and of their variances. The variance of all samples so far is updated as in Chan, Golub
-    and LeVeque (1979), which is numerically stable. `several` are columns whose means are unknown
-    before a second sample.
+    take more than `limit` bytes are in a temporary file that is mapped into memory. `variances`
+    are pairs of columns, of values and of their variances over the samples, which are updated as in
+    Chan, Golub and LeVeque (1979), numerically stable. `several` are columns whose means are
+    unknown before a second sample.
     """
 
     def __init__(
@@ -55,17 +53,21 @@ class RunningMean:
         limit: float,
     ) -> RunningMean:
         """Return the running mean of the values of expectations."""
-        columns = [slice(*ends) for ends in pairwise(accumulate(n_values, initial=0))]
-        pairs = list(zip(expectations, columns, strict=True))
-        variances = [_halves(at) for expectation, at in pairs if expectation.is_variance]
-        several = [at for expectation, at in pairs if expectation.needs_several]
+        variances, several = [], []
+        ends = pairwise(accumulate(n_values, initial=0))
+        for expectation, (start, stop) in zip(expectations, ends, strict=True):
+            if expectation.is_variance:
+                middle = (start + stop) // 2
+                variances.append((slice(start, middle), slice(middle, stop)))
+            if expectation.needs_several:
+                several.append(slice(start, stop))
         return cls(n_rows, sum(n_values), device, limit, variances, several)
 
     def update(self, index: Tensor, values: Tensor, n_samples: int = 1) -> Tensor:
         """Add values of some rows, and return the means of those rows, (m, n_values).
 
         `index`, of shape (m,), has no row twice; values (m, n_values) are means over `n_samples`
-        samples, or variances over them. Means of columns in `several` are NaN after one sample.
+        samples, or variances over them.
         """
         index = index.to(self.sums.device)
         new = values.to(self.sums)
@@ -118,7 +120,7 @@ class Targets:
         self.expectations = expectations
         self.n_values = n_values
         is_online = [estimate == "online" for estimate in estimates]
-        columns = torch.tensor(is_online).repeat_interleave(torch.tensor(self.n_values))
+        columns = torch.tensor(is_online).repeat_interleave(torch.tensor(n_values))
         self.all_online = all(is_online)
         self.online = columns.nonzero().squeeze(1).to(device)
         self.running = None
@@ -131,21 +133,26 @@ class Targets:
 
         Members are the chains' samples' predictions of these rows, see ``skdistill.expectations``.
         """
-        mean, n_samples = pooled_members(self.expectations, members)  # U_s, Eq 9
+        values = [expectation.of_members(members) for expectation in self.expectations]
+        mean, n_samples = pooled(self.expectations, values), len(values[0])  # U_s, Eq 9
         if self.running is not None and self.all_online:
             mean = self.running.update(index, mean, n_samples)
         elif self.running is not None:
             mean[:, self.online] = self.running.update(index, mean[:, self.online], n_samples)
         return targets_of(self.expectations, self.n_values, mean)
 
+    def of_rows(self, index: Tensor | slice) -> Tensor:
+        """Targets of rows by the means so far, if all estimates are online; NaN without a mean."""
+        assert self.running is not None
+        return targets_of(self.expectations, self.n_values, self.running.means()[index])
+
     def met(self) -> tuple[Tensor, Tensor]:
         """Rows (m,) that a sample has predicted, and their targets, if all estimates are online."""
         assert self.running is not None
         index = self.running.counts.squeeze(1).nonzero().squeeze(1)
-        return index, targets_of(self.expectations, self.n_values, self.running.means()[index])
+        return index, self.of_rows(index)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the running means, not copied."""
         return {} if self.running is None else self.running.state()
 
     def load_state(self, state: dict[str, Tensor]) -> None:
@@ -153,22 +160,10 @@ class Targets:
             self.running.load_state(state)
 
 
-def _halves(columns: slice) -> tuple[slice, slice]:
-    """Split columns into those of means and those of their variances."""
-    middle = (columns.start + columns.stop) // 2
-    return slice(columns.start, middle), slice(middle, columns.stop)
-
-
 def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Tensor:
     """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
     pairs = zip(expectations, values, strict=True)
     return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
-
-
-def pooled_members(expectations: Sequence[Expectation], members: object) -> tuple[Tensor, int]:
-    """Pool g over members' predictions, and count the members."""
-    values = [expectation.of_members(members) for expectation in expectations]
-    return pooled(expectations, values), len(values[0])
 
 
 def targets_of(expectations: Sequence[Expectation], n_values: list[int], mean: Tensor) -> Tensor:

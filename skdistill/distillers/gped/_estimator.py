@@ -34,7 +34,6 @@ from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
 from .._fit._validate import check_further_rows, fit_spec
 from ._estimates import pooled, targets_of
-from ._online import distil_online, with_monitor
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
@@ -50,10 +49,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     With an unfitted teacher whose members are drawn by Markov chains, the student learns while
     the chains run, and no posterior sample is stored (Algorithm 1): after every H-th iteration the
     chains' states predict for a minibatch of the transfer set, and the student takes a gradient
-    step towards the mean of these predictions. It learns posterior expectations directly. For
-    classification these are the predictive distribution and the split of its entropy into aleatoric
-    and epistemic uncertainty; for regression, the mean and the aleatoric and epistemic variance;
-    and custom expectations.
+    step towards the mean of these predictions. For classification it learns the predictive
+    distribution and the split of its entropy into aleatoric and epistemic uncertainty; for
+    regression, the mean and the aleatoric and epistemic variance; and custom expectations.
 
     With any other teacher, fitted or without chains, the student learns the expectations over its
     stored members. :class:`DistributionDistiller` documents the supported teachers.
@@ -64,22 +62,21 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Best a :class:`BayesianEnsembleClassifier` or :class:`BayesianEnsembleRegressor` with
         ``inference=SGLD(...)`` or ``SGHMC(...)``, whose ``max_epochs``, ``inference__burn_in`` and
         ``inference__thinning`` are the paper's T, B and H; for H, "auto" is 1. The student learns
-        from all chains at once. The teacher's ``n_members`` has no effect.
+        from all chains at once; ``n_members`` has no effect.
     expectations : tuple of str and Expectation, or "auto", default="auto"
         What the student learns. By name, of a classifier: "predictive", the class probabilities,
         which are always needed; "share", the share of the mutual information in their entropy;
         "entropy", the expected entropy, as in the paper; "variance", the expected variance of each
-        class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic", which are
-        all needed. "auto" is ("predictive", "share"), or ("predictive", "entropy") with
-        ``estimate="stochastic"``, as one sample tells no share; or a regressor's three. Those of
+        class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic", all of
+        them needed. "auto" is a regressor's three or ("predictive", "share"), but with
+        ``estimate="stochastic"`` ("predictive", "entropy"), as one sample tells no share. Those of
         your own are :class:`skdistill.expectations.Expectation` objects; an
-        :class:`~skdistill.expectations.EntropyExpectation` in the place of "entropy" learns it by
-        another loss. ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean
-        log probabilities at temperature 2.5, to which a Dirichlet is fitted.
+        :class:`~skdistill.expectations.EntropyExpectation` learns "entropy" by another loss.
+        ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean log
+        probabilities at temperature 2.5, to which a Dirichlet is fitted.
     estimate : {"online", "stochastic"}, dict or Estimate, default="online"
-        Estimate of an expectation for a row of the transfer set: "online", the mean over all
-        samples that have predicted the row, or "stochastic", the last one; a dict gives it by the
-        names of expectations. See :class:`skdistill.settings.Estimate`.
+        Mean over all samples that have predicted a row of the transfer set, or the last one; a dict
+        gives it by the names of expectations. See :class:`skdistill.settings.Estimate`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
@@ -114,24 +111,24 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         The fitted teacher; of chains only the last states.
     monitor_ : dict of str to ndarray
         The teacher's expectations for the rows of `X_monitor`, by name, in the shape of
-        :meth:`predict_expectation`. Of chains, the mean over those of their states at which the
-        student was trained, at most 100 of its steps apart.
+        :meth:`predict_expectation`. Of chains, the mean over states at most 100 of the student's
+        steps apart.
     monitor_error_ : dict of str to float
         Mean absolute difference between the student's expectations and those of `monitor_`.
     n_epochs_ : int
-        Number of epochs that the student's training was set to. With chains one of them is the
+        Number of epochs that the student's training was set to. Beside chains one of them is the
         student's steps in an epoch of the chains, or in as many as have 20 iterations if these are
-        short, but a hundred of these steps at most.
+        short, but a hundred steps at most.
     classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_, n_features_in_, \
             feature_names_in_
         As in :class:`DistributionDistiller`.
 
     Notes
     -----
-    Of a classifier the epistemic part is the predicted share of the predicted entropy, the
-    aleatoric part is the rest: neither is negative, and they add up. With "entropy" in the place of
-    "share", as in the paper, the aleatoric part is the expected entropy, but at most the total.
-    Expected entropies and variances are softplus of an output; the paper has exponentials.
+    Of a classifier the epistemic part is the predicted share of the predicted entropy, and the
+    aleatoric part the rest. With "entropy" in the place of "share", as in the paper, the aleatoric
+    part is the expected entropy, but at most the total. Expected entropies and variances are
+    softplus of an output; the paper has exponentials.
 
     Bayesian Dark Knowledge [2]_ is ``expectations="predictive", estimate="stochastic",
     transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.
@@ -233,6 +230,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             monitored = check_further_rows(spec, X_monitor, "X_monitor")
         with begun(self, spec, resumes=not runs_online) as (spec, task):
             if runs_online:
+                from ._online import distil_online
+
                 checkpoint = self._checkpoint(spec, monitored)
                 stages = distil_online(spec, task, checkpoint, monitored)
             else:
@@ -323,14 +322,14 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         OneOf(tuple(plan.labels)).check(name, "name")
         columns = plan.columns_of(name)
         outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
-        values = plan.expectation(name).predict(torch.from_numpy(outputs))
+        values = plan.predicted(name, torch.from_numpy(outputs))
         return plan.in_units(name, values, self.module_).numpy()
 
 
 def distil_members(
     spec: FitSpec, predictions: MemberPredictions, task: ObservedTask, monitored: np.ndarray | None
 ) -> Iterator[Fitted]:
-    """Train the student on the teacher's members; give it after each stage, as train_student does.
+    """Train the student on the teacher's members; give it after each stage.
 
     For the rows of `X_monitor` the last one tells what the members expect.
     """
@@ -343,4 +342,4 @@ def distil_members(
     if monitored is not None and predict is not None:
         values = torch.from_numpy(predict(monitored)).movedim(1, 0).split(plan.n_values, dim=-1)
         means = targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))
-        yield with_monitor(fitted, means)
+        yield plan.monitored(fitted, means)

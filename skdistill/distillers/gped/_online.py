@@ -1,21 +1,46 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Distillation while the chains of the teacher run (GPED, Algorithm 1)."""
+"""A student that is trained while its teacher's chains run (GPED, Algorithm 1).
 
-from collections.abc import Generator, Iterator
-from dataclasses import replace
+Both are trained by the engine's loop. The chains' samples predict minibatches of the transfer set;
+after at most a hundred of them, and at the end of each of the chains' epochs, the student trains
+for one epoch on those it has not seen yet. It has no influence on the chains, so the result is the
+same as with alternating single steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from ..._engine import (
+    Batch,
+    Callback,
+    CheckpointFile,
+    DivergenceGuard,
+    Rows,
+    StackNet,
+    suited_threads,
+)
 from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._method.plan import TrainingBudget, as_tensors, build_module
-from ..._training.trainer import flop_per_step, on_device, own_dropout
+from ..._training.trainer import draws_globally, flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
-from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
+from ...ensembles import (
+    EnsembleSpec,
+    RunningRHat,
+    SamplerDiagnostics,
+    amount_of_training,
+    diagnosed_rows,
+    fit_ensemble,
+)
 from ...modules import DistributionStack
 from ...pruning import GroupLasso, ProximalStep
 from ...settings import Estimate
@@ -32,17 +57,27 @@ from .._fit._teacher import (
 )
 from ._estimates import Targets
 
+# Limits of the minibatches that are buffered for the student: their number, and about the bytes
+# of their rows.
+_N_BUFFERED = 100
+_BUFFER_BYTES = 2**25
+
+# Epochs of the chains are taken together until they have about so many iterations: to begin and end
+# an epoch of the student costs as much as some of its steps.
+_ITERATIONS_TOGETHER = 20
+
+# In a long epoch of the chains, each hundredth of their samples counts for R-hat and `X_monitor`.
+_NOTED_EVERY = 100
+
 
 def distil_online(
     spec: FitSpec, task: ObservedTask, checkpoint: Any, monitored: np.ndarray | None
 ) -> Iterator[Fitted]:
     """Run the chains of the teacher and the student together; give the student after each stage.
 
-    `checkpoint` is the context of a Checkpoint or None. For the rows of `X_monitor`, if there are
-    some, the last student tells what the chains' samples expect.
+    `checkpoint` is the context of a CheckpointFile or None. For the rows of `X_monitor`, if there
+    are some, the last student tells what the chains' samples expect.
     """
-    from ._loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
-
     settings, plan = spec.settings, spec.plan
     teacher = _chains(spec)
     with checkpoint as opened:
@@ -51,17 +86,15 @@ def distil_online(
         rows = _transfer_rows(spec, order_seed)
         scaling = as_tensors(spec.scaling)
         module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
-        budget = TrainingBudget(n_epochs(due, epoch_length, buffer_size(rows)))
+        budget = TrainingBudget(_n_epochs(due, epoch_length, _buffer_size(rows)))
         how = spec.training, plan, spec.recipe, budget, budget.n_epochs
         student = Student(*how, X=spec.X)
-        learnt, device = (plan.expectations, plan.n_values), rows.X.device
-        monitor = None
-        if monitored is not None:
-            monitor = Monitor(on_device(monitored, device=device), rows.batch_size, *learnt)
+        learnt = plan.expectations, plan.n_values, plan.estimates
+        monitor = None if monitored is None else _monitor(plan, monitored, rows)
         distillation = OnlineDistillation(
             _student_net(student, module, rows, settings.pruning),
             Stream(rows),
-            Targets(*learnt, plan.estimates, len(rows), device, working_memory()),
+            Targets(*learnt, len(rows), rows.X.device, working_memory()),
             partial(plan.members_of, module),
             due,
             epoch_length,
@@ -77,11 +110,11 @@ def distil_online(
             student, fitted = student.pruned(fitted, settings.pruning.threshold)
             yield fitted
             n_more = settings.pruning.finetune_epochs
-            fitted = yield from _finetuned(student, fitted, n_more, distillation, len(due))
+            fitted = yield from _finetuned(student, fitted, n_more, distillation)
         if opened is not None:
             opened.remove()
     if monitor is not None:
-        yield with_monitor(fitted, monitor.values())
+        yield plan.monitored(fitted, monitor.targets.of_rows(slice(None)))
 
 
 def _chains(spec: FitSpec) -> BaseEstimator:
@@ -92,55 +125,6 @@ def _chains(spec: FitSpec) -> BaseEstimator:
     # The chains may burn in for long before there is anything to tell of the student.
     pass_on_verbose(teacher, spec.settings.verbose)
     return teacher
-
-
-def with_monitor(fitted: Fitted, means: Tensor) -> Fitted:
-    """Return a student with the teacher's expectations for the rows of `X_monitor`, in y's units.
-
-    `means` are targets of the student for these rows, (n_monitor, n_outputs).
-    """
-    plan: Any = fitted.plan
-    monitor = {
-        label: plan.in_units(label, means[:, columns].cpu(), fitted.module).numpy()
-        for label, columns in zip(plan.labels, plan.columns, strict=True)
-    }
-    return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
-
-
-def _student_net(
-    student: Student, module: DistributionStack, rows: object, pruning: GroupLasso | None
-) -> Any:
-    from ..._engine import DivergenceGuard
-
-    return student.training.net(
-        module,
-        student.plan.objective(module, student.training_budget),
-        student.training_budget.n_epochs,
-        phase="student",
-        callbacks=[("guard", DivergenceGuard())],
-        flop_per_step=flop_per_step(module, rows),
-        proximal=None if pruning is None else ProximalStep(module, pruning.strength),
-    ).initialize()
-
-
-def _finetuned(
-    student: Student, fitted: Fitted, n_more: object, distillation: Any, n_steps: int
-) -> Generator[Fitted, None, Fitted]:
-    """Train the pruned student on the running means, if all estimates are online."""
-    from ..._engine import Rows
-
-    shown = distillation.stream.rows
-    n_batches = -(-len(shown) // shown.batch_size)
-    if n_more == "auto":
-        n_more = -(-n_steps // (2 * n_batches))  # half of the steps before
-    if "stochastic" in student.plan.estimates or not n_more:
-        return fitted
-    met, targets = distillation.targets.met()
-    weight = None if shown.weight is None else shown.weight[:, met]
-    seeds = [shown.generators[0].initial_seed() + 1]
-    rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
-    objective = student.plan.objective(fitted.module, student.training_budget)
-    return (yield from student.train(fitted.module, objective, rows, n_more))
 
 
 def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, int]:
@@ -160,10 +144,8 @@ def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, in
     return due, epoch_length
 
 
-def _transfer_rows(spec: FitSpec, seed: int) -> Any:
+def _transfer_rows(spec: FitSpec, seed: int) -> Rows:
     """The transfer set D': rows whose only target is their place in it."""
-    from ..._engine import Rows
-
     X, _, weight, *_ = training_set(spec, MemberPredictions(None, None))
     device, dtype = spec.training.device, torch.from_numpy(X[:0]).dtype
     rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
@@ -179,15 +161,51 @@ def _transfer_rows(spec: FitSpec, seed: int) -> Any:
     )
 
 
+def _epochs_together(epoch_length: int) -> int:
+    """Return after how many epochs of the chains, of that length, the student is trained."""
+    return max(1, _ITERATIONS_TOGETHER // epoch_length)
+
+
+def _buffer_size(rows: Rows) -> int:
+    """Return how many minibatches of these rows are buffered at most."""
+    return max(1, min(_N_BUFFERED, _BUFFER_BYTES // (rows.batch_size * rows.X[:1].nbytes)))
+
+
+def _n_epochs(due: np.ndarray, epoch_length: int, buffer_size: int) -> int:
+    """Return how many epochs the student trains for, beside chains with epochs of that length."""
+    n_steps = np.bincount(due // (epoch_length * _epochs_together(epoch_length)))
+    return int((-(-n_steps // buffer_size)).sum())
+
+
+def _monitor(plan: Any, monitored: np.ndarray, rows: Rows) -> Monitor:
+    """Return what is to keep the teacher's expectations for the rows of `X_monitor`."""
+    device, all_online = rows.X.device, ["online"] * len(plan.expectations)
+    learnt = plan.expectations, plan.n_values, all_online
+    means = Targets(*learnt, len(monitored), device, math.inf)
+    return Monitor(on_device(monitored, device=device).split(rows.batch_size), means)
+
+
+def _student_net(
+    student: Student, module: DistributionStack, rows: Rows, pruning: GroupLasso | None
+) -> StackNet:
+    return student.training.net(
+        module,
+        student.plan.objective(module, student.training_budget),
+        student.training_budget.n_epochs,
+        phase="student",
+        callbacks=[("guard", DivergenceGuard())],
+        flop_per_step=flop_per_step(module, rows),
+        proximal=None if pruning is None else ProximalStep(module, pruning.strength),
+    ).initialize()
+
+
 def _run_chains(
-    teacher: Any, spec: FitSpec, distillation: Any, seed: int, task: ObservedTask
+    teacher: Any, spec: FitSpec, distillation: OnlineDistillation, seed: int, task: ObservedTask
 ) -> dict[str, object]:
     """Fit the teacher with the student as an observer; only the chains' last states are kept.
 
     Returned are attributes of the student's estimator: the teacher, if the chains have ended.
     """
-    from ._loop import StudentStopped
-
     warn_of_refit(spec.settings.teacher)
     net, shown = distillation.student, distillation.stream.rows
     X, y, sample_weight = spec.arguments
@@ -201,8 +219,226 @@ def _run_chains(
     except StudentStopped:
         pass  # `Student.trained` raises the reason
     except Exception as error:  # of any kind: a state that does not fit fails anywhere
-        if distillation.is_loading:
+        if distillation.is_loading and distillation.checkpoint is not None:
             raise distillation.checkpoint.misfit(error) from error
         raise
     net.notify("on_train_end", X=shown, y=None)
     return {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}
+
+
+def _finetuned(
+    student: Student, fitted: Fitted, n_epochs: int | str, distillation: OnlineDistillation
+) -> Generator[Fitted, None, Fitted]:
+    """Train the pruned student on the running means, if all estimates are online."""
+    shown = distillation.stream.rows
+    if n_epochs == "auto":  # half of the steps before
+        n_epochs = -(-len(distillation.due) // (2 * distillation.stream.n_batches))
+    if "stochastic" in student.plan.estimates or not n_epochs:
+        return fitted
+    met, targets = distillation.targets.met()
+    weight = None if shown.weight is None else shown.weight[:, met]
+    seeds = [shown.generators[0].initial_seed() + 1]
+    rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
+    objective = student.plan.objective(fitted.module, student.training_budget)
+    return (yield from student.train(fitted.module, objective, rows, n_epochs))
+
+
+class StudentStopped(Exception):
+    """The student has diverged, or Ctrl-C was pressed while it was trained."""
+
+
+@dataclass(eq=False, repr=False)
+class OnlineDistillation(Callback):
+    """Callback of the net that runs the chains, which trains another net, the student."""
+
+    student: StackNet  # initialised, with a DivergenceGuard as its callback "guard"
+    stream: Stream  # of the transfer set D', whose only target is the place of each row in it
+    targets: Targets
+    members_of: Callable[[Any, Tensor], Any]  # of the chains' module and its outputs (S, m, p)
+    due: np.ndarray  # iterations of the chains, from 0, after which the student takes a step
+    epoch_length: int  # iterations of an epoch of the chains
+    n_asked: int  # minibatches that the chains predict for each step of the student
+    n_threads: int | str  # of torch for the student, see `suited_threads`
+    monitor: Monitor | None = None  # of `X_monitor`
+    checkpoint: CheckpointFile | None = None  # of the state of both nets
+
+    def __post_init__(self) -> None:
+        self.guard: DivergenceGuard = dict(self.student.callbacks_)["guard"]
+        self.is_loading = False  # whether a state was read that has not been trained on yet
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        self.chain_rows = X
+        self.diagnosed = net.module_.encode(diagnosed_rows(X.X)).unsqueeze(0)
+        self.is_due = frozenset(self.due.tolist())
+        # The last iteration of each of the chains' epochs that is due, and some before it.
+        epoch = self.due // self.epoch_length
+        is_last = np.append(np.diff(epoch) > 0, True)
+        number_in_epoch = np.arange(1, len(epoch) + 1) - np.searchsorted(epoch, epoch)
+        noted = self.due[is_last | (number_in_epoch % _NOTED_EVERY == 0)]
+        self.is_noted = frozenset(noted.tolist())
+        self.r_hat = RunningRHat(len(noted))
+        self.buffer = Buffer(_buffer_size(self.stream.rows))
+        saved = None if self.checkpoint is None else self.checkpoint.read()
+        if saved is not None:
+            self.is_loading = True
+            self._load_state(net, saved)
+
+    def after_step(self, net: StackNet, iteration: int) -> None:
+        """Predict a minibatch by the chains' samples if they are due, and train the student."""
+        if iteration in self.is_due:
+            self._predict_next_batch(net)
+        if iteration in self.is_noted:
+            self._note(net)
+        if self.buffer.is_full:
+            self._train_student()
+
+    def _predict_next_batch(self, net: StackNet) -> None:
+        """Predict the next minibatches of D' by the chains' last samples (lines 7 to 11).
+
+        The student learns from the first of them; of the others the running means are updated.
+        """
+        for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
+            outputs = net.outputs_now(net.module_.encode(X))
+            if not outputs.isfinite().all():
+                return  # a chain has diverged; its guard ends training after the epoch
+            targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
+            if k == 0:
+                inputs = self.student.module_.encode(X)
+                self.buffer.add(inputs, targets.unsqueeze(0), weight)
+
+    def _note(self, net: StackNet) -> None:
+        """Add what the chains' last samples predict for X to R-hat, and for `X_monitor`."""
+
+        def predict(inputs: Tensor) -> Any:
+            return self.members_of(net.module_, net.outputs_now(inputs))
+
+        members = predict(self.diagnosed)  # probabilities, or means and variances: (S, n, k)
+        members = members if isinstance(members, Tensor) else torch.cat(members, dim=-1)
+        self.r_hat.update(members.cpu().numpy())
+        if self.monitor is not None:
+            self.monitor.update(lambda rows: predict(net.module_.encode(rows)))
+
+    def _train_student(self) -> None:
+        """Train the student on the minibatches in the buffer (line 12)."""
+        with suited_threads(self.student.flop_per_step, self.n_threads):
+            self.student.fit_loop(self.buffer, epochs=1)
+        self.buffer.batches.clear()
+        if self.student.interrupted_ or self.guard.diverged_.any():
+            raise StudentStopped  # no KeyboardInterrupt, which would end the chains quietly
+
+    def on_epoch_end(self, net, **kwargs):
+        is_last = len(net.history) == net.max_epochs  # then the chains' last states are kept
+        if len(net.history) % _epochs_together(self.epoch_length) and not is_last:
+            return
+        if self.buffer.batches:
+            self._train_student()
+        self.is_loading = False
+        if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
+            self.checkpoint.write(self._state(net))
+
+    def diagnostics(self) -> SamplerDiagnostics:
+        """Return the chains' R-hat, by a sample of each of their epochs, or several."""
+        return self.r_hat.diagnostics()
+
+    def _stateful(self) -> dict[str, Any]:
+        """Parts whose state is saved between two epochs of the chains, beside that of their net."""
+        monitor = {} if self.monitor is None else {"monitor": self.monitor.targets}
+        return {
+            "chain_rows": self.chain_rows,
+            "student": self.student,
+            "stream": self.stream,
+            "targets": self.targets,
+            "r_hat": self.r_hat,
+            **monitor,
+        }
+
+    def _state(self, net: StackNet) -> dict[str, object]:
+        states = {name: part.state() for name, part in self._stateful().items()}
+        random = torch.get_rng_state() if self._draws(net) else None
+        return {"chains": net.state(), **states, "random": random}
+
+    def _load_state(self, net: StackNet, saved: dict[str, Any]) -> None:
+        net.go_on_from(saved["chains"])
+        for name, part in self._stateful().items():
+            part.load_state(saved[name])
+        if self._draws(net):
+            torch.set_rng_state(saved["random"])
+
+    def _draws(self, net: StackNet) -> bool:
+        """Whether a net draws from torch's global generator, which has a seed then."""
+        return draws_globally(net.module_) or draws_globally(self.student.module_)
+
+
+class Stream:
+    """Minibatches of rows without end, pass after pass."""
+
+    def __init__(self, rows: Rows):
+        self.rows = rows
+        self.n_batches = -(-len(rows) // rows.batch_size)
+        self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        self.at_begin = self.rows.state()
+        self.n_taken = 0
+        self.batches: Iterator[Batch] = iter(self.rows)
+
+    def __next__(self) -> Batch:
+        batch = next(self.batches, None)
+        if batch is None:
+            self._begin_pass()
+            batch = next(self.batches)
+        self.n_taken += 1
+        return batch
+
+    def take(self, n: int) -> Iterator[Batch]:
+        """Yield the next `n` minibatches, but fewer at the end of a pass: no row comes twice."""
+        yield next(self)
+        for _ in range(min(n - 1, self.n_batches - self.n_taken)):
+            yield next(self)
+
+    def state(self) -> dict[str, object]:
+        return {"at_begin": self.at_begin, "n_taken": self.n_taken}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.rows.load_state(state["at_begin"])
+        self._begin_pass()
+        for _ in range(state["n_taken"]):
+            next(self)
+
+
+class Buffer:
+    """Minibatches that the student has not seen yet; iterating is one epoch of its training."""
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        self.batches: list[Batch] = []
+
+    def __len__(self) -> int:
+        return sum(X.shape[1] for X, _ in self.batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.batches)
+
+    def add(self, inputs: Tensor, targets: Tensor, weight: Tensor | None) -> None:
+        """Keep a minibatch; inputs and weight are copied, as the next minibatch overwrites them."""
+        kept = None if weight is None else weight.clone()
+        self.batches.append((inputs.clone(), ((targets,), kept)))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.batches) >= self.limit
+
+
+class Monitor(NamedTuple):
+    """Rows of `X_monitor`, in chunks, and the teacher's running expectations there."""
+
+    chunks: Sequence[Tensor]
+    targets: Targets
+
+    def update(self, predict: Callable[[Tensor], Any]) -> None:
+        """Add the members' predictions; `predict` takes rows (1, m, ...)."""
+        start = 0
+        for rows in self.chunks:
+            index = torch.arange(start, start + len(rows), device=rows.device)
+            self.targets.update(predict(rows.unsqueeze(0)), index)
+            start += len(rows)

@@ -6,7 +6,7 @@ Distillation for Deep Neural Networks".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from ..._estimator.base import Fitted
 from ..._method.objective import Objective
 from ..._method.plan import Plan, TrainingBudget
 from ..._method.task import Buffers, RegressionTask, Task
@@ -60,13 +61,13 @@ class ExpectationsPlan(Plan):
     def labels(self) -> list[str]:
         return [expectation.label for expectation in self.expectations]
 
-    def expectation(self, label: str) -> Expectation:
-        """Return the expectation of a name."""
-        return self.expectations[self.labels.index(label)]
-
     def columns_of(self, label: str) -> slice | None:
         """Return the place of an expectation among the outputs."""
-        return self.columns[self.labels.index(label)] if label in self.labels else None
+        return dict(zip(self.labels, self.columns, strict=True)).get(label)
+
+    def predicted(self, label: str, outputs: Tensor) -> Tensor:
+        """Return the values of an expectation, given its outputs, both (..., k)."""
+        return self.expectations[self.labels.index(label)].predict(outputs)
 
     def values(self, members: object) -> np.ndarray:
         """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
@@ -87,6 +88,17 @@ class ExpectationsPlan(Plan):
             if e.label not in self.in_distribution
         }
 
+    def monitored(self, fitted: Fitted, means: Tensor) -> Fitted:
+        """Return a student with the teacher's expectations for the rows of `X_monitor`.
+
+        `means` are targets of the student for these rows, (n_monitor, n_outputs).
+        """
+        monitor = {
+            label: self.in_units(label, means[:, columns].cpu(), fitted.module).numpy()
+            for label, columns in zip(self.labels, self.columns, strict=True)
+        }
+        return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
+
     def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
         if not self.replays:
             return ExpectationObjective(self.expectations, self.columns)
@@ -101,9 +113,8 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
 
     @property
     def tells_parts(self) -> bool:
-        return self.columns_of("predictive") is None or not {"share", "entropy"}.isdisjoint(
-            self.labels
-        )
+        labels = set(self.labels)
+        return "predictive" not in labels or not labels.isdisjoint({"share", "entropy"})
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         return self.values(torch.from_numpy(members.astype(dtype)).transpose(0, 1))
@@ -112,15 +123,13 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
         known, predictive = KNOWN["classifier"], self.columns_of("predictive")
         if predictive is None:
             return Dirichlet.from_outputs(outputs[..., self.columns_of("dirichlet")], 0.0)
-        log_mean = outputs[0, :, predictive].log_softmax(-1)
+        log_mean, expected = outputs[0, :, predictive].log_softmax(-1), None
         if share := self.columns_of("share"):
             rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
-            total = torch.special.entr(log_mean.exp()).sum(-1)
-            return ExpectedCategorical(log_mean, rest * total)
-        if entropy := self.columns_of("entropy"):
-            expected = known["entropy"].predict(outputs[0, :, entropy])
-            return ExpectedCategorical(log_mean, expected.squeeze(-1))
-        return ExpectedCategorical(log_mean)
+            expected = rest * torch.special.entr(log_mean.exp()).sum(-1)
+        elif entropy := self.columns_of("entropy"):
+            expected = known["entropy"].predict(outputs[0, :, entropy]).squeeze(-1)
+        return ExpectedCategorical(log_mean, expected)
 
     def members_of(self, student: BaseEstimator, chains: object, outputs: Tensor) -> Tensor:
         """Return the members' predictions for outputs (S, n, p) of the chains' module."""
@@ -143,7 +152,7 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
 
     def read_mean(self, outputs: Tensor) -> Tensor:
-        return self.expectation("mean").predict(outputs[0, :, self.columns_of("mean")])
+        return self.predicted("mean", outputs[0, :, self.columns_of("mean")])
 
     def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Gaussian:
         """Return the members' predictions for outputs (S, n, p) of the chains' module."""
@@ -166,21 +175,19 @@ def expectations_plan(
     task: Task, expectations: Sequence[Expectation], estimates: Sequence[str], replays: bool
 ) -> ExpectationsPlan:
     """Return the plan for some expectations, tried out on two members and three rows."""
-    values = [expectation.of_members(_example(task)) for expectation in expectations]
+    shape = 2, 3, task.size
+    plan: type[ExpectationsPlan]
+    members: Tensor | Gaussian
+    if isinstance(task, RegressionTask):
+        plan, members = GaussianExpectationsPlan, Gaussian(torch.zeros(shape), torch.ones(shape))
+    else:
+        plan, members = CategoricalExpectationsPlan, torch.full(shape, 1 / task.size)
+    values = [expectation.of_members(members) for expectation in expectations]
     pairs = zip(expectations, values, strict=True)
     ends = accumulate((e.target(value).shape[-1] for e, value in pairs), initial=0)
-    is_numeric = isinstance(task, RegressionTask)
-    plan = GaussianExpectationsPlan if is_numeric else CategoricalExpectationsPlan
     n_values = tuple(value.shape[-1] for value in values)
     columns = tuple(slice(*ends) for ends in pairwise(ends))
     return plan(task, tuple(expectations), tuple(estimates), n_values, columns, replays)
-
-
-def _example(task: Task) -> Tensor | Gaussian:
-    shape = 2, 3, task.size
-    if isinstance(task, RegressionTask):
-        return Gaussian(torch.zeros(shape), torch.ones(shape))
-    return torch.full(shape, 1 / task.size)
 
 
 def chosen_expectations(expectations: object, estimate: object, task: str) -> list[Expectation]:
@@ -225,10 +232,8 @@ def chosen_estimates(estimate: Any, expectations: list[Expectation]) -> list[str
     """Estimate of each expectation, checked."""
     labels = [expectation.label for expectation in expectations]
     given = estimate if isinstance(estimate, dict) else dict.fromkeys(labels, estimate)
-    if not (
-        set(given) <= set(labels)
-        and all(isinstance(e, str) and e in _ESTIMATES for e in given.values())
-    ):
+    is_known = all(isinstance(e, str) and e in _ESTIMATES for e in given.values())
+    if not (set(given) <= set(labels) and is_known):
         raise ValueError(
             f"estimate must be one of {list(_ESTIMATES)}, or a dict of them by names of {labels}; "
             f"got {estimate!r}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -23,20 +24,21 @@ from ..._estimator.base import (
     for_callbacks,
     with_callbacks,
 )
-from ..._method.plan import NetworkRecipe, TrainingBudget, build_module
+from ..._method.objective import Objective
+from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
 from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import part_of
 from ..._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
+from ..._utils.validation import value_at_epoch
 from ..._utils.warnings import warn
 from ...families import Family, make_family
-from ...modules import RecurrentSequenceModel
+from ...modules import DistributionStack, RecurrentSequenceModel, stack
 from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
 from ...settings import Optimizer, Runtime
 from .._fit._spec import FamilyRule
 from .._fit._student import Student
-from ._plan import TokensPlan
 
 # Members predict so many samples at a time that their predictions take about these bytes.
 _CHUNK_BYTES = 2**24
@@ -46,11 +48,10 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     r"""Distil an ensemble of sequence models into one that predicts their disagreement [1]_.
 
     At each token the student predicts a Dirichlet distribution over the probabilities of the next
-    one. It is trained on given sequences (teacher forcing). At each token the proxy, a Dirichlet
-    with the members' mean and approximately their spread, summarises the members' probabilities,
-    and the student minimises its divergence from the proxy. The mean of the Dirichlet is the
-    prediction. Its entropy and informations give the total, aleatoric and epistemic uncertainty of
-    the token and, by the chain rule, those of the sequence.
+    one. It is trained on given sequences (teacher forcing) to minimise its divergence from a proxy,
+    a Dirichlet with the mean of the members' probabilities and approximately their spread. The mean
+    of the Dirichlet is the prediction. Its entropy and informations give the total, aleatoric and
+    epistemic uncertainty of the token and, by the chain rule, those of the sequence.
 
     Parameters
     ----------
@@ -200,21 +201,19 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self._reset()
         self._has_source, self._tokens, self.n_tokens_ = has_source, tokens, teacher.n_tokens_
         self.n_members_, self.family_ = len(teacher.members), family
-        rows, is_token, weight = self._check_sequences(X, y, sample_weight)
-        plan, recipe = self._plan_and_recipe(family, rows)
-        data = rows, is_token, weight
-        named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
-        given = for_callbacks(X, y, sample_weight)
+        data = self._check_sequences(X, y, sample_weight)
+        plan, recipe = self._plan_and_recipe(family, data[0])
+        named = dict(zip(("X and y", "tokens", "sample_weight"), data, strict=True))
         with (
-            fit_task(self, given, self.max_epochs) as task,
+            fit_task(self, for_callbacks(X, y, sample_weight), self.max_epochs) as task,
             resumable(self, random_state, named) as random_state,
         ):
             seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
             module = build_module(plan, recipe, [seed], torch.float32)
-            objective = plan.objective(module, TrainingBudget())
+            budget = TrainingBudget(self.max_epochs)
+            objective = plan.objective(module, budget)
             settings = self.batch_size, training.device, order_seed
             learnt = _training_rows(plan, teacher, tokens.pad, objective, data, *settings)
-            budget = TrainingBudget(self.max_epochs)
             student = Student(training, plan, recipe, budget, self.max_epochs)
             callbacks = [task.per_epoch(student.in_training)]
             for fitted in student.train(module, objective, learnt, self.max_epochs, callbacks):
@@ -296,11 +295,17 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         return self._plan.family.distribution(logits[at.to(logits.device)].unsqueeze(0))
 
 
+class SequenceTeacher(SequenceEnsemble):
+    """The members, called "teacher" in messages."""
+
+    _called = "teacher"
+
+
 def _training_rows(
     plan: TokensPlan,
     teacher: SequenceEnsemble,
     pad_token: int,
-    objective: Any,
+    objective: TokenObjective,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
     batch_size: int,
     device: torch.device,
@@ -314,11 +319,24 @@ def _training_rows(
     )
     size = max(1, _CHUNK_BYTES // (4 * plan.n_tokens * is_token.shape[1]))
 
+    def targets_of_few(batch: Tensor) -> Tensor:
+        source, target = batch.tensor_split([plan.n_source], dim=1)
+        is_token = target[:, 1:] != pad_token
+        statistics = teacher.member_statistics(
+            source if plan.n_source else None,
+            target[:, :-1],
+            is_token,
+            float(objective.temperature),
+            plan.family.weight_of_uniform,
+        )
+        at_tokens = plan.family._target_of_tokens(statistics)
+        targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
+        targets[is_token.to(at_tokens.device)] = at_tokens
+        return targets
+
     def targets(batch: np.ndarray) -> Tensor:
-        """Targets at the tokens of some samples, (n, T, width)."""
-        parts = torch.from_numpy(batch).long().split(size)
-        how = teacher, plan, float(objective.temperature), pad_token
-        return torch.cat([_targets_of(*how, rows) for rows in parts])
+        """Targets at the tokens of some samples, (n, T, width); zeros where there is padding."""
+        return torch.cat(list(map(targets_of_few, torch.from_numpy(batch).long().split(size))))
 
     return DistillationRows(
         rows,
@@ -332,31 +350,95 @@ def _training_rows(
     )
 
 
-def _targets_of(
-    teacher: SequenceEnsemble, plan: TokensPlan, temperature: float, pad_token: int, rows: Tensor
-) -> Tensor:
-    """Targets at the tokens of a few samples; zeros where there is padding."""
-    source, target = rows.tensor_split([plan.n_source], dim=1)
-    is_token = target[:, 1:] != pad_token
-    statistics = teacher.member_statistics(
-        source if plan.n_source else None,
-        target[:, :-1],
-        is_token,
-        temperature,
-        plan.family.weight_of_uniform,
-    )
-    at_tokens = plan.family._target_of_tokens(statistics)
-    targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
-    targets[is_token.to(at_tokens.device)] = at_tokens
-    return targets
-
-
-class SequenceTeacher(SequenceEnsemble):
-    """The members, called "teacher" in messages."""
-
-    _called = "teacher"
-
-
 def _unchanged(X: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
     """Return the samples, which the teacher predicts anew as if they had been drawn."""
     return X
+
+
+@dataclass(frozen=True)
+class TokensPlan(Plan):
+    """A network that predicts a distribution over the probabilities of the next token."""
+
+    family: Any  # that for tokens
+    n_tokens: int  # that are predicted: K
+    n_source: int  # how many of a sample's tokens are the source; 0 for a language model
+    n_target: int  # how many tokens of a sample are predicted
+    n_members: int  # of the teacher
+
+    task: Any = None  # neither numbers nor classes of samples
+
+    @property
+    def tells_parts(self) -> bool:
+        return self.family.tells_parts and self.n_members > 1
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_tokens * self.n_target
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return f"logits of {self.n_tokens} tokens after each token of the target, side by side"
+
+    def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> nn.Module:
+        return stack([TokenRows(network, self.n_source) for network in recipe.build(seeds)])
+
+    def wrap(self, network: nn.Module, buffers: dict[str, Tensor]) -> Any:
+        return network
+
+    def objective(
+        self, module: DistributionStack, training_budget: TrainingBudget
+    ) -> TokenObjective:
+        return TokenObjective(self.family)
+
+
+class TokenObjective(Objective):
+    """Mean over a sample's tokens of the loss of each.
+
+    Targets are those at each token, (1, n, T, width), and whether there is a token, (1, n, T):
+    where there is none, neither outputs nor targets matter. Outputs are the logits of all tokens
+    side by side, (1, n, T * K). A temperature T divides them, as it does the members', and the
+    loss is multiplied by T^2.
+    """
+
+    temperature: Tensor
+
+    def __init__(self, family: Any):
+        super().__init__()
+        self.family = family
+        self.register_buffer("temperature", torch.ones(()))
+        self.begin_epoch(0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.temperature.fill_(value_at_epoch(self.family.temperature, epoch, end=1.0))
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        target, is_token = targets
+        logits = outputs.unflatten(-1, (is_token.shape[-1], -1))  # (1, n, T, K)
+        temperature = self.temperature
+        loss, gradient = self.family._loss_of_tokens(logits / temperature, target)
+        loss, gradient = loss * temperature**2, gradient.mul_(temperature)
+        share, is_pad = is_token / is_token.sum(-1, keepdim=True), is_token == 0
+        gradient.masked_fill_(is_pad.unsqueeze(-1), 0.0).mul_(share.unsqueeze(-1))
+        return (share * loss.masked_fill(is_pad, 0.0)).sum(-1), gradient.flatten(-2)
+
+
+class TokenRows(nn.Module):
+    """A network of tokens as the engine takes networks: numbers in, numbers out.
+
+    `n_source` of a sample's tokens are the source, or none; the others are the target with its
+    begin token, the last of which is not read.
+    """
+
+    def __init__(self, network: nn.Module, n_source: int):
+        super().__init__()
+        self.network = network
+        self.n_source = n_source
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Map tokens (n, S + 1 + T) to logits (n, T * K)."""
+        tokens = rows.long()
+        source, target_in = tokens[:, : self.n_source], tokens[:, self.n_source : -1]
+        logits = self.network(source, target_in) if self.n_source else self.network(target_in)
+        return logits.flatten(1)
