@@ -30,7 +30,7 @@ def check_trainable(X: np.ndarray, dtype, name: str = "X") -> None:
 
 def check_magnitude(X: np.ndarray, limit: float, name: str = "X") -> None:
     """Raise ValueError if a value is beyond `limit`, naming its place."""
-    # Only then for the place: argmax copies what may not be written to, as a memory map.
+    # Not by argmax, which copies what may not be written to, as a memory map.
     if max(abs(_extreme(X, np.max, np.fmax)), abs(_extreme(X, np.min, np.fmin))) > limit:
         place, value = largest(X)
         raise ValueError(

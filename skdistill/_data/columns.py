@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
@@ -68,11 +67,6 @@ COLUMN_PARAMETERS = {
 }
 
 
-def standardises(normalize: bool | str, what: str) -> bool:
-    """Tell whether the parameter `normalize` asks for "X", or "y", to be standardised."""
-    return normalize in (True, what)
-
-
 @dataclass(frozen=True)
 class Columns:
     """The columns of a table that hold categories, as `fit` has found them.
@@ -100,33 +94,24 @@ class Columns:
     def of(cls, X: Any, categorical_features: Any) -> Columns | None:
         """Find the categories in X; None if no column holds any.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_columns)
-        categorical_features : "from_dtype", None or array-like
-            As a parameter of an estimator.
-
-        Raises
-        ------
-        ValueError
-            If `categorical_features` names columns that X does not have.
+        A ValueError tells of columns in the parameter `categorical_features` that X does not have.
         """
         if categorical_features is None:
             return None
-        numbers = _categorical_columns(X, categorical_features)
-        if not numbers:
-            return None
-        found = {number: _categories(column_of(X, number)) for number in numbers}
-        for number, categories in found.items():
-            _refuse_kinds(categories, name_of_column(X, number))
+        kept, others = {}, {}
+        with errors_about("categorical_features"):
+            numbers = _categorical_columns(X, categorical_features)
+            found = {number: _categories(column_of(X, number)) for number in numbers}
+            for number, categories in found.items():
+                _refuse_kinds(categories, name_of_column(X, number))
+            if isinstance(categorical_features, str):
+                _warn_of_text(X, numbers)
+            for number, categories in found.items():
+                kept[number] = sorted(categories[:_MOST_CATEGORIES], key=_order)
+                others[number] = categories[_MOST_CATEGORIES:]
         if isinstance(categorical_features, str):
-            _warn_of_text(X, numbers)
-        kept = {
-            number: sorted(categories[:_MOST_CATEGORIES], key=_order)
-            for number, categories in found.items()
-        }
-        others = {number: categories[_MOST_CATEGORIES:] for number, categories in found.items()}
-        return cls(np.shape(X)[1], kept, others)
+            _warn_of_numbered_samples(X)
+        return cls(np.shape(X)[1], kept, others) if numbers else None
 
     def grown(self, X: ArrayLike) -> Columns:
         """Return the columns with the categories of further samples; the codes of others stay."""
@@ -160,33 +145,27 @@ class Columns:
         settings: dict[str, Any] = {"dtype": CHECKS["dtype"], "ensure_all_finite": "allow-nan"}
         numbers = np.zeros((len(X), 0), dtype=np.float32)
         if numeric:
-            numbers = check_array(some_columns(X, numeric), input_name="X", **settings)
+            numbers = check_array(column_of(X, numeric), input_name="X", **settings)
         out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
         out[:, numeric] = numbers
         for column in self.categories:
-            out[:, column] = self.codes(X, column, is_training)
+            out[:, column] = self.codes(X, column, values_of(column_of(X, column)), is_training)
         return out
 
     def encode_floats(self, X: np.ndarray) -> np.ndarray:
         """Return what :meth:`encode` does, for finite floats of shape (n, n_columns)."""
         out = X.copy()
         for column in self.categories:
-            out[:, column] = self._codes(X, column, X[:, column].tolist())
+            out[:, column] = self.codes(X, column, X[:, column].tolist())
         return out
 
-    def codes(self, X: ArrayLike, column: int, is_training: bool = False) -> list[float]:
-        """Return the codes of a column's values in X; NaN for those missing or unknown.
-
-        Raises
-        ------
-        ValueError
-            If values are of another type than the categories, and cannot be converted.
-        """
-        return self._codes(X, column, values_of(column_of(X, column)), is_training)
-
-    def _codes(
+    def codes(
         self, X: ArrayLike, column: int, values: list, is_training: bool = False
     ) -> list[float]:
+        """Return the codes of a column's values in X; NaN for those missing or unknown.
+
+        A ValueError refuses those of another type than the categories, which are not converted.
+        """
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 
@@ -202,9 +181,8 @@ class Columns:
         try:
             others = set(values) - codes.keys() - {None}
         except TypeError:  # a value has no hash
-            others = {value for value in values if _has_hash(value)} - codes.keys() - {None}
-            if unhashable := [value for value in values if not _has_hash(value)]:
-                raise refusal(unhashable[0], unhashable) from None
+            unhashable = [value for value in values if not _has_hash(value)]
+            raise refusal(unhashable[0], unhashable) from None
         if others:
             found = known_categories(others, self._in_training(column), refusal)
             codes |= {value: codes.get(found.get(value), np.nan) for value in others}
@@ -231,17 +209,6 @@ class Columns:
         for column in self.categories.keys() - set(date_columns(like)):
             columns[column] = _series_like(column_of(like, column), columns[column])
         return type(like)(dict(zip(like.columns, columns, strict=True)))
-
-
-def find_columns(X: object, wanted: Any) -> Columns | None:
-    """Return the columns of X that hold categories, as `categorical_features` says."""
-    if wanted is None:
-        return None
-    with errors_about("categorical_features"):
-        found = Columns.of(X, wanted)
-    if isinstance(wanted, str):
-        _warn_of_numbered_samples(X)
-    return found
 
 
 def as_table(X: Any, name: str = "X") -> Any:
@@ -380,26 +347,9 @@ def _series_like(column: Any, values: np.ndarray) -> Any:
     return type(column)(values.tolist(), dtype=column.dtype)
 
 
-def refuse_sparse(X: Any) -> None:
-    """Raise a TypeError for a sparse X.
-
-    A network's first layer is dense, so X would become dense in any case: its memory, which may be
-    a thousand times that of X, is the user's to spend.
-    """
-    if not issparse(X):
-        return
-    gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
-    raise TypeError(
-        f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
-        f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
-        "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
-        "skdistill.streams."
-    )
-
-
 def _categorical_columns(X: ArrayLike, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
-    names = list(X.columns) if hasattr(X, "columns") else None
+    names = names_of_columns(X)
     if isinstance(wanted, str):
         if names is None or (not hasattr(X, "iloc") and not hasattr(X, "schema")):
             return []
@@ -567,7 +517,8 @@ def name_of_column(X: ArrayLike, number: int) -> Any:
     return X.columns[number] if hasattr(X, "columns") else number
 
 
-def column_of(X: Any, number: int) -> Any:
+def column_of(X: Any, number: int | list[int]) -> Any:
+    """Return a column of a table; for a list of numbers, the table of these columns."""
     if hasattr(X, "iloc"):
         return X.iloc[:, number]
     return X[:, number] if hasattr(X, "schema") else np.asarray(X)[:, number]
@@ -581,12 +532,6 @@ def names_of_columns(X: ArrayLike) -> list | None:
 def feature_names_of(model: BaseEstimator) -> np.ndarray | None:
     """Return the names of the features that a model was fitted on, if they had some."""
     return getattr(model, "feature_names_in_", None)
-
-
-def some_columns(X: Any, numbers: list[int]) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[:, numbers]
-    return X[:, numbers] if hasattr(X, "schema") else np.asarray(X)[:, numbers]
 
 
 def values_of(column: Any) -> list:

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from .._utils.moments import Moments, standardisation
 from ..modules import InputEncoder, PiecewiseLinear
-from .columns import Columns, standardises
+from .columns import Columns
 
 # Columns whose mean is within so many standard deviations of 0, and whose standard deviation is
 # as near to 1, are standardised already: a scaler stands before the estimator.
@@ -80,17 +80,8 @@ class InputEncoding:
     ) -> InputEncoding | None:
         """Find the encoding of columns, or None where samples can be taken as they are.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, n_columns)
-            Missing values are NaN.
-        weight : ndarray of shape (n,) or None
-        normalize : bool, default=True
-            Whether to standardise numbers.
-        n_categories : ndarray of int of shape (n_columns,), default=None
-            As of an InputEncoder; None is no categorical columns.
-        bins : Bins, default=None
-            How to find the bins of a piecewise-linear encoding, if there is to be one.
+        Without `n_categories`, as of an InputEncoder, no column is categorical; with `bins` numbers
+        get a piecewise-linear encoding.
         """
         found = cls._of_columns(X, weight, normalize, n_categories)
         return found._with_bins(X, weight, bins)
@@ -115,17 +106,12 @@ class InputEncoding:
         is_missing = np.isnan(X.sum(axis=0))
         if is_missing.any():
             is_missing = np.isnan(X).any(axis=0)
-        loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        if normalize:
-            loc, scale = _standardisation(X, weight, is_missing)
-            limits = np.fmin.reduce(X), np.fmax.reduce(X)
-            loc, scale = _unless_flags(loc, scale, limits)
-            if n_categories is None:
-                scale = _of_common_unit(scale, limits)
-        n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
-        is_number = n_categories == 0
-        loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
-        return cls(loc, scale, n_categories, is_missing & is_number, compresses=normalize)
+        if not normalize:
+            scaling = np.zeros(X.shape[1]), np.ones(X.shape[1])
+            return cls._scaled(*scaling, None, is_missing, n_categories)
+        limits = np.fmin.reduce(X), np.fmax.reduce(X)
+        scaling = _standardisation(X, weight, is_missing)
+        return cls._scaled(*scaling, limits, is_missing, n_categories)
 
     @classmethod
     def of_moments(
@@ -143,15 +129,32 @@ class InputEncoding:
 
         Bins are those of some of the samples, X.
         """
-        loc, scale = _unless_flags(*moments.standardisation(), limits)
-        if n_categories is None:
-            scale = _of_common_unit(scale, limits)
-        none = np.zeros(len(loc), dtype=int)
-        n_categories = none if n_categories is None else n_categories
-        is_scaled = (n_categories == 0) & normalize
-        loc, scale = np.where(is_scaled, loc, 0.0), np.where(is_scaled, scale, 1.0)
-        found = cls(loc, scale, n_categories, none.astype(bool), compresses=normalize)
+        loc, scale = moments.standardisation()
+        if not normalize:
+            loc, scale = np.zeros_like(loc), np.ones_like(scale)
+        none_missing = np.zeros(len(loc), dtype=bool)
+        found = cls._scaled(loc, scale, limits if normalize else None, none_missing, n_categories)
         return found._with_bins(X, weight, bins)
+
+    @classmethod
+    def _scaled(
+        cls,
+        loc: np.ndarray,
+        scale: np.ndarray,
+        limits: tuple[np.ndarray, np.ndarray] | None,
+        is_missing: np.ndarray,
+        n_categories: np.ndarray | None,
+    ) -> InputEncoding:
+        """Encode columns by their moments and limits; without limits numbers stay as they are."""
+        if limits is not None:
+            loc, scale = _unless_flags(loc, scale, limits)
+            if n_categories is None:
+                scale = _of_common_unit(scale, limits)
+        n_categories = np.zeros(len(loc), dtype=int) if n_categories is None else n_categories
+        is_number = n_categories == 0
+        loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
+        has_indicator = is_missing & is_number
+        return cls(loc, scale, n_categories, has_indicator, compresses=limits is not None)
 
     def _with_bins(
         self, X: np.ndarray, weight: np.ndarray | None, bins: Bins | None
@@ -166,7 +169,9 @@ class InputEncoding:
             # Found in the units of the columns, which tell values apart also far from 0.
             units = zip(edges, self.loc, self.scale, strict=True)
             found = replace(self, edges=tuple((own - loc) / scale for own, loc, scale in units))
-        return None if found._is_identity else found
+        is_near = (np.abs(self.loc) <= _NEAR * self.scale) & (np.abs(self.scale - 1) <= _NEAR)
+        has_more = self.n_categories.any() or self.has_indicator.any() or found.has_bins
+        return None if is_near.all() and not has_more else found
 
     @classmethod
     def with_steps(
@@ -175,15 +180,9 @@ class InputEncoding:
         X: np.ndarray,
         thresholds: Sequence[np.ndarray],
     ) -> InputEncoding:
-        """Return an encoding, or None, with bins around `thresholds` so narrow that they are steps.
+        """Return an encoding with bins around `thresholds` so narrow that they are steps.
 
-        Parameters
-        ----------
-        encoding : InputEncoding or None
-            None takes samples as they are.
-        X : ndarray of shape (n, n_columns)
-        thresholds : sequence of ndarray, of length n_columns
-            Of each column, in its own units.
+        These are of each column of X, in its own units. No encoding takes samples as they are.
         """
         n_columns = X.shape[1]
         if encoding is None:
@@ -201,42 +200,27 @@ class InputEncoding:
         return replace(encoding, edges=tuple(edges))
 
     @property
-    def _is_identity(self) -> bool:
-        is_near = (np.abs(self.loc) <= _NEAR * self.scale) & (np.abs(self.scale - 1) <= _NEAR)
-        has_more = self.n_categories.any() or self.has_indicator.any() or self.has_bins
-        return bool(is_near.all()) and not has_more
-
-    @property
     def has_bins(self) -> bool:
         """Whether some column has a piecewise-linear encoding."""
         return any(map(len, self.edges))
 
+    def module(self, dtype: torch.dtype) -> InputEncoder:
+        """Return the module that encodes samples."""
+        arrays = self.loc, self.scale, self.n_categories, self.has_indicator
+        return InputEncoder(*arrays, self.edges, self.compresses).to(dtype)
+
     @property
     def n_inputs(self) -> int:
         """Number of inputs of a network."""
-        return self._encoder().n_inputs
-
-    def module(self, dtype: torch.dtype) -> InputEncoder:
-        """Return the module that encodes samples."""
-        return self._encoder().to(dtype)
-
-    def _encoder(self) -> InputEncoder:
-        arrays = self.loc, self.scale, self.n_categories, self.has_indicator
-        return InputEncoder(*arrays, self.edges, self.compresses)
+        return self.module(torch.float32).n_inputs
 
 
 class Bins(NamedTuple):
     """How bins of columns are found.
 
-    Parameters
-    ----------
-    settings : PiecewiseLinear
-    y : ndarray of shape (n, ...)
-        What a tree predicts.
-    are_classes : bool, default=False
-    by_bic : bool, default=False
-        Whether a column has no quantile bins, or 1, 2, 4 or 8 times `n_bins`: those of the linear
-        spline for y that has the least Bayesian information criterion.
+    A tree of the columns predicts `y`, of shape (n, ...). With `by_bic` a column has no quantile
+    bins, or 1, 2, 4 or 8 times `n_bins`: those of the linear spline for y of the least Bayesian
+    information criterion.
     """
 
     settings: PiecewiseLinear
@@ -329,25 +313,25 @@ class InputSettings:
     Parameters
     ----------
     modules : tuple
-        Classes of networks, that are to take the encoding.
+        Classes of networks that are to take the encoding.
     embeddings : PiecewiseLinear, "auto" or other
         The parameter ``module__embeddings``.
     are_classes : bool
         Whether classes are predicted, not numbers.
-    normalize : bool, default=False
+    normalize : bool
         Whether to standardise numerical features.
-    n_categories : ndarray of int of shape (n_features,), default=None
+    n_categories : ndarray of int of shape (n_features,) or None
         As of an InputEncoder; None is no categorical features.
-    encodes : bool, default=True
+    encodes : bool
         Whether the estimator takes tables, which may have an encoding.
     """
 
     modules: tuple[Any, ...]
     embeddings: Any
     are_classes: bool
-    normalize: bool = False
-    n_categories: np.ndarray | None = None
-    encodes: bool = True
+    normalize: bool
+    n_categories: np.ndarray | None
+    encodes: bool
 
     @classmethod
     def of(cls, params: dict[str, Any], kind: str, columns: Columns | None) -> InputSettings:
@@ -357,7 +341,7 @@ class InputSettings:
             tuple(given) if isinstance(given, (list, tuple)) else (given,),
             params.get("module__embeddings", "auto"),
             kind == "classifier",
-            standardises(params.get("normalize", False), "X"),
+            params.get("normalize", False) in (True, "X"),
             None if columns is None else columns.n_categories,
             "normalize" in params,
         )
@@ -433,6 +417,5 @@ def _standardisation(
         held = ~np.isnan(X[:, column])
         if held.any() and (weight is None or weight[held].any()):
             of_held = None if weight is None else weight[held]
-            found = standardisation(X[held, column][:, None], of_held)
-            loc[column], scale[column] = (float(values[0]) for values in found)
+            loc[[column]], scale[[column]] = standardisation(X[held, column][:, None], of_held)
     return loc, scale

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
@@ -74,9 +74,6 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
-# For clip_norm="auto": the largest norm of the gradient of a student.
-_CLIP_NORM = 5.0
-
 # Those of the optimizer that are ours, of an Optimizer object.
 _OF_STEPS = frozenset(Optimizer._defaults())
 
@@ -94,13 +91,7 @@ _RENAMED = {
 
 # Attributes that hold the trained stack, in the order of a Fitted, and all private ones of a fit.
 _ATTRIBUTES = ("_plan", "_recipe", "module_", "_history", "_training_budget")
-_PRIVATE = (
-    *_ATTRIBUTES,
-    "_input_schema",
-    "_parts_drawn",
-    "_training_state",
-    "_member_numbers",
-)
+_PRIVATE = (*_ATTRIBUTES, "_input_schema", "_parts_drawn", "_training_state", "_member_numbers")
 
 
 class NetEstimator(CallbackSupportMixin, BaseEstimator):
@@ -125,7 +116,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "random_state": Seed(),
     }
 
-    _clip_norm: float | None = _CLIP_NORM  # what Optimizer(clip_norm="auto") stands for
+    _clip_norm: float | None = 5.0  # what Optimizer(clip_norm="auto") stands for: of a student
 
     # Parameters of an MLP whose defaults differ from its own, for classifiers and regressors.
     _module_defaults: dict[str, dict[str, Any]]
@@ -180,9 +171,19 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """Keep what a fit has found, as attributes."""
         self.__dict__.update(facts)
 
+    def _learnt(self) -> dict[str, Any]:
+        """Return the attributes that a fit has set."""
+        params = self.get_params(deep=False)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if (name.endswith("_") and not name.startswith("_") and name not in params)
+            or name in _PRIVATE
+        }
+
     def _reset(self) -> None:
         """Remove all attributes of an earlier fit, so that a failing one leaves no old model."""
-        for name in _fitted_names(vars(self), self.get_params(deep=False)):
+        for name in self._learnt():
             delattr(self, name)
 
     @property
@@ -243,7 +244,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def __setstate__(self, state):
         state = dict(state)
-        _warn_of_other_version(type(self).__name__, state.pop("_skdistill_version", None))
+        if (version := state.pop("_skdistill_version", None)) != __version__:
+            writer = "an older version, which noted no number" if version is None else version
+            warn(
+                f"{type(self).__name__} was pickled by skdistill {writer} and is loaded by "
+                f"{__version__}: its predictions may be wrong, or fail. Load it with the version "
+                "that pickled it, or fit it anew.",
+            )
         weights = state.pop("_weights", None)
         if "history_" in state:  # of before it was a property
             state["_history"] = state.pop("history_")
@@ -256,38 +263,22 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a fit returns: a trained stack, and facts that its estimator tells of it.
-
-    Parameters
-    ----------
-    plan : Plan
-    recipe : NetworkRecipe or LearnerRecipes
-    module : Module
-        A stack that predicts distributions.
-    history : list of dict
-    training_budget : TrainingBudget
-    facts : dict, default={}
-        Further attributes of the estimator, by name.
-    """
+    """What a fit returns: a trained stack, and facts that its estimator tells of it."""
 
     plan: Plan
-    recipe: Any
-    module: Any
+    recipe: Any  # NetworkRecipe or LearnerRecipes
+    module: Any  # a stack that predicts distributions
     history: list[dict[str, Any]]
     training_budget: TrainingBudget
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)  # further attributes, by name
 
     @classmethod
     def of(cls, estimator: NetEstimator) -> Fitted | None:
         """Return what an earlier fit of the estimator has returned; None without one."""
         if "module_" not in vars(estimator):
             return None
-        own = {
-            name: vars(estimator)[name]
-            for name in _fitted_names(vars(estimator), estimator.get_params(deep=False))
-        }
-        plan, recipe, module, history, budget = (own.pop(name) for name in _ATTRIBUTES)
-        return cls(plan, recipe, module, history, budget, own)
+        facts = estimator._learnt()
+        return cls(*map(facts.pop, _ATTRIBUTES), facts)
 
     @classmethod
     def in_training(cls, plan: Plan, recipe: object, net: Any, budget: TrainingBudget) -> Fitted:
@@ -378,16 +369,6 @@ class NetworkSettings:
         return NetworkRecipe.of(self.module, row_shape, plan.n_outputs, settings, inputs)
 
 
-def _fitted_names(attributes: Iterable[str], parameters: Container[str]) -> list[str]:
-    """Return the names of those attributes that a fit has set."""
-    return [
-        name
-        for name in attributes
-        if (name.endswith("_") and not name.startswith("_") and name not in parameters)
-        or name in _PRIVATE
-    ]
-
-
 def for_callbacks(
     X: object, y: object, sample_weight: ArrayLike | None = None
 ) -> dict[str, object]:
@@ -420,12 +401,10 @@ class ObservedTask:
     @contextlib.contextmanager
     def fitting(self, teacher: object, X: object, y: object) -> Iterator[None]:
         """Tell that the task is the fit of a teacher, which may call the callbacks too."""
-        is_fitted_before = isinstance(teacher, FrozenEstimator)
-        propagated = self._context.propagate_callback_context
-        with (
-            contextlib.nullcontext() if is_fitted_before else propagated(teacher),
-            self.running(X=X, y=y),
-        ):
+        propagated = contextlib.nullcontext()
+        if not isinstance(teacher, FrozenEstimator):
+            propagated = self._context.propagate_callback_context(teacher)
+        with propagated, self.running(X=X, y=y):
             yield
 
     def per_epoch(self, fitted: Callable[[Any], Fitted] | None = None) -> Any:
@@ -460,15 +439,3 @@ def available_device(device: object) -> torch.device:
         warn(f"device={device!r} is not there; the model is put on the CPU.")
         return torch.device("cpu")
     return found
-
-
-def _warn_of_other_version(estimator: str, version: str | None) -> None:
-    """Warn unless `version`, which pickled an estimator, is the one that loads it."""
-    if version == __version__:
-        return
-    writer = "an older version, which noted no number" if version is None else version
-    warn(
-        f"{estimator} was pickled by skdistill {writer} and is loaded by {__version__}: its "
-        "predictions may be wrong, or fail. Load it with the version that pickled it, or fit it "
-        "anew.",
-    )

@@ -37,14 +37,9 @@ class Temperature:
     """A temperature of the members' densities or probabilities, and nothing else.
 
     It multiplies the aleatoric variance of numbers, and divides the members' logits of classes.
-
-    Parameters
-    ----------
-    temperature : float or tuple of float, default=1.0
-        One for each target of several.
     """
 
-    temperature: Any = 1.0
+    temperature: Any = 1.0  # several targets have one each
 
     def __call__(self, distribution: Any) -> Any:
         """Return the calibrated distribution, of the same kind."""
@@ -88,19 +83,8 @@ def fit_temperature(
     The logarithm of that of labels has a standard normal prior, so that classes that are never
     mistaken do not lead to extremes: ``log(temperature)**2 / 2`` is added to the sum of the losses.
 
-    Parameters
-    ----------
-    distribution : distribution
-        Predictions for n samples that were not trained on, in float64.
-    y : Tensor of shape (n, t), or of int64 of shape (n,)
-        Targets, or codes of classes.
-    weight : Tensor of shape (n,)
-    loss : callable, default=None
-        Takes a distribution and `y`, and gives a tensor (n, t), or (n, 1). None means these.
-
-    Returns
-    -------
-    Temperature
+    `distribution` predicts n samples that were not trained on, in float64; `y` are their targets
+    (n, t), or codes of classes, int64 (n,). Another `loss` is of shape (n, t), or (n, 1).
     """
     share = (weight / weight.sum()).unsqueeze(-1)
     is_numeric = y.is_floating_point()
@@ -118,17 +102,8 @@ def fit_calibration(student: BaseEstimator, members: Any, y: Tensor, weight: Ten
     fitted in turn: for numbers the first round is exact, as the map does not depend on the
     temperature.
 
-    Parameters
-    ----------
-    student, members : distribution
-        Predictions for n samples, in float64, of the student and of its teacher's members.
-    y : Tensor of shape (n, t), or of int64 of shape (n,)
-        Targets, or codes of classes.
-    weight : Tensor of shape (n,)
-
-    Returns
-    -------
-    Calibration
+    `student` and its teacher's `members` predict n samples, in float64; `y` is as for
+    :func:`fit_temperature`.
     """
     share = (weight / weight.sum()).unsqueeze(-1)
     goal = _logarithm(members)

@@ -233,10 +233,8 @@ def align_classes(probabilities: np.ndarray, given: Any, wanted: Any) -> np.ndar
     Parameters
     ----------
     probabilities : ndarray of shape (..., len(given))
-    given : array-like of shape (n_given,)
-        The class of each column.
-    wanted : array-like of shape (n_classes,)
-        The class of each column of the result, all of `given` among them.
+    given, wanted : array-like of shape (n_given,) and (n_classes,)
+        The class of each column, and of each column of the result.
 
     Returns
     -------
@@ -285,12 +283,11 @@ def _of_members(members: np.ndarray) -> _Answer:
     """Answer of members (n, S, t, 2) with means and variances."""
     distribution = EmpiricalGaussian.from_members(members)
     found = (distribution.mean, *distribution.uncertainty())
-    mean, total, aleatoric, epistemic = (
+    mean, total, *parts = (
         part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in found
     )
-    if members.shape[1] == 1:
-        return _Answer(mean, Uncertainty(total, None, None, measure="variance"))
-    return _Answer(mean, Uncertainty(total, aleatoric, epistemic, measure="variance"))
+    known = (None, None) if members.shape[1] == 1 else parts
+    return _Answer(mean, Uncertainty(total, *known, measure="variance"))
 
 
 def _of_outputs(model, X, inverses) -> _Answer:
@@ -359,26 +356,21 @@ def _mixture(answers: list[_Answer], weights: np.ndarray) -> _Answer:
     """Answer of a mixture, by the law of total variance or the chain rule of mutual information."""
     centres = np.stack([answer.centre for answer in answers])  # (S, n, ...)
     centre = np.tensordot(weights, centres, axes=1)
-    uncertainties = [answer.uncertainty for answer in answers]
+    measure = answers[0].uncertainty.measure
     if len(answers) == 1:
-        return _Answer(centre, uncertainties[0])
+        return _Answer(centre, answers[0].uncertainty)
+    parts = []
+    for total, aleatoric, epistemic in (answer.uncertainty for answer in answers):
+        if epistemic is None:  # all of it is aleatoric where the parts are not known
+            aleatoric, epistemic = total, np.zeros_like(total)
+        parts.append((total, aleatoric, epistemic))
     total, aleatoric, epistemic = (
-        np.tensordot(weights, np.stack(part), axes=1)
-        for part in zip(*map(_with_parts, uncertainties), strict=True)
+        np.tensordot(weights, np.stack(part), axes=1) for part in zip(*parts, strict=True)
     )
-    measure = uncertainties[0].measure
     if measure == "variance":
         between = np.tensordot(weights, np.square(centres - centre), axes=1)
     else:
         entropies = np.tensordot(weights, entr(centres).sum(axis=-1), axes=1)
         between = np.maximum(entr(centre).sum(axis=-1) - entropies, 0)  # of rounding, below 0
-    parts = total + between, aleatoric, epistemic + between
-    return _Answer(centre, Uncertainty(*parts, measure=measure))
-
-
-def _with_parts(uncertainty: Uncertainty) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the three parts, all of it aleatoric where they are not known."""
-    total, aleatoric, epistemic = uncertainty
-    return (
-        (total, total, np.zeros_like(total)) if epistemic is None else (total, aleatoric, epistemic)
-    )
+    found = total + between, aleatoric, epistemic + between
+    return _Answer(centre, Uncertainty(*found, measure=measure))

@@ -15,7 +15,6 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.columns import standardises
 from .._training.trainer import SEED_LIMIT
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import calls_of
@@ -71,7 +70,7 @@ class DistributionEstimator(NetEstimator):
         tags = super().__sklearn_tags__()
         tags.estimator_type = self._kind
         tags.target_tags.required = self._kind is not None
-        tags.input_tags.allow_nan = standardises(self.normalize, "X")
+        tags.input_tags.allow_nan = self.normalize in (True, "X")
         if self._kind == "classifier":
             tags.classifier_tags = ClassifierTags()
         elif self._kind == "regressor":

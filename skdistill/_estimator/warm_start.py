@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from torch import nn
 
 from .._data.checks import check_trainable
@@ -15,11 +14,6 @@ from .._method.task import Buffers
 from .._serialization.digest import digest
 from .._training.trainer import FILLED_IN
 from ..modules import DistributionStack
-
-
-def is_trained(estimator: BaseEstimator) -> bool:
-    """Tell whether an estimator has a model that training can go on from."""
-    return hasattr(estimator, "module_")
 
 
 def in_dtype_of(module: DistributionStack, X: np.ndarray) -> np.ndarray:

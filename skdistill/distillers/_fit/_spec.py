@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._data.columns import standardises
 from ..._data.schema import InputSchema
 from ..._estimator.base import Fitted, NetEstimator, ObservedTask, fit_task, for_callbacks
 from ..._estimator.warm_start import all_weights, in_dtype_of, scaling_of
@@ -128,7 +127,7 @@ class FitMode(NamedTuple):
         """Return the location and scale of the targets: those of the first fit."""
         if self.before is not None:
             return scaling_of(self.before.module)
-        return task.scaling(y, weight, dtype, standardises(settings.normalize, "y"))
+        return task.scaling(y, weight, dtype, settings.normalize in (True, "y"))
 
     def adapted(self, training: Training) -> Training:
         """Return how to train: a pass has a constant learning rate, and all the time it takes."""

@@ -10,7 +10,6 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 
-from ..._data.columns import standardises
 from ..._estimator.base import available_if, with_callbacks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
@@ -87,7 +86,7 @@ def _fit(
 
 def _columns(hydra: DistributionEstimator) -> dict[str, object]:
     """Return how a default teacher reads X: as the student does. It always standardises y."""
-    normalize = True if standardises(hydra.normalize, "X") else "y"
+    normalize = True if hydra.normalize in (True, "X") else "y"
     return {"normalize": normalize, "categorical_features": hydra.categorical_features}
 
 
