@@ -68,11 +68,11 @@ class Encoder:
     def _dict(self, value: dict, place: str) -> dict[str, object]:
         if all(type(key) is str for key in value):
             return {"dict": {k: self.encode(v, _inside(place, k)) for k, v in value.items()}}
-        pairs = (
-            (self.encode(k, place), self.encode(v, _inside(place, str(k))))
+        pairs = [
+            [self.encode(k, place), self.encode(v, _inside(place, str(k)))]
             for k, v in value.items()
-        )
-        return {"pairs": [list(pair) for pair in pairs]}
+        ]
+        return {"pairs": pairs}
 
     def _numpy(self, value: Any, place: str) -> dict[str, object]:
         if isinstance(value, np.dtype):
@@ -100,14 +100,12 @@ def _table_of(rows: list) -> dict[str, object] | None:
     keys = list(rows[0])
     if not all(type(key) is str for key in keys) or any(list(row) != keys for row in rows):
         return None
-    return {key: _column([row[key] for row in rows]) for key in keys}
-
-
-def _column(values: list) -> object:
-    """Return values as an array, if they are all of one type of numbers."""
-    is_numeric = set(map(type, values)) in ({bool}, {int}, {float})
-    array = np.array(values) if is_numeric else None
-    return values if array is None or array.dtype.kind not in "bif" else array
+    columns: dict[str, Any] = {key: [row[key] for row in rows] for key in keys}
+    for key, values in columns.items():
+        if set(map(type, values)) in ({bool}, {int}, {float}):  # all of one type of numbers
+            array = np.array(values)
+            columns[key] = array if array.dtype.kind in "bif" else values
+    return columns
 
 
 def _inside(place: str, name: str) -> str:

@@ -131,12 +131,10 @@ class _WaitingThreads:
         _in_forked_children(self._begin_child)
 
     def _begin_child(self) -> None:
-        self.executor: ThreadPoolExecutor | None = None
+        self.executor = ThreadPoolExecutor(_MOST_THREADS, "skdistill")  # starts none as yet
 
     def call(self, act: Callable[[], None], n_threads: int) -> None:
         with self.lock.held():
-            if self.executor is None:
-                self.executor = ThreadPoolExecutor(_MOST_THREADS, "skdistill")
             calls = [self.executor.submit(act) for _ in range(n_threads)]
         for call in calls:
             call.result()
