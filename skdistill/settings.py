@@ -34,11 +34,10 @@ class Checkpoint(Settings):
     """The file that holds the state of a fit while it lasts.
 
     A fit that finds it, with the same data and parameters, goes on where the one that wrote it was
-    killed, to the same model (on a CPU bit for bit); at the end the file is removed. One that is
-    damaged, of another fit, or in use by another fit is refused with a ValueError, and so are
-    parameters that cannot be compared with other values, such as objects that hold a lock. The
-    memory of your own callbacks is not saved. With several jobs a block of members is saved when it
-    has ended.
+    killed, to the same model (on a CPU bit for bit); at the end the file is removed. A file that is
+    damaged, or of another fit or in use by one, is refused with a ValueError, and so are parameters
+    that cannot be compared with other values, such as objects that hold a lock. The memory of your
+    own callbacks is not saved. With several jobs a block of members is saved when it has ended.
 
     Parameters
     ----------
@@ -96,9 +95,7 @@ class Connection(Settings):
 
 @dataclass(eq=False, repr=False)
 class EarlyStopping(Settings):
-    """When each member of an ensemble stops training, by held-out samples.
-
-    A member stops, with its best weights, when its loss on these samples has not improved.
+    """When a member of an ensemble stops, with its best weights: by its loss on held-out samples.
 
     Parameters
     ----------
@@ -139,15 +136,14 @@ class Estimate(Settings):
         "online" (U_o, Eq 10 of the paper) is the mean over all samples that have predicted a
         sample, "stochastic" (U_s, Eq 9) the last one; a dict gives it by the names of expectations,
         "online" for the others. "online" keeps a float32 sum for each value of each sample, and a
-        count: for n samples and k values ``4 n (k + 1)`` bytes, 5.1 MiB for MNIST; sums beyond
-        scikit-learn's ``working_memory`` are in a temporary file. Of a teacher's stored members,
-        "online" is the mean over all of them, "stochastic" one of them, another for each row of a
-        minibatch.
+        count: for n samples and k values ``4 n (k + 1)`` bytes; sums beyond scikit-learn's
+        ``working_memory`` are in a temporary file. Of a teacher's stored members, "online" is the
+        mean over all, "stochastic" one of them, another for each row of a minibatch.
     n_asked : int, default=4
         How many minibatches of the transfer set the chains predict for each step of the student,
-        which learns from the first of them; of the others only the running means are updated, so
-        that these are over more samples. The paper has 1. It has no effect where no estimate is
-        "online", or where the members of the teacher are stored.
+        which learns from the first; the others only update the running means, which are over more
+        samples so. The paper has 1. It has no effect where no estimate is "online", or where the
+        members of the teacher are stored.
     """
 
     _parameter_table = {"n_asked": Number(Integral, 1)}

@@ -51,10 +51,11 @@ class CategoricalFeaturesRule:
     """Rule of `categorical_features`; that its columns exist is seen with X."""
 
     def check(self, value: object, name: str) -> None:
-        is_named = isinstance(value, str) and value == "from_dtype"
+        if value is None or (isinstance(value, str) and value == "from_dtype"):
+            return
         with errors_about(name):
-            is_list = value is None or is_named or np.ndim(_as_array(value)) == 1
-        if not is_list:
+            n_axes = np.ndim(_as_array(value))
+        if n_axes != 1:
             raise ValueError(
                 f"{name} must be 'from_dtype', None, or a list of names or numbers of columns, or "
                 f"a mask; got {value!r}."
@@ -74,14 +75,9 @@ class Columns:
     Samples become numbers: of a categorical column the code of its category, which is its place
     among them, and NaN for one that is not known.
 
-    Parameters
-    ----------
-    n_columns : int
-    categories : dict of int to list
-        Those of each categorical column, by its number.
-    others : dict of int to list
-        Categories beyond the most frequent ones. Networks read them as missing, and files do not
-        hold them; teachers are asked about them as they are.
+    `categories` are those of each categorical column, by its number; `others` those beyond the most
+    frequent ones. Networks read these as missing, and files do not hold them; teachers are asked
+    about them as they are.
     """
 
     n_columns: int
@@ -98,20 +94,19 @@ class Columns:
         """
         if categorical_features is None:
             return None
+        counts: dict[int, Counter] = {}
         kept, others = {}, {}
         with errors_about("categorical_features"):
-            numbers = _categorical_columns(X, categorical_features)
-            found = {number: _categories(column_of(X, number)) for number in numbers}
-            for number, categories in found.items():
-                _refuse_kinds(categories, name_of_column(X, number))
-            if isinstance(categorical_features, str):
-                _warn_of_text(X, numbers)
-            for number, categories in found.items():
-                kept[number] = sorted(categories[:_MOST_CATEGORIES], key=_order)
-                others[number] = categories[_MOST_CATEGORIES:]
+            for number in _categorical_columns(X, categorical_features):
+                counts[number] = _counts(column_of(X, number))
+                found = [value for value, _ in counts[number].most_common()]
+                _refuse_kinds(found, name_of_column(X, number))
+                kept[number] = sorted(found[:_MOST_CATEGORIES], key=_order)
+                others[number] = found[_MOST_CATEGORIES:]
         if isinstance(categorical_features, str):
+            _warn_of_text(X, counts)
             _warn_of_numbered_samples(X)
-        return cls(np.shape(X)[1], kept, others) if numbers else None
+        return cls(np.shape(X)[1], kept, others) if counts else None
 
     def grown(self, X: ArrayLike) -> Columns:
         """Return the columns with the categories of further samples; the codes of others stay."""
@@ -120,7 +115,7 @@ class Columns:
         kept, others = {}, {}
         for number in self.categories:
             known = self._in_training(number)
-            new = set(_categories(column_of(X, number))).difference(known)
+            new = _counts(column_of(X, number)).keys() - known
             _refuse_kinds(list(new), name_of_column(X, number))
             known = [*known, *sorted(new, key=_order)]
             kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
@@ -384,10 +379,9 @@ def _holds_categories(column: Any) -> bool:
     return kind.startswith(_OF_CATEGORIES)
 
 
-def _categories(column: object) -> list:
-    """The categories in a column, the most frequent ones first."""
-    counts = Counter(value for value in values_of(column) if value is not None)
-    return [value for value, _ in counts.most_common()]
+def _counts(column: object) -> Counter:
+    """How often a column holds each of its categories."""
+    return Counter(value for value in values_of(column) if value is not None)
 
 
 def _order(category: object) -> tuple:
@@ -406,13 +400,12 @@ def _refuse_kinds(categories: list, name: object) -> None:
             )
 
 
-def _warn_of_text(X: ArrayLike, columns: list[int]) -> None:
+def _warn_of_text(X: ArrayLike, counts_of: dict[int, Counter]) -> None:
     """Warn of columns of text that are hardly meant as categories: numbers, names, free text."""
-    for number in columns:
+    for number, counts in counts_of.items():
         column = column_of(X, number)
         if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
             continue
-        counts = Counter(value for value in values_of(column) if value is not None)
         name, n_values = name_of_column(X, number), counts.total()
         others = [value for value in counts if not _is_number(value)]
         n_numbers = n_values - sum(counts[value] for value in others)
@@ -480,29 +473,19 @@ def _is_number(value: Any) -> bool:
 
 
 def line_that_converts(X: ArrayLike, number: int, kind: str, value: object = None) -> str:
-    """Say how to make "text", "numbers", "dates", "durations" or "booleans" of a column.
-
-    `value` is one of those that it has.
-    """
+    """Say how to make what `kind` says, in the plural, of a column, of which `value` is one."""
     name = name_of_column(X, number)
-    if hasattr(X, "schema"):
-        cast = {
-            "text": "cast(pl.String)",
-            "numbers": "cast(pl.Float64, strict=False)",
-            "dates": "str.to_datetime()",
-            "durations": "cast(pl.Duration)",
-            "booleans": f"eq({value!r})",
-        }
-        return f"Convert it, X = X.with_columns(pl.col({name!r}).{cast[kind]})."
     column = f"X[{name!r}]" if hasattr(X, "iloc") else f"X[:, {number}]"
-    made = {
-        "text": f"{column}.astype(str)",
-        "numbers": f"pd.to_numeric({column}, errors='coerce')",
-        "dates": f"pd.to_datetime({column})",
-        "durations": f"pd.to_timedelta({column})",
-        "booleans": f"{column} == {value!r}",
-    }
-    return f"Convert it, {column} = {made[kind]}."
+    in_pandas, in_polars = {
+        "text": (f"{column}.astype(str)", "cast(pl.String)"),
+        "numbers": (f"pd.to_numeric({column}, errors='coerce')", "cast(pl.Float64, strict=False)"),
+        "dates": (f"pd.to_datetime({column})", "str.to_datetime()"),
+        "durations": (f"pd.to_timedelta({column})", "cast(pl.Duration)"),
+        "booleans": (f"{column} == {value!r}", f"eq({value!r})"),
+    }[kind]
+    if hasattr(X, "schema"):
+        return f"Convert it, X = X.with_columns(pl.col({name!r}).{in_polars})."
+    return f"Convert it, {column} = {in_pandas}."
 
 
 def _has_hash(value: object) -> bool:

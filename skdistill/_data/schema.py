@@ -62,29 +62,11 @@ _OF_OBJECTS = (
 
 @dataclass(frozen=True)
 class Column:
-    """What a column held in `fit`.
+    """What a column held in `fit`, see :class:`Schema`."""
 
-    Parameters
-    ----------
-    name : str or int
-        Its name, or its number where columns have none.
-    kind : {"number", "category", "boolean", "date", "duration"}
-    dtype : str
-        As the library of the table calls it.
-    unit : str or None
-        Of dates and durations, in which `range` is.
-    range : tuple of float or None
-        Smallest and largest value; None of categories, and where all values were missing.
-    categories : tuple or None
-        Those that are told apart, of the types that they had.
-    share_missing : float
-    share_unknown : float
-        Of samples whose category no other sample has, or which is none of `categories`.
-    """
-
-    name: Any
+    name: Any  # or its number where columns have none
     kind: str
-    dtype: str
+    dtype: str  # as the library of the table calls it
     unit: str | None
     range: tuple[float, float] | None
     categories: tuple | None
@@ -106,7 +88,8 @@ class Schema:
     ----------
     columns : tuple of Column
         One for each column, with `name`, `kind` ("number", "category", "boolean", "date" or
-        "duration"), `dtype`, `unit` (of dates and durations), `range`, `categories`,
+        "duration"), `dtype`, `unit` (of dates and durations, in which `range` is), `range`, the
+        smallest and largest value, `categories` that are told apart, of the types that they had,
         `category_types`, `share_missing` and `share_unknown`, the share of samples whose category
         no other sample has, or is not told apart. What does not apply is None.
     n_samples : int

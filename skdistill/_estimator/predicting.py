@@ -162,7 +162,7 @@ class DistributionEstimator(NetEstimator):
             Arrays of shape (n_samples,), or (n_samples, n_targets) for several targets, with
             ``total = aleatoric + epistemic``: variances in squared units of y for regression,
             entropies in nats for classification. Unpacks like a tuple of the three. The parts are
-            None where the model cannot tell them: a single network cannot.
+            None where the model, such as a single network, cannot tell them.
         """
         task = self._plan_of_fit().task
         if not self._plan.tells_parts:
@@ -174,9 +174,7 @@ class DistributionEstimator(NetEstimator):
 
     @available_if(is_a("regressor"))
     def predict_interval(self, X: ArrayLike, coverage: ArrayLike = 0.9) -> np.ndarray:
-        """Predict the central interval that holds y with a given probability.
-
-        Only regressors have this method.
+        """Predict the central interval that holds y with a given probability, of a regressor.
 
         Parameters
         ----------
@@ -227,10 +225,10 @@ class DistributionEstimator(NetEstimator):
         frame : DataFrame of shape (n_samples, n_columns)
             Of pandas, or of what ``sklearn.set_config(transform_output=...)`` names. The columns of
             a regressor are ``prediction``, ``std``, the parts of the variance ``aleatoric`` and
-            ``epistemic`` in squared units of y, ``lower`` and ``upper``, each of them with
-            ``_<number of the target>`` behind it if there are several. Those of a classifier are
-            ``prediction``, ``total``, ``aleatoric`` and ``epistemic`` in nats, and
-            ``proba_<label>`` for each class. Parts that the model cannot tell are missing.
+            ``epistemic`` in squared units of y, ``lower`` and ``upper``, each with ``_<number of
+            the target>`` behind it if there are several. Those of a classifier are ``prediction``,
+            ``total``, ``aleatoric`` and ``epistemic`` in nats, and ``proba_<label>`` for each
+            class. Parts that the model cannot tell are missing.
         """
         Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
         plan, is_numeric = self._plan_of_fit(), self._kind == "regressor"
@@ -296,8 +294,7 @@ class DistributionEstimator(NetEstimator):
     ) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.
 
-        The same draws serve every sample, so what is drawn for a sample does not depend on the
-        others.
+        What is drawn for a sample does not depend on the others: the same draws serve all.
 
         Parameters
         ----------

@@ -88,8 +88,7 @@ class Settings:
         Parameters
         ----------
         deep : bool, default=True
-            Whether to add the parameters of parameters that have some, as
-            ``<parameter>__<name>``.
+            Whether to add the parameters of parameters, as ``<parameter>__<name>``.
 
         Returns
         -------
@@ -148,13 +147,8 @@ class Settings:
 class SettingsRule:
     """Rule of a parameter that is an object with parameters of its own, or stands for one.
 
-    Parameters
-    ----------
-    kind : type of Settings
-    others : Rule, default=None
-        Which other values there are; None leaves it to whoever reads them to check them.
-    unread : tuple of str, default=()
-        Parameters of the object that the estimator does not read: they must have their default.
+    Without a rule of `others`, other values are checked by whoever reads them. Parameters of the
+    object that the estimator does not read, `unread`, must have their default.
     """
 
     def __init__(
