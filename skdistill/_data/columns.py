@@ -104,7 +104,8 @@ class Columns:
                 kept[number] = sorted(found[:_MOST_CATEGORIES], key=_order)
                 others[number] = found[_MOST_CATEGORIES:]
         if isinstance(categorical_features, str):
-            _warn_of_text(X, counts)
+            if counts:
+                _warn_of_text(X, counts)
             _warn_of_numbered_samples(X)
         return cls(np.shape(X)[1], kept, others) if counts else None
 
@@ -233,13 +234,12 @@ def with_days(X: ArrayLike) -> Any:
     Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
     time zone are those of UTC. NaT is NaN.
     """
-    return with_columns(X, {column: _days_in(X, column) for column in date_columns(X)})
+    days = {column: _days_in(X, column) for column in date_columns(X)}
+    return with_columns(X, days) if days else X
 
 
 def with_columns(X: Any, values: dict[int, np.ndarray]) -> Any:
     """Return a table with other numbers in some columns."""
-    if not values:
-        return X
     if not hasattr(X, "columns"):
         X = np.asarray(X)
         if len(values) == X.shape[1]:
@@ -342,14 +342,13 @@ def _series_like(column: Any, values: np.ndarray) -> Any:
     return type(column)(values.tolist(), dtype=column.dtype)
 
 
-def _categorical_columns(X: ArrayLike, wanted: object) -> list[int]:
+def _categorical_columns(X: Any, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
-    names = names_of_columns(X)
     if isinstance(wanted, str):
-        if names is None or (not hasattr(X, "iloc") and not hasattr(X, "schema")):
-            return []
-        return [column for column in range(len(names)) if _holds_categories(column_of(X, column))]
-    given, shape = _as_array(wanted), np.shape(X)
+        is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
+        n_columns = len(X.columns) if is_frame else 0
+        return [column for column in range(n_columns) if _holds_categories(column_of(X, column))]
+    given, names, shape = _as_array(wanted), names_of_columns(X), np.shape(X)
     if len(shape) < 2:
         return []  # the check that follows says what is wrong
     n_columns = shape[1]
@@ -410,7 +409,7 @@ def _warn_of_text(X: ArrayLike, counts_of: dict[int, Counter]) -> None:
         others = [value for value in counts if not _is_number(value)]
         n_numbers = n_values - sum(counts[value] for value in others)
         if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
-            _warn_of_numbers(column, name, len(counts), n_values, sorted(map(repr, others)))
+            _warn_of_numbers(column, name, counts, others)
         elif n_values >= _LEAST_VALUES and len(counts) > _SHARE_OF_NAMES * n_values:
             warn(
                 f"Column {name!r} of X is text, and is read as categories, although {len(counts)} "
@@ -447,20 +446,18 @@ def _all_differ(X: ArrayLike, number: int) -> bool:
     return None not in (found := set(values)) and len(found) == len(values)
 
 
-def _warn_of_numbers(
-    column: object, name: object, n_found: int, n_values: int, others: list
-) -> None:
+def _warn_of_numbers(column: object, name: object, counts: Counter, others: list) -> None:
     """Warn of a column of text that is numbers, but for a few other values."""
     mend = f"X[{name!r}].cast(pl.Float64, strict=False)"
     if hasattr(column, "iloc"):
         mend = f"pd.to_numeric(X[{name!r}], errors='coerce')"
-    few = ", ".join(others[:5])
+    few = ", ".join(sorted(map(repr, others))[:5])
     but = f", but for {few}{' and more' if len(others) > 5 else ''}" if few else ""
     read = f"read the file with na_values=[{few}], or " if few else ""
     warn(
-        f"Column {name!r} of X is text, and is read as {n_found} categories, although nearly all "
-        f"of its {n_values} values are numbers{but}. To have numbers, {read}take {mend}. To have "
-        "categories, make the column categorical."
+        f"Column {name!r} of X is text, and is read as {len(counts)} categories, although nearly "
+        f"all of its {counts.total()} values are numbers{but}. To have numbers, {read}take {mend}. "
+        "To have categories, make the column categorical."
     )
 
 

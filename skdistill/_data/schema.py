@@ -270,7 +270,7 @@ def read_table(
     that are suspicious. They may be missing, NaN, in tables of an estimator with
     ``normalize=True``.
     """
-    is_first, is_alone = schema is None, isinstance(y, str) and y == "no_validation"
+    is_alone = isinstance(y, str) and y == "no_validation"
     X = as_table(X)
     _refuse_sparse(X)
     if schema is not None and schema.is_table:
@@ -283,9 +283,9 @@ def read_table(
     else:
         columns = schema.columns
     if columns is None or y is None:  # which scikit-learn knows what to say of
-        found = validate_data(estimator, table, y, reset=is_first, **settings)
+        found = validate_data(estimator, table, y, reset=schema is None, **settings)
     else:
-        validate_data(estimator, table, reset=is_first, skip_check_array=True)
+        validate_data(estimator, table, reset=schema is None, skip_check_array=True)
         table = columns.encode(table, is_training=not is_alone)
         found = check_array(table, **settings) if is_alone else check_X_y(table, y, **settings)
     rows = found if is_alone else found[0]

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from .._data.checks import check_magnitude, check_outputs, is_finite, is_small
 from .._data.schema import read_table, warn_of_shares
-from .._utils.memory import working_memory
-from .._utils.process import on_threads, torch_threads
+from .._utils.process import on_threads, torch_threads, working_memory
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
 from ..distributions import Distribution

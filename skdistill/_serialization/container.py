@@ -19,7 +19,7 @@ import sklearn
 import torch
 from safetensors.numpy import load
 
-from .._utils.memory import fits_twice
+from .._utils.process import fits_twice
 from .._version import __version__
 
 LIBRARIES = {

@@ -36,7 +36,7 @@ from ..._training.trainer import (
     n_epochs_in,
     on_device,
 )
-from ..._utils.memory import rows_asked, rows_in_memory
+from ..._utils.process import rows_asked, rows_in_memory
 from ..._utils.ranks import Ranks, current_ranks
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...losses import moments

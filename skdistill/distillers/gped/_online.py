@@ -15,7 +15,7 @@ from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._estimator.unwrapping import seed_where_unset
 from ..._method.plan import TrainingBudget, as_tensors, build_module
 from ..._training.trainer import flop_per_step, on_device, own_dropout
-from ..._utils.memory import working_memory
+from ..._utils.process import working_memory
 from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
 from ...modules import DistributionStack
 from ...settings import Estimate
