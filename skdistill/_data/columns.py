@@ -131,10 +131,7 @@ class Columns:
         return sizes
 
     def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
-        """Return samples as numbers, (n, n_columns).
-
-        Training samples keep the categories of `others`, by codes beyond those of `categories`.
-        """
+        """Return samples as numbers, (n, n_columns); in training with the categories of `others`."""
         if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
@@ -158,10 +155,7 @@ class Columns:
     def codes(
         self, X: ArrayLike, column: int, values: list, is_training: bool = False
     ) -> list[float]:
-        """Return the codes of a column's values in X; NaN for those missing or unknown.
-
-        A ValueError refuses those of another type than the categories, which are not converted.
-        """
+        """Return codes of a column's values; NaN where missing or unknown. Other types are refused."""
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 
@@ -208,10 +202,7 @@ class Columns:
 
 
 def as_table(X: Any, name: str = "X") -> Any:
-    """Return X as an array or a frame of pandas or polars, in which missing values are marked.
-
-    Tables of pyarrow become frames of pandas, and masked values of arrays NaN.
-    """
+    """Return X as an array or a frame of pandas or polars, in which missing values are marked."""
     library = type(X).__module__.partition(".")[0]
     if library == "polars" and hasattr(X, "collect"):
         raise TypeError(

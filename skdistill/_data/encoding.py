@@ -50,18 +50,9 @@ _LEAVES_OF_LEAST_SIZE = 10
 
 @dataclass(frozen=True, eq=False)
 class InputEncoding:
-    """What :class:`skdistill.modules.InputEncoder` is made of, as a fit has found it.
+    """What :class:`skdistill.modules.InputEncoder` is made of, as a fit has found it."""
 
-    Parameters
-    ----------
-    loc, scale : ndarray of shape (n_columns,)
-    n_categories : ndarray of int of shape (n_columns,)
-    has_indicator : ndarray of bool of shape (n_columns,)
-    edges : tuple of ndarray, default=()
-    compresses : bool, default=False
-    """
-
-    loc: np.ndarray
+    loc: np.ndarray  # of shape (n_columns,), as the next three
     scale: np.ndarray
     n_categories: np.ndarray
     has_indicator: np.ndarray
@@ -88,10 +79,7 @@ class InputEncoding:
 
     @classmethod
     def unbounded(cls, X: np.ndarray, n_categories: np.ndarray | None) -> InputEncoding:
-        """Find the standardisation of columns, and nothing else, for distances between samples.
-
-        Numbers far from the mean are as far as they are, and there are no bins.
-        """
+        """Find the standardisation alone, for distances: far values are as far as they are."""
         return replace(cls._of_columns(X, None, True, n_categories), compresses=False)
 
     @classmethod
@@ -125,10 +113,7 @@ class InputEncoding:
         normalize: bool = True,
         n_categories: np.ndarray | None = None,
     ) -> InputEncoding | None:
-        """Find the encoding of numbers by their moments, and smallest and largest values.
-
-        Bins are those of some of the samples, X.
-        """
+        """Find the encoding by the moments and limits of columns, and bins by some samples, X."""
         loc, scale = moments.standardisation()
         if not normalize:
             loc, scale = np.zeros_like(loc), np.ones_like(scale)
@@ -180,10 +165,7 @@ class InputEncoding:
         X: np.ndarray,
         thresholds: Sequence[np.ndarray],
     ) -> InputEncoding:
-        """Return an encoding with bins around `thresholds` so narrow that they are steps.
-
-        These are of each column of X, in its own units. No encoding takes samples as they are.
-        """
+        """Return an encoding with bins around thresholds of columns, so narrow that they are steps."""
         n_columns = X.shape[1]
         if encoding is None:
             plain = np.zeros(n_columns), np.ones(n_columns)
@@ -293,11 +275,7 @@ def _of_least_bic(
 
 
 def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return the values on both sides of each wide gap, with some values beyond it on both sides.
-
-    In a bin that holds a gap a network would be nearly linear from the one side to the other, also
-    where there are samples.
-    """
+    """Return both sides of wide gaps: in a bin that holds one, a network would be nearly linear."""
     values = np.sort(column)
     n_beyond = max(1, int(_BEYOND_GAP * len(values)))
     before = np.arange(n_beyond - 1, len(values) - n_beyond)
@@ -308,30 +286,14 @@ def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class InputSettings:
-    """What an estimator's parameters say of how samples are encoded.
+    """What an estimator's parameters say of how samples are encoded."""
 
-    Parameters
-    ----------
-    modules : tuple
-        Classes of networks that are to take the encoding.
-    embeddings : PiecewiseLinear, "auto" or other
-        The parameter ``module__embeddings``.
-    are_classes : bool
-        Whether classes are predicted, not numbers.
-    normalize : bool
-        Whether to standardise numerical features.
-    n_categories : ndarray of int of shape (n_features,) or None
-        As of an InputEncoder; None is no categorical features.
-    encodes : bool
-        Whether the estimator takes tables, which may have an encoding.
-    """
-
-    modules: tuple[Any, ...]
-    embeddings: Any
-    are_classes: bool
-    normalize: bool
-    n_categories: np.ndarray | None
-    encodes: bool
+    modules: tuple[Any, ...]  # classes of networks that are to take the encoding
+    embeddings: Any  # the parameter `module__embeddings`
+    are_classes: bool  # what is predicted
+    normalize: bool  # numerical features
+    n_categories: np.ndarray | None  # as of an InputEncoder; None is no categorical features
+    encodes: bool  # whether the estimator takes tables, which may have an encoding
 
     @classmethod
     def of(cls, params: dict[str, Any], kind: str, columns: Columns | None) -> InputSettings:
@@ -358,13 +320,11 @@ class InputSettings:
         )
 
     def bins(self, shape: tuple[int, ...], y: np.ndarray, embedded_from: int) -> Bins | None:
-        """Return how to find bins for a table of this shape, if there are to be some.
-
-        "auto" embeds tables of at least `embedded_from` samples; columns of large ones by BIC.
-        """
+        """Return how to find bins, if a table of this shape is to have some."""
         embeddings, by_bic = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
+            # Tables of so many samples are embedded, and columns of large ones by BIC.
             is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
             is_asked = is_suited and not self.are_classes
             can_be = all("embeddings" in parameters for parameters in takers)

@@ -359,10 +359,7 @@ def columns_to_convert(schema: InputSchema, X: ArrayLike) -> Iterator[int]:
 
 
 def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | None:
-    """Read a column of numbers or dates; None where :func:`read_table` reads it as it is.
-
-    A ValueError refuses what cannot be converted without loss.
-    """
+    """Read a column of numbers or dates, without loss; None if it is to be read as it is."""
     values = column_of(X, column)
     unit, name = schema.units.get(column), name_of_column(X, column)
     kind = schema.kind(column)

@@ -134,15 +134,11 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     # --- parameters
 
     def _set_arguments(self, given: dict[str, Any]) -> None:
-        """Store the arguments of a constructor, its ``locals()``, as attributes of their names.
-
-        Unknown ones among its keyword arguments are reported by fit.
-        """
+        """Store a constructor's arguments, its ``locals()``; fit reports unknown keywords."""
         arguments, extra = dict(given), given["kwargs"]
         del arguments["self"], arguments["kwargs"]
         self.__dict__.update(arguments | extra)
-        unknown = [name for name in extra if not _is_of_part(name)]
-        if unknown:
+        if unknown := [name for name in extra if not _is_of_part(name)]:
             self._unknown_params = unknown
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -188,9 +184,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def history_(self) -> Any:
-        """Losses, learning rate and seconds of each epoch, as skorch's ``History``.
+        """Losses, learning rate and seconds of each epoch, as skorch's ``History``: a list of dicts.
 
-        It is a list of dicts, of which ``history_[:, "train_loss"]`` gives a column.
+        ``history_[:, "train_loss"]`` gives a column.
         """
         from .._engine import History  # skorch takes most of a second to import
 
@@ -200,10 +196,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def net_(self):
-        """A skorch net around the fitted module, built anew, with the history of its training.
-
-        It is for inspection; predict with the estimator.
-        """
+        """A skorch net around the fitted module, with its history; it is for inspection."""
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._training_budget)
         training = Training.of(self.get_params(deep=False), self._clip_norm)
@@ -214,9 +207,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def categories_(self) -> dict[int, list]:
-        """Categories of each categorical column of X, by its number.
+        """Categories of each categorical column of X, by its number, in the order of their codes.
 
-        The place of a category in the list is the code that exported models take.
+        Exported models take these codes.
         """
         check_is_fitted(self)
         return dict(self._input_schema.categories)
@@ -318,10 +311,7 @@ def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
 
 
 def checked_training(estimator: NetEstimator, modules: list[object] | None = None) -> Training:
-    """Check every parameter by its rule, and return how stacks are trained.
-
-    `modules` are the model classes where `module` may give several.
-    """
+    """Check every parameter by its rule, and return how stacks of the `modules` are trained."""
     if unknown := estimator._unknown_params:
         raise TypeError(
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
@@ -338,10 +328,7 @@ def checked_training(estimator: NetEstimator, modules: list[object] | None = Non
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """A class of networks, and its arguments as an estimator's parameters give them.
-
-    `module` is the class where the parameter of that name may give several.
-    """
+    """A class of networks, one of several perhaps, and its arguments as parameters give them."""
 
     module: Any
     settings: dict[str, Any]
@@ -378,10 +365,7 @@ def for_callbacks(
 
 
 class ObservedTask:
-    """A task of a fit, which scikit-learn's callbacks are told of.
-
-    They ask for the estimator, which nobody else below `fit` gets, and for what it was given.
-    """
+    """A task of a fit, of which scikit-learn's callbacks are told; they ask for the estimator."""
 
     def __init__(self, context: Any, estimator: BaseEstimator, given: dict[str, Any]):
         self._context, self._estimator, self._given = context, estimator, given
@@ -419,10 +403,7 @@ class ObservedTask:
 def fit_task(
     estimator: NetEstimator, given: dict[str, object], n_subtasks: int
 ) -> Iterator[ObservedTask]:
-    """Tell scikit-learn's callbacks that a fit begins, and that it has ended well.
-
-    `given` is what :func:`for_callbacks` returns.
-    """
+    """Tell callbacks that a fit begins, and has ended well; `given` is of :func:`for_callbacks`."""
     task = estimator._init_callback_context(max_subtasks=n_subtasks)
     task.call_on_fit_task_begin(estimator=estimator, **given)
     with without_schema_warnings():  # transfer rows and folds may be unlike the table

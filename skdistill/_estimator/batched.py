@@ -92,10 +92,7 @@ def rows_at_a_time(module: DistributionStack, X: np.ndarray) -> int:
 
 
 def chunk_size(module: DistributionStack, row_shape: tuple[int, ...]) -> int:
-    """Return how many samples to predict at a time, within scikit-learn's ``working_memory``.
-
-    On a CPU they also fit the cache; a GPU is faster with more, each chunk being waited for.
-    """
+    """Return how many samples to predict at a time; a GPU, waited for at each chunk, wants many."""
     is_on_cpu = first_parameter(module).device.type == "cpu"
     return rows_within(activations_per_row(module, row_shape), is_on_cpu)
 

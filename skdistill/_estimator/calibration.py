@@ -34,10 +34,7 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Temperature:
-    """A temperature of the members' densities or probabilities, and nothing else.
-
-    It multiplies the aleatoric variance of numbers, and divides the members' logits of classes.
-    """
+    """A temperature: it multiplies the aleatoric variance of numbers, or divides members' logits."""
 
     temperature: Any = 1.0  # several targets have one each
 
@@ -50,16 +47,11 @@ class Temperature:
 class Calibration:
     """What turns a student's distribution into a calibrated one.
 
-    The members' densities, or probabilities, are raised to the power ``1 / temperature``, which
-    multiplies the aleatoric variance of numbers by the temperature, and divides the logits of
-    classes by it. The epistemic part, e before that, becomes ``scale * e ** power``: exactly for
-    numbers, and nearly for classes, whose spread is multiplied so that it would if it were small.
-
-    Parameters
-    ----------
-    scale, power, temperature : float or tuple of float, default=1.0
-        One for each target of several. Variances of numbers are in units of their variance in
-        training if `normalize` covers it.
+    The members' densities, or probabilities, are raised to the power ``1 / temperature``, as by a
+    :class:`Temperature`. The epistemic part, e before that, becomes ``scale * e ** power``: exactly
+    for numbers, and nearly for classes, whose spread is multiplied so that it would if it were
+    small. Several targets have one of each. Variances of numbers are in units of their variance in
+    training if `normalize` covers it.
     """
 
     scale: Any = 1.0
@@ -80,29 +72,24 @@ def fit_temperature(
 ) -> Temperature:
     """Fit the temperature of the least loss: of the CRPS of targets, or the log loss of labels.
 
-    The logarithm of that of labels has a standard normal prior, so that classes that are never
-    mistaken do not lead to extremes: ``log(temperature)**2 / 2`` is added to the sum of the losses.
-
     `distribution` predicts n samples that were not trained on, in float64; `y` are their targets
-    (n, t), or codes of classes, int64 (n,). Another `loss` is of shape (n, t), or (n, 1).
+    (n, t), or codes of classes, int64 (n,). The logarithm of the temperature of labels has a
+    standard normal prior, so that classes that are never mistaken do not lead to extremes.
     """
     share = (weight / weight.sum()).unsqueeze(-1)
     is_numeric = y.is_floating_point()
     found = Temperature(_plain(torch.ones(y.shape[1] if is_numeric else 1)))
-    prior = 0.0 if is_numeric else 1 / len(y)
+    prior = 0.0 if is_numeric else 1 / len(y)  # log(temperature)**2 / 2 in the sum of losses
     return _with_temperature(found, distribution, y, share, prior, loss or crps_or_log_loss)
 
 
 def fit_calibration(student: BaseEstimator, members: Any, y: Tensor, weight: Tensor) -> Calibration:
-    """Fit the calibration of a student.
+    """Fit the calibration of a student, by its predictions and those of its teacher's members.
 
     The map is the line through the logarithms of its epistemic part and of the members', by least
     squares, with a slope that is not negative; samples where either is 0 do not count. The
-    temperature is that of the least CRPS of the targets, or log loss of the labels. The two are
-    fitted in turn: for numbers the first round is exact, as the map does not depend on the
-    temperature.
-
-    `student` and its teacher's `members` predict n samples, in float64; `y` is as for
+    temperature is that of the least CRPS or log loss. The two are fitted in turn: for numbers the
+    first round is exact, as the map does not depend on the temperature. `y` is as for
     :func:`fit_temperature`.
     """
     share = (weight / weight.sum()).unsqueeze(-1)
@@ -153,10 +140,7 @@ def _with_temperature(
 
 
 def negative_log_likelihood(distribution: Any, y: Tensor) -> Tensor:
-    """Of targets, (n, t), or of the labels of classes, (n, 1), in nats.
-
-    A class that is ruled out counts as if it had the least of probabilities.
-    """
+    """Of targets, (n, t), or labels, (n, 1), in nats; what is ruled out has the least probability."""
     losses = -distribution.log_prob(y).reshape(len(y), -1)
     return losses if y.is_floating_point() else losses.clamp(max=-_LOG_LEAST_PROBABILITY)
 

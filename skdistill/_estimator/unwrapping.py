@@ -53,10 +53,7 @@ def rows_inside(model: BaseEstimator, X: ArrayLike) -> Any:
 
 
 def final_step(model: BaseEstimator, X: Any = None) -> tuple[Any, Any]:
-    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X.
-
-    Without X nothing is transformed, and the steps need not be fitted.
-    """
+    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X, if any."""
     while (inner := inside(model)) is not None:
         model, X = inner, rows_inside(model, X)
     return model, X
@@ -95,10 +92,7 @@ def innermost(
 
 
 def ensemble_inside(model: BaseEstimator, classes: tuple[type, ...], *, fitted: bool = True) -> Any:
-    """Return the model of one of these classes that :func:`innermost` finds, or None.
-
-    With ``fitted=False`` it is the one to fit, which is none in a FrozenEstimator.
-    """
+    """Return the model of such a class inside, or None: the fitted one, or the one to fit."""
     while model is not None and not isinstance(model, classes):
         if isinstance(model, FrozenEstimator) and not fitted:
             return None
@@ -132,7 +126,7 @@ def members_and_rows(
 ) -> Iterator[tuple[Any, Any]]:
     """Iterate over the fitted estimators of a bag or of voters, each with its X.
 
-    Classes that an estimator of a classifier predicts are places in the ``classes_`` of `model`.
+    Their classes are places in the ``classes_`` of `model`.
     """
     if isinstance(model, (VotingClassifier, VotingRegressor)):
         for member in model.estimators_:
@@ -168,10 +162,7 @@ def has_members(model: BaseEstimator) -> bool:
 
 
 def tags_of(model: BaseEstimator) -> Tags:
-    """Return a copy of a model's tags, with the type of one that tells it in the old way only.
-
-    Packages from before scikit-learn 1.6, NGBoost among them, have ``_estimator_type``.
-    """
+    """Return a copy of a model's tags; its type may be in ``_estimator_type``, as of NGBoost."""
     tags = deepcopy(get_tags(model))
     if tags.estimator_type is None:
         tags.estimator_type = getattr(final_step(model)[0], "_estimator_type", None)

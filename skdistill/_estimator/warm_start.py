@@ -34,10 +34,7 @@ def all_weights(module: DistributionStack) -> np.ndarray:
 
 
 def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
-    """Return a recipe with the encoding of samples, and the units, of the fitted networks.
-
-    A ValueError names what else of the two recipes differs.
-    """
+    """Return a recipe with encoding and units of the fitted one, a ValueError if they differ else."""
     if recipe.row_shape != fitted.row_shape:
         raise ValueError(
             f"X must have samples of shape {fitted.row_shape}, as in the fit before; got "

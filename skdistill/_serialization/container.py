@@ -72,11 +72,7 @@ def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> l
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file.
-
-    A ValueError refuses, before it is read, what is no regular file, such as a pipe, does not begin
-    as files of skdistill do, or does not fit in memory.
-    """
+    """Return the content of a file; refuse, before that, one that is foreign or too large."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is no regular file")
     with open(path, "rb") as file:
@@ -97,11 +93,7 @@ def read(path: Path) -> bytes:
 
 
 def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the text and the arrays of a file.
-
-    A ValueError tells of a file that is damaged, foreign or of another version; one that is made
-    with intent may bring about errors of other kinds.
-    """
+    """Return the text and arrays of a file; a ValueError if it is damaged, foreign or older."""
     start, stop = _place_of_digest(content)
     view = memoryview(content)
     if _digest_of(view[:start], _ZEROS, view[stop:]) != content[start:stop]:

@@ -95,10 +95,7 @@ def digest(value: object) -> str:
 
 
 class _Digester:
-    """Digests of values that may contain one another.
-
-    `with_learnt` tells whether what estimators have learnt is among their contents.
-    """
+    """Digests of values that may contain one another; with what estimators have learnt, or not."""
 
     def __init__(self, with_learnt: bool = False):
         self.with_learnt = with_learnt

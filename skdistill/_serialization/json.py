@@ -23,8 +23,7 @@ _LEAST_ROWS = 8
 class Encoder:
     """Turns values into JSON, and collects their `arrays`.
 
-    `encode_other` takes the encoder, a value that is not plain, and its place; it returns its JSON,
-    or raises a TypeError.
+    `encode_other` takes it, a value that is not plain, and its place; it may raise a TypeError.
     """
 
     def __init__(self, encode_other: Callable[[Encoder, Any, str], Any]):
@@ -118,11 +117,7 @@ def _is_scalar_type(value: object) -> bool:
 
 
 class Decoder:
-    """Turns JSON back into values.
-
-    `others` are functions that turn the content of objects that are not plain into values, by their
-    key; they are given the decoder too.
-    """
+    """Turns JSON back into values; `others` are readers of what is not plain, by their key."""
 
     def __init__(
         self, arrays: dict[str, np.ndarray], others: dict[str, Callable[[Decoder, Any], Any]]

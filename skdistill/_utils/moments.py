@@ -28,10 +28,7 @@ def standardisation(
 def correlation(
     values: np.ndarray, weight: np.ndarray | None, loc: np.ndarray, scale: np.ndarray
 ) -> np.ndarray:
-    """Weighted correlations (d, d) of columns whose mean and standard deviation are given.
-
-    Those with a constant column, of standard deviation 0, are 0.
-    """
+    """Weighted correlations (d, d) of columns of these moments; 0 where `scale` is 0."""
     n_columns = values.shape[1]
     total, products = 0.0, np.zeros((n_columns, n_columns))
     unit = np.where(scale > 0, scale, np.inf)
@@ -88,10 +85,7 @@ class Moments:
 
 
 def resolves(dtype, loc: np.ndarray, scale: np.ndarray) -> bool:
-    """Tell whether a dtype resolves differences of a fraction of `scale` around `loc`.
-
-    float32 does not where a column is far from 0 (dates, say). float64 counts as doing so always.
-    """
+    """Tell whether a dtype resolves a fraction of `scale`: float32 does not far from 0."""
     if dtype == np.float64:
         return True
     return bool((np.finfo(dtype).eps * np.abs(loc) <= _SHARE_OF_ROUNDING * scale).all())

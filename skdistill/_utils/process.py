@@ -51,10 +51,7 @@ DISPATCH_MODE_LOCK = ProcessLock()
 
 
 class _TorchThreads:
-    """Number of threads that torch computes with; one in a forked child.
-
-    A fork copies one thread only, and OpenMP would wait for the others forever.
-    """
+    """Number of threads of torch; one in a forked child, where OpenMP waits for others forever."""
 
     def __init__(self) -> None:
         self.lock = ProcessLock()
@@ -198,8 +195,7 @@ def rows_asked(prediction: np.ndarray | Tensor) -> int:
 def fits_twice(n_bytes: int) -> bool:
     """Tell whether memory holds so many bytes twice; it does where its size is not known.
 
-    So much of a file the operating system holds: a sample is read in .03 to .2 us then (160 and 800
-    bytes), else in 15 us and more.
+    So much of a file the operating system holds: a sample is read in .2 us then, not in 15 us.
     """
     if not hasattr(os, "sysconf"):  # Windows
         return True

@@ -31,9 +31,8 @@ _PLAIN = (str, int, float, np.bool_)
 def is_number(value: object, kind: type = Real) -> bool:
     """Tell whether NumPy and torch calculate with a value as with a Python number.
 
-    They do not with integers beyond 64 bits, with NumPy's smaller integers and floats, which
-    overflow, with its unsigned integers, with tensors and with fractions. Booleans and NaN are no
-    numbers either. `kind` is ``numbers.Integral`` for integers.
+    They do not with integers beyond 64 bits, NumPy's smaller and unsigned numbers, which overflow,
+    tensors and fractions. Booleans and NaN are no numbers either.
     """
     kinds = _INTEGERS if kind is Integral else _NUMBERS
     if isinstance(value, bool) or not isinstance(value, kinds):
@@ -273,10 +272,7 @@ class Schedule(Rule):
 def value_at_epoch(
     setting: Any, epoch: int, start: float | None = None, end: float | None = None
 ) -> float:
-    """Value of a :class:`Schedule` in an epoch, linear between `start` and `end`.
-
-    Where one of these is None, it is the setting's number. A setting that is a number is constant.
-    """
+    """Value of a :class:`Schedule` in an epoch: its number, or linear from `start` to `end`."""
     if isinstance(setting, Real):
         return float(setting)
     number, first, last = setting
