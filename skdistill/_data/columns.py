@@ -131,7 +131,7 @@ class Columns:
         return sizes
 
     def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
-        """Return samples as numbers, (n, n_columns); in training with the categories of `others`."""
+        """Return samples as numbers, (n, n_columns); those to train on with the `others` too."""
         if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
@@ -155,7 +155,7 @@ class Columns:
     def codes(
         self, X: ArrayLike, column: int, values: list, is_training: bool = False
     ) -> list[float]:
-        """Return codes of a column's values; NaN where missing or unknown. Other types are refused."""
+        """Return codes of a column's values, NaN if missing or unknown; refuse other types."""
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 

@@ -165,7 +165,7 @@ class InputEncoding:
         X: np.ndarray,
         thresholds: Sequence[np.ndarray],
     ) -> InputEncoding:
-        """Return an encoding with bins around thresholds of columns, so narrow that they are steps."""
+        """Return an encoding with bins around thresholds of columns, as narrow as steps."""
         n_columns = X.shape[1]
         if encoding is None:
             plain = np.zeros(n_columns), np.ones(n_columns)

@@ -184,7 +184,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def history_(self) -> Any:
-        """Losses, learning rate and seconds of each epoch, as skorch's ``History``: a list of dicts.
+        """Losses, learning rate and seconds of each epoch, as skorch's ``History`` of dicts.
 
         ``history_[:, "train_loss"]`` gives a column.
         """

@@ -34,7 +34,7 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Temperature:
-    """A temperature: it multiplies the aleatoric variance of numbers, or divides members' logits."""
+    """A temperature: multiplies the aleatoric variance of numbers, or divides members' logits."""
 
     temperature: Any = 1.0  # several targets have one each
 
@@ -140,7 +140,7 @@ def _with_temperature(
 
 
 def negative_log_likelihood(distribution: Any, y: Tensor) -> Tensor:
-    """Of targets, (n, t), or labels, (n, 1), in nats; what is ruled out has the least probability."""
+    """Of targets, (n, t), or labels, (n, 1), in nats; least probability for what is ruled out."""
     losses = -distribution.log_prob(y).reshape(len(y), -1)
     return losses if y.is_floating_point() else losses.clamp(max=-_LOG_LEAST_PROBABILITY)
 

@@ -53,7 +53,7 @@ def rows_inside(model: BaseEstimator, X: ArrayLike) -> Any:
 
 
 def final_step(model: BaseEstimator, X: Any = None) -> tuple[Any, Any]:
-    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X, if any."""
+    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X."""
     while (inner := inside(model)) is not None:
         model, X = inner, rows_inside(model, X)
     return model, X

@@ -34,7 +34,7 @@ def all_weights(module: DistributionStack) -> np.ndarray:
 
 
 def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
-    """Return a recipe with encoding and units of the fitted one, a ValueError if they differ else."""
+    """Return a recipe with encoding and units of the fitted one; others must not differ."""
     if recipe.row_shape != fitted.row_shape:
         raise ValueError(
             f"X must have samples of shape {fitted.row_shape}, as in the fit before; got "
