@@ -331,9 +331,7 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.view.default: np.ndarray.reshape,
     aten.where.self: np.where,
     operator.getitem: operator.getitem,
-}
-# A call that changes its tensor: later calls take what it returns.
-_OPERATIONS |= {
+    # Calls that change their tensor: later ones take what they return.
     aten.add_.Tensor: np.add,
     aten.clamp_.default: _clamp,
     aten.log1p_.default: np.log1p,

@@ -44,8 +44,14 @@ class Encoder:
         if kind in (list, tuple):
             items = [self.encode(item, f"{place}/{i}") for i, item in enumerate(value)]
             return items if kind is list else {"tuple": items}
+        if kind is dict and all(type(key) is str for key in value):
+            return {"dict": {k: self.encode(v, _inside(place, k)) for k, v in value.items()}}
         if kind is dict:
-            return self._dict(value, place)
+            pairs = [
+                [self.encode(k, place), self.encode(v, _inside(place, str(k)))]
+                for k, v in value.items()
+            ]
+            return {"pairs": pairs}
         if kind is slice:
             return {"slice": [value.start, value.stop, value.step]}
         if isinstance(value, (np.generic, np.ndarray, np.dtype)) or _is_scalar_type(value):
@@ -63,15 +69,6 @@ class Encoder:
             self.arrays[name] = np.ascontiguousarray(value).reshape(value.shape)
             self._stored[id(value)] = name, value
         return self._stored[id(value)][0]
-
-    def _dict(self, value: dict, place: str) -> dict[str, object]:
-        if all(type(key) is str for key in value):
-            return {"dict": {k: self.encode(v, _inside(place, k)) for k, v in value.items()}}
-        pairs = [
-            [self.encode(k, place), self.encode(v, _inside(place, str(k)))]
-            for k, v in value.items()
-        ]
-        return {"pairs": pairs}
 
     def _numpy(self, value: Any, place: str) -> dict[str, object]:
         if isinstance(value, np.dtype):
