@@ -138,8 +138,8 @@ def predict_interval(model: BaseEstimator, X: ArrayLike, coverage: ArrayLike = 0
     Returns
     -------
     interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Exact through every monotone transform of the target. Several coverages give one more axis
-        before the last, (n_samples, n_coverages, 2).
+        Exact through every monotone transform of the target. Several coverages are one more axis,
+        (n_samples, n_coverages, 2).
     """
     estimator, X, inverses = innermost(model, X, "predict_interval")
     interval = estimator.predict_interval(X, coverage)
@@ -164,8 +164,7 @@ def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> Any:
     Returns
     -------
     frame : DataFrame of shape (n_samples, n_columns)
-        With the index of `X`. The columns are those of the estimator's method ``predict_frame``:
-        `prediction`, `std`, `aleatoric`, `epistemic`, `lower` and `upper` for numbers.
+        With the index of `X`, and the columns of the estimator's method ``predict_frame``.
     """
     estimator, rows, inverses = innermost(model, X, "predict_frame")
     if not inverses:

@@ -186,7 +186,7 @@ class DistributionEstimator(NetEstimator):
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
             Lower and upper end, quantiles of the predicted distribution, in units of y. Several
-            coverages give one more axis before the last, (n_samples, n_coverages, 2).
+            coverages are one more axis, (n_samples, n_coverages, 2).
         """
         interval = self._read(X, lambda d: d.interval(coverage))
         return self._plan.task.per_target(interval)

@@ -37,8 +37,7 @@ def validate(model: BaseEstimator, X: ArrayLike) -> Any:
     ----------
     model : estimator
         A fitted estimator of skdistill, or a Pipeline, search, FrozenEstimator or
-        TransformedTargetRegressor around one. Behind the other steps of a Pipeline the columns are
-        those that these make of X.
+        TransformedTargetRegressor around one. In a Pipeline its other steps make the columns of X.
     X : array-like of shape (n_samples, n_features)
 
     Returns

@@ -41,10 +41,9 @@ def save(
     include_teacher: bool = False,
     layout: str = "file",
 ) -> None:
-    """Save a fitted model to a file that is safe to load.
+    """Save a fitted model, atomically, to a file that is safe to load.
 
-    The file is written atomically. The model that :func:`load` returns has the same predictions,
-    bit for bit.
+    The model that :func:`load` returns has the same predictions, bit for bit.
 
     Parameters
     ----------
@@ -55,8 +54,8 @@ def save(
         Of the file, ``"student.safetensors"`` say, or of the folder.
     include_teacher : bool, default=False
         Whether to keep teachers, which must be estimators of skdistill then. Without them the
-        loaded model predicts all the same; its parameter `teacher` is None, or says "classifier"
-        or "regressor", and has to be set before it is fitted again.
+        loaded model predicts all the same; its parameter `teacher`, which is None, "classifier" or
+        "regressor" then, has to be set before it is fitted again.
     layout : {"file", "hub"}, default="file"
         "hub" makes a folder in the manner of the Hugging Face hub, with the file
         ``model.safetensors``, parameters in ``config.json``, and a model card, ``README.md``.
