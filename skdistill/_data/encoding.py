@@ -132,12 +132,16 @@ class InputEncoding:
     ) -> InputEncoding:
         """Encode columns by their moments and limits; without limits numbers stay as they are."""
         if limits is not None:
-            loc, scale = _unless_flags(loc, scale, limits)
+            # Columns of zeros and ones stay: a rare 1 would be far from all else. From 0 to 1, no
+            # other values have the variance p (1 - p), where p is the mean.
+            low, high = limits
+            is_flag = (low == 0) & (high == 1) & np.isclose(scale**2, loc * (1 - loc), rtol=1e-6)
+            loc, scale = np.where(is_flag, 0.0, loc), np.where(is_flag, 1.0, scale)
             if n_categories is None:
-                scale = _of_common_unit(scale, limits)
+                scale = _of_common_unit(scale, low, high)
         n_categories = np.zeros(len(loc), dtype=int) if n_categories is None else n_categories
-        is_number = n_categories == 0
-        loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
+        is_number, is_scaled = n_categories == 0, (n_categories == 0) & (limits is not None)
+        loc, scale = np.where(is_scaled, loc, 0.0), np.where(is_scaled, scale, 1.0)
         has_indicator = is_missing & is_number
         return cls(loc, scale, n_categories, has_indicator, compresses=limits is not None)
 
@@ -335,25 +339,12 @@ class InputSettings:
         return Bins(embeddings, y, self.are_classes, by_bic)
 
 
-def _unless_flags(
-    loc: np.ndarray, scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Take columns of zeros and ones as they are; a rare 1 would be far from all else.
-
-    From 0 to 1, no other values have the variance p (1 - p), where p is the mean.
-    """
-    low, high = limits
-    is_flag = (low == 0) & (high == 1) & np.isclose(scale**2, loc * (1 - loc), rtol=1e-6)
-    return np.where(is_flag, 0.0, loc), np.where(is_flag, 1.0, scale)
-
-
-def _of_common_unit(scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _of_common_unit(scale: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Give columns of one unit, such as pixels, one scale: the root of their mean variance.
 
     By its own scale a pixel that is hardly ever lit would be far from all else where it is. Columns
     have one unit where there are many that begin at the same value, and whose ranges are alike.
     """
-    low, high = limits
     varies = high > low
     if np.count_nonzero(varies) < _LEAST_OF_UNIT:
         return scale

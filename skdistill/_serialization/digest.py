@@ -292,8 +292,9 @@ def _name_in_library(value: object, name: str | None = None) -> str | None:
     """Name and version of a library's value; None for other values."""
     module = getattr(value, "__module__", None)
     name = name or getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    is_named = isinstance(module, str) and isinstance(name, str)
-    if not is_named or (installed := _version_of(module)) is None:
+    if not (isinstance(module, str) and isinstance(name, str)):
+        return None
+    if (installed := _version_of(module)) is None:
         return None
     try:
         found = attrgetter(name)(sys.modules[module])
