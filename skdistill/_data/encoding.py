@@ -115,8 +115,6 @@ class InputEncoding:
     ) -> InputEncoding | None:
         """Find the encoding by the moments and limits of columns, and bins by some samples, X."""
         loc, scale = moments.standardisation()
-        if not normalize:
-            loc, scale = np.zeros_like(loc), np.ones_like(scale)
         none_missing = np.zeros(len(loc), dtype=bool)
         found = cls._scaled(loc, scale, limits if normalize else None, none_missing, n_categories)
         return found._with_bins(X, weight, bins)
