@@ -271,7 +271,8 @@ class Fitted:
         if "module_" not in vars(estimator):
             return None
         facts = estimator._learnt()
-        return cls(*map(facts.pop, _ATTRIBUTES), facts)
+        plan, recipe, module, history, budget = map(facts.pop, _ATTRIBUTES)
+        return cls(plan, recipe, module, history, budget, facts)
 
     @classmethod
     def in_training(cls, plan: Plan, recipe: object, net: Any, budget: TrainingBudget) -> Fitted:

@@ -262,11 +262,11 @@ def _of_members(members: np.ndarray) -> _Answer:
     """Answer of members (n, S, t, 2) with means and variances."""
     distribution = EmpiricalGaussian.from_members(members)
     found = (distribution.mean, *distribution.uncertainty())
-    mean, total, *parts = (
+    mean, total, aleatoric, epistemic = (
         part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in found
     )
-    known = (None, None) if members.shape[1] == 1 else parts
-    return _Answer(mean, Uncertainty(total, *known, measure="variance"))
+    parts = (None, None) if members.shape[1] == 1 else (aleatoric, epistemic)
+    return _Answer(mean, Uncertainty(total, *parts, measure="variance"))
 
 
 def _of_outputs(model, X, inverses) -> _Answer:
