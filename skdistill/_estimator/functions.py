@@ -265,8 +265,9 @@ def _of_members(members: np.ndarray) -> _Answer:
     mean, total, aleatoric, epistemic = (
         part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in found
     )
-    parts = (None, None) if members.shape[1] == 1 else (aleatoric, epistemic)
-    return _Answer(mean, Uncertainty(total, *parts, measure="variance"))
+    if members.shape[1] == 1:
+        return _Answer(mean, Uncertainty(total, None, None, measure="variance"))
+    return _Answer(mean, Uncertainty(total, aleatoric, epistemic, measure="variance"))
 
 
 def _of_outputs(model, X, inverses) -> _Answer:
