@@ -27,16 +27,14 @@ def data_parallel(group: torch.distributed.ProcessGroup | None = None) -> Iterat
     """Let the processes of ``torch.distributed`` train one student together.
 
     Within it, ``student.fit(X, y)`` is called by every process, with the same arguments: all
-    samples, not a part of them. A minibatch is then of ``batch_size`` samples for each process. All
-    draw its samples, and their noise, by the same seeds; each asks the teacher about its own share
-    of them, and their gradients become one by one all-reduce a step. So the student is that of a
-    single process with a batch as large as all of theirs, to rounding, and the same bit for bit in
-    all of them.
+    samples, not a part of them. A minibatch is then of ``batch_size`` samples for each process,
+    drawn by the same seeds; each asks the teacher about its own share, and gradients become one by
+    one all-reduce a step. So the student is that of a single process with a batch as large as all
+    of theirs, to rounding, and the same bit for bit in all of them.
 
     It holds for :class:`HydraPlusRegressor`, :class:`HydraPlusClassifier`,
     :class:`DistributionDistiller` and :class:`GPEDDistiller` of members, for `fit` and
-    `partial_fit`. The first process fits a teacher that is not fitted, and sends it to the others,
-    which wait for it.
+    `partial_fit`. The first process fits a teacher that is not fitted, and sends it to the others.
 
     Parameters
     ----------
@@ -93,8 +91,7 @@ def predict(model: BaseEstimator, data: Any, method: str = "predict") -> Any:
     """Predict rows that dask or ray hold in blocks, block by block, where they are.
 
     Each block is given to the model as it is, and predicted when the result is asked for; at once,
-    only the first row of a frame is. Large blocks are faster: a call takes a fraction of a
-    millisecond, and so do a hundred samples.
+    only the first row of a frame is. Large blocks are faster.
 
     Parameters
     ----------
@@ -193,39 +190,31 @@ def _of_array(model: BaseEstimator, X: Any, method: str) -> Any:
 
 def _of_frame(model: BaseEstimator, frame: Any, method: str) -> Any:
     """Predictions for a dask frame, with its partitions and index."""
-    first = frame.head(1, npartitions=-1)
-    answers = _answers(model, method, first)
+    no_rows = _table(model, method, None, frame.head(1, npartitions=-1)).iloc[:0]
+    return frame.map_partitions(partial(_table, model, method, no_rows), meta=no_rows)
+
+
+def _table(model: BaseEstimator, method: str, no_rows: Any, frame: Any) -> Any:
+    """A series, or a frame with named columns, of predictions for a partition."""
+    import pandas as pd
+
+    if not len(frame) and no_rows is not None:
+        return no_rows
+    answers = _answers(model, method, frame)
+    if answers.ndim == 1:
+        return pd.Series(answers, frame.index, name=method)
     if answers.ndim > 2:
         raise ValueError(
             "method must give a number, or one axis of numbers, for each row of a frame; "
             f"{method!r} gives shape {answers.shape[1:]}. Pass frame.to_dask_array(lengths=True)."
         )
-    no_rows = _as_table(answers, first.index, model, method).iloc[:0]
-    table = partial(_table, model, method, no_rows)
-    return frame.map_partitions(table, meta=no_rows)
-
-
-def _table(model: BaseEstimator, method: str, no_rows: Any, frame: Any) -> Any:
-    """Predictions for a partition, which may be empty."""
-    if not len(frame):
-        return no_rows
-    return _as_table(_answers(model, method, frame), frame.index, model, method)
-
-
-def _as_table(answers: np.ndarray, index: object, model: BaseEstimator, method: str) -> Any:
-    """A series, or a frame with named columns, of answers (n,) or (n, columns)."""
-    import pandas as pd
-
-    if answers.ndim == 1:
-        return pd.Series(answers, index, name=method)
     columns = model.classes_ if method == "predict_proba" else _COLUMNS.get(method)
-    return pd.DataFrame(answers, index, columns)
+    return pd.DataFrame(answers, frame.index, columns)
 
 
 def _of_batch(model: Any, method: str, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Predictions for a batch of a ray dataset."""
-    if list(batch) == ["data"]:
-        return {method: _answers(model, method, batch["data"])}
     import pandas as pd
 
-    return {method: _answers(model, method, pd.DataFrame(batch))}
+    X = batch["data"] if list(batch) == ["data"] else pd.DataFrame(batch)
+    return {method: _answers(model, method, X)}

@@ -12,9 +12,8 @@ def expected_failed_checks(estimator: BaseEstimator) -> dict[str, str]:
     """Return the checks of scikit-learn that an estimator need not pass, each with the reason.
 
     There is one at most: that a sample of weight two is the same as the sample twice. It is not
-    where random numbers are drawn for each sample. scikit-learn declares the same of its bagging,
-    and takes such exemptions as an argument of its checks only: no tag of an estimator can tell
-    them.
+    where random numbers are drawn for each sample, as scikit-learn declares of its bagging too. No
+    tag of an estimator can tell such exemptions.
 
     Parameters
     ----------

@@ -34,11 +34,10 @@ class Checkpoint(Settings):
     """The file that holds the state of a fit while it lasts.
 
     A fit that finds it, with the same data and parameters, goes on where the one that wrote it was
-    killed, to the same model (on a CPU bit for bit); at the end the file is removed. One that is
-    damaged, of another fit, or in use by another fit is refused with a ValueError, and so are
-    parameters that cannot be compared with other values, such as objects that hold a lock. The
-    memory of your own callbacks is not saved. With several jobs a block of members is saved when it
-    has ended.
+    killed, to the same model (on a CPU bit for bit); at the end the file is removed. A file that is
+    damaged, or of another fit or in use by one, is refused with a ValueError, and so are parameters
+    that cannot be compared with other values, such as objects that hold a lock. The memory of your
+    own callbacks is not saved. With several jobs a block of members is saved when it has ended.
 
     Parameters
     ----------
@@ -96,9 +95,7 @@ class Connection(Settings):
 
 @dataclass(eq=False, repr=False)
 class EarlyStopping(Settings):
-    """When each member of an ensemble stops training, by held-out samples.
-
-    A member stops, with its best weights, when its loss on these samples has not improved.
+    """When a member of an ensemble stops, with its best weights: by its loss on held-out samples.
 
     Parameters
     ----------
@@ -106,8 +103,7 @@ class EarlyStopping(Settings):
         Share of the samples, and of every class, that is held out, between 0 and 1.
     n_iter_no_change : int or "auto", default="auto"
         Epochs without improvement after which a member stops; "auto" is a quarter of `max_epochs`
-        and at least 20. Far fewer stop members before the learning rate has fallen, and with it
-        the loss.
+        and at least 20. Far fewer stop members before learning rate and loss have fallen.
     tol : float, default=1e-4
         Smallest decrease of the validation loss that counts as improvement.
     """
@@ -139,15 +135,14 @@ class Estimate(Settings):
         "online" (U_o, Eq 10 of the paper) is the mean over all samples that have predicted a
         sample, "stochastic" (U_s, Eq 9) the last one; a dict gives it by the names of expectations,
         "online" for the others. "online" keeps a float32 sum for each value of each sample, and a
-        count: for n samples and k values ``4 n (k + 1)`` bytes, 5.1 MiB for MNIST; sums beyond
-        scikit-learn's ``working_memory`` are in a temporary file. Of a teacher's stored members,
-        "online" is the mean over all of them, "stochastic" one of them, another for each row of a
-        minibatch.
+        count: for n samples and k values ``4 n (k + 1)`` bytes; sums beyond scikit-learn's
+        ``working_memory`` are in a temporary file. Of a teacher's stored members, "online" is the
+        mean over all, "stochastic" one of them, another for each row of a minibatch.
     n_asked : int, default=4
         How many minibatches of the transfer set the chains predict for each step of the student,
-        which learns from the first of them; of the others only the running means are updated, so
-        that these are over more samples. The paper has 1. It has no effect where no estimate is
-        "online", or where the members of the teacher are stored.
+        which learns from the first; the others only update the running means, which are over more
+        samples so. The paper has 1. It has no effect where no estimate is "online", or where the
+        members of the teacher are stored.
     """
 
     _parameter_table = {"n_asked": Number(Integral, 1)}
@@ -280,8 +275,8 @@ class Runtime(Settings):
     Parameters
     ----------
     dtype : {"auto", "float32", "float64"}, default="auto"
-        What to compute in. "auto" is the dtype of X, but float32 for tables of 200 samples and more
-        whose columns it can hold. Predictions have the dtype of X in any case. `BDistilBooster` and
+        What to compute in; predictions have the dtype of X in any case. "auto" is that of X, but
+        float32 for tables of 200 samples and more whose columns it can hold. `BDistilBooster` and
         `GPEDDistiller` compute in the dtype of X, `SequenceDistributionDistiller` in float32: they
         take "auto" only.
     device : str, default="auto"
@@ -291,15 +286,13 @@ class Runtime(Settings):
         passes them through ``torch.compile``, which takes seconds once; False does neither.
     n_threads : int or "auto", default="auto"
         Threads of torch during `fit`; "auto" is one where a training step is too small for more,
-        and else the caller's setting, which is restored in any case. If `n_jobs` is given, it is
-        the number of each job, and "auto" is one. Several threads may round large matrix products
-        in another way.
+        and else the caller's setting, which is restored. If `n_jobs` is given, it is the number of
+        each job, and "auto" is one. Several threads may round large matrix products in another way.
     member_block : int or "auto", default="auto"
         How many members of an ensemble are trained together, as one stack; "auto" takes as many as
         fit the cache of a CPU, and all on a GPU. On a CPU it divides 20 members or more into blocks
-        of at least ten if the fit takes more than a few seconds, so that `n_jobs` has tasks to give
-        out. Members are the same to rounding, and with dropout differ, from one size to another.
-        Distillers take "auto" only.
+        of at least ten in fits of more than a few seconds, for `n_jobs`. From one size to another
+        members are the same to rounding, but with dropout. Distillers take "auto" only.
     checkpoint : str, path or Checkpoint, default=None
         File from which a fit that was killed goes on, that of the teacher included.
 
@@ -337,8 +330,8 @@ class WeakLearnerSearch(Settings):
     ----------
     max_search : int, default=5
         Networks to train in a class until one is added. The weight of the barrier is bisected: it
-        grows if there was no weak learner, and falls if the learner overshot. A round begins with
-        the weight of the last learner of its class.
+        grows without a weak learner, falls if the learner overshot, and begins a round as it was
+        for the last learner of the class.
     gamma : float, default=1.0
         Inverse weight of the barrier that a class begins with. The larger, the more a learner
         imitates the teacher, and the less it corrects the errors made before it.

@@ -182,7 +182,7 @@ def test_a_planted_violation_is_found(module, source, reason):
     [
         ("skdistill.losses", False, "import torch\nfrom .distributions import EmpiricalGaussian"),
         ("skdistill.distributions", True, "from ._gaussian import EmpiricalGaussian"),
-        ("skdistill._engine._net", False, "import skorch\nfrom .._utils.memory import x"),
+        ("skdistill._engine._net", False, "import skorch\nfrom .._utils.process import x"),
         (
             "skdistill.distillers.hydra._estimator",
             False,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 
 import numpy as np
@@ -30,20 +30,19 @@ def check_trainable(X: np.ndarray, dtype, name: str = "X") -> None:
 
 def check_magnitude(X: np.ndarray, limit: float, name: str = "X") -> None:
     """Raise ValueError if a value is beyond `limit`, naming its place."""
-    # Only then for the place: argmax copies what may not be written to, as a memory map.
-    if max(abs(_extreme(X, np.max, np.fmax)), abs(_extreme(X, np.min, np.fmin))) > limit:
+    magnitude = 0.0  # of what is not missing; not by argmax, which copies memory maps, say
+    for of_all, of_two in ((np.max, np.fmax), (np.min, np.fmin)):
+        value = float(of_all(X))
+        if value != value:
+            value = float(np.nan_to_num(of_two.reduce(X, axis=None)))
+        magnitude = max(magnitude, abs(value))
+    if magnitude > limit:
         place, value = largest(X)
         raise ValueError(
             f"{name} must be within {limit:.3g} of 0, beyond which the model's arithmetic "
             f"overflows; got {value:.6g} at {list(place)}, its row and column. Scale the columns, "
             "or leave out the sample."
         )
-
-
-def _extreme(X: np.ndarray, of_all: Callable, of_two: np.ufunc) -> float:
-    """Largest or smallest value of those that are not missing; 0 if all are."""
-    value = float(of_all(X))
-    return value if value == value else float(np.nan_to_num(of_two.reduce(X, axis=None)))
 
 
 def largest(X: np.ndarray) -> tuple[tuple[int, ...], float]:
@@ -107,11 +106,7 @@ def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int 
 
 
 def is_small(outputs: Tensor) -> bool:
-    """Whether outputs are so small that nothing read off them overflows.
-
-    Most outputs are. For a sample predicted alone this takes a third of the time of checking each
-    result.
-    """
+    """Whether nothing read off outputs overflows; faster to find than by checking each result."""
     return torch.linalg.vector_norm(outputs).item() < SMALL_OUTPUT
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
@@ -52,10 +51,11 @@ class CategoricalFeaturesRule:
     """Rule of `categorical_features`; that its columns exist is seen with X."""
 
     def check(self, value: object, name: str) -> None:
-        is_named = isinstance(value, str) and value == "from_dtype"
+        if value is None or (isinstance(value, str) and value == "from_dtype"):
+            return
         with errors_about(name):
-            is_list = value is None or is_named or np.ndim(_as_array(value)) == 1
-        if not is_list:
+            n_axes = np.ndim(_as_array(value))
+        if n_axes != 1:
             raise ValueError(
                 f"{name} must be 'from_dtype', None, or a list of names or numbers of columns, or "
                 f"a mask; got {value!r}."
@@ -68,11 +68,6 @@ COLUMN_PARAMETERS = {
 }
 
 
-def standardises(normalize: bool | str, what: str) -> bool:
-    """Tell whether the parameter `normalize` asks for "X", or "y", to be standardised."""
-    return normalize in (True, what)
-
-
 @dataclass(frozen=True)
 class Columns:
     """The columns of a table that hold categories, as `fit` has found them.
@@ -80,14 +75,9 @@ class Columns:
     Samples become numbers: of a categorical column the code of its category, which is its place
     among them, and NaN for one that is not known.
 
-    Parameters
-    ----------
-    n_columns : int
-    categories : dict of int to list
-        Those of each categorical column, by its number.
-    others : dict of int to list
-        Categories beyond the most frequent ones. Networks read them as missing, and files do not
-        hold them; teachers are asked about them as they are.
+    `categories` are those of each categorical column, by its number; `others` those beyond the most
+    frequent ones. Networks read these as missing, and files do not hold them; teachers are asked
+    about them as they are.
     """
 
     n_columns: int
@@ -100,33 +90,24 @@ class Columns:
     def of(cls, X: Any, categorical_features: Any) -> Columns | None:
         """Find the categories in X; None if no column holds any.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_columns)
-        categorical_features : "from_dtype", None or array-like
-            As a parameter of an estimator.
-
-        Raises
-        ------
-        ValueError
-            If `categorical_features` names columns that X does not have.
+        A ValueError tells of columns in the parameter `categorical_features` that X does not have.
         """
         if categorical_features is None:
             return None
-        numbers = _categorical_columns(X, categorical_features)
-        if not numbers:
-            return None
-        found = {number: _categories(column_of(X, number)) for number in numbers}
-        for number, categories in found.items():
-            _refuse_kinds(categories, name_of_column(X, number))
+        counts: dict[int, Counter] = {}
+        kept, others = {}, {}
+        with errors_about("categorical_features"):
+            for number in _categorical_columns(X, categorical_features):
+                counts[number] = _counts(column_of(X, number))
+                found = [value for value, _ in counts[number].most_common()]
+                _refuse_kinds(found, name_of_column(X, number))
+                kept[number] = sorted(found[:_MOST_CATEGORIES], key=_order)
+                others[number] = found[_MOST_CATEGORIES:]
         if isinstance(categorical_features, str):
-            _warn_of_text(X, numbers)
-        kept = {
-            number: sorted(categories[:_MOST_CATEGORIES], key=_order)
-            for number, categories in found.items()
-        }
-        others = {number: categories[_MOST_CATEGORIES:] for number, categories in found.items()}
-        return cls(np.shape(X)[1], kept, others)
+            if counts:
+                _warn_of_text(X, counts)
+            _warn_of_numbered_samples(X)
+        return cls(np.shape(X)[1], kept, others) if counts else None
 
     def grown(self, X: ArrayLike) -> Columns:
         """Return the columns with the categories of further samples; the codes of others stay."""
@@ -135,7 +116,7 @@ class Columns:
         kept, others = {}, {}
         for number in self.categories:
             known = self._in_training(number)
-            new = set(_categories(column_of(X, number))).difference(known)
+            new = _counts(column_of(X, number)).keys() - known
             _refuse_kinds(list(new), name_of_column(X, number))
             known = [*known, *sorted(new, key=_order)]
             kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
@@ -150,43 +131,31 @@ class Columns:
         return sizes
 
     def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
-        """Return samples as numbers, (n, n_columns).
-
-        Training samples keep the categories of `others`, by codes beyond those of `categories`.
-        """
+        """Return samples as numbers, (n, n_columns); those to train on with the `others` too."""
         if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
         settings: dict[str, Any] = {"dtype": CHECKS["dtype"], "ensure_all_finite": "allow-nan"}
         numbers = np.zeros((len(X), 0), dtype=np.float32)
         if numeric:
-            numbers = check_array(some_columns(X, numeric), input_name="X", **settings)
+            numbers = check_array(column_of(X, numeric), input_name="X", **settings)
         out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
         out[:, numeric] = numbers
         for column in self.categories:
-            out[:, column] = self.codes(X, column, is_training)
+            out[:, column] = self.codes(X, column, values_of(column_of(X, column)), is_training)
         return out
 
     def encode_floats(self, X: np.ndarray) -> np.ndarray:
         """Return what :meth:`encode` does, for finite floats of shape (n, n_columns)."""
         out = X.copy()
         for column in self.categories:
-            out[:, column] = self._codes(X, column, X[:, column].tolist())
+            out[:, column] = self.codes(X, column, X[:, column].tolist())
         return out
 
-    def codes(self, X: ArrayLike, column: int, is_training: bool = False) -> list[float]:
-        """Return the codes of a column's values in X; NaN for those missing or unknown.
-
-        Raises
-        ------
-        ValueError
-            If values are of another type than the categories, and cannot be converted.
-        """
-        return self._codes(X, column, values_of(column_of(X, column)), is_training)
-
-    def _codes(
+    def codes(
         self, X: ArrayLike, column: int, values: list, is_training: bool = False
     ) -> list[float]:
+        """Return codes of a column's values, NaN if missing or unknown; refuse other types."""
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 
@@ -202,9 +171,8 @@ class Columns:
         try:
             others = set(values) - codes.keys() - {None}
         except TypeError:  # a value has no hash
-            others = {value for value in values if _has_hash(value)} - codes.keys() - {None}
-            if unhashable := [value for value in values if not _has_hash(value)]:
-                raise refusal(unhashable[0], unhashable) from None
+            unhashable = [value for value in values if not _has_hash(value)]
+            raise refusal(unhashable[0], unhashable) from None
         if others:
             found = known_categories(others, self._in_training(column), refusal)
             codes |= {value: codes.get(found.get(value), np.nan) for value in others}
@@ -233,22 +201,8 @@ class Columns:
         return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
-def find_columns(X: object, wanted: Any) -> Columns | None:
-    """Return the columns of X that hold categories, as `categorical_features` says."""
-    if wanted is None:
-        return None
-    with errors_about("categorical_features"):
-        found = Columns.of(X, wanted)
-    if isinstance(wanted, str):
-        _warn_of_numbered_samples(X)
-    return found
-
-
 def as_table(X: Any, name: str = "X") -> Any:
-    """Return X as an array or a frame of pandas or polars, in which missing values are marked.
-
-    Tables of pyarrow become frames of pandas, and masked values of arrays NaN.
-    """
+    """Return X as an array or a frame of pandas or polars, in which missing values are marked."""
     library = type(X).__module__.partition(".")[0]
     if library == "polars" and hasattr(X, "collect"):
         raise TypeError(
@@ -271,13 +225,12 @@ def with_days(X: ArrayLike) -> Any:
     Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
     time zone are those of UTC. NaT is NaN.
     """
-    return with_columns(X, {column: _days_in(X, column) for column in date_columns(X)})
+    days = {column: _days_in(X, column) for column in date_columns(X)}
+    return with_columns(X, days) if days else X
 
 
 def with_columns(X: Any, values: dict[int, np.ndarray]) -> Any:
     """Return a table with other numbers in some columns."""
-    if not values:
-        return X
     if not hasattr(X, "columns"):
         X = np.asarray(X)
         if len(values) == X.shape[1]:
@@ -380,31 +333,13 @@ def _series_like(column: Any, values: np.ndarray) -> Any:
     return type(column)(values.tolist(), dtype=column.dtype)
 
 
-def refuse_sparse(X: Any) -> None:
-    """Raise a TypeError for a sparse X.
-
-    A network's first layer is dense, so X would become dense in any case: its memory, which may be
-    a thousand times that of X, is the user's to spend.
-    """
-    if not issparse(X):
-        return
-    gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
-    raise TypeError(
-        f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
-        f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
-        "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
-        "skdistill.streams."
-    )
-
-
-def _categorical_columns(X: ArrayLike, wanted: object) -> list[int]:
+def _categorical_columns(X: Any, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
-    names = list(X.columns) if hasattr(X, "columns") else None
     if isinstance(wanted, str):
-        if names is None or (not hasattr(X, "iloc") and not hasattr(X, "schema")):
-            return []
-        return [column for column in range(len(names)) if _holds_categories(column_of(X, column))]
-    given, shape = _as_array(wanted), np.shape(X)
+        is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
+        n_columns = len(X.columns) if is_frame else 0
+        return [column for column in range(n_columns) if _holds_categories(column_of(X, column))]
+    given, names, shape = _as_array(wanted), names_of_columns(X), np.shape(X)
     if len(shape) < 2:
         return []  # the check that follows says what is wrong
     n_columns = shape[1]
@@ -434,10 +369,9 @@ def _holds_categories(column: Any) -> bool:
     return kind.startswith(_OF_CATEGORIES)
 
 
-def _categories(column: object) -> list:
-    """The categories in a column, the most frequent ones first."""
-    counts = Counter(value for value in values_of(column) if value is not None)
-    return [value for value, _ in counts.most_common()]
+def _counts(column: object) -> Counter:
+    """How often a column holds each of its categories."""
+    return Counter(value for value in values_of(column) if value is not None)
 
 
 def _order(category: object) -> tuple:
@@ -456,18 +390,17 @@ def _refuse_kinds(categories: list, name: object) -> None:
             )
 
 
-def _warn_of_text(X: ArrayLike, columns: list[int]) -> None:
+def _warn_of_text(X: ArrayLike, counts_of: dict[int, Counter]) -> None:
     """Warn of columns of text that are hardly meant as categories: numbers, names, free text."""
-    for number in columns:
+    for number, counts in counts_of.items():
         column = column_of(X, number)
         if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
             continue
-        counts = Counter(value for value in values_of(column) if value is not None)
         name, n_values = name_of_column(X, number), counts.total()
         others = [value for value in counts if not _is_number(value)]
         n_numbers = n_values - sum(counts[value] for value in others)
         if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
-            _warn_of_numbers(column, name, len(counts), n_values, sorted(map(repr, others)))
+            _warn_of_numbers(column, name, counts, others)
         elif n_values >= _LEAST_VALUES and len(counts) > _SHARE_OF_NAMES * n_values:
             warn(
                 f"Column {name!r} of X is text, and is read as categories, although {len(counts)} "
@@ -504,20 +437,18 @@ def _all_differ(X: ArrayLike, number: int) -> bool:
     return None not in (found := set(values)) and len(found) == len(values)
 
 
-def _warn_of_numbers(
-    column: object, name: object, n_found: int, n_values: int, others: list
-) -> None:
+def _warn_of_numbers(column: object, name: object, counts: Counter, others: list) -> None:
     """Warn of a column of text that is numbers, but for a few other values."""
     mend = f"X[{name!r}].cast(pl.Float64, strict=False)"
     if hasattr(column, "iloc"):
         mend = f"pd.to_numeric(X[{name!r}], errors='coerce')"
-    few = ", ".join(others[:5])
+    few = ", ".join(sorted(map(repr, others))[:5])
     but = f", but for {few}{' and more' if len(others) > 5 else ''}" if few else ""
     read = f"read the file with na_values=[{few}], or " if few else ""
     warn(
-        f"Column {name!r} of X is text, and is read as {n_found} categories, although nearly all "
-        f"of its {n_values} values are numbers{but}. To have numbers, {read}take {mend}. To have "
-        "categories, make the column categorical."
+        f"Column {name!r} of X is text, and is read as {len(counts)} categories, although nearly "
+        f"all of its {counts.total()} values are numbers{but}. To have numbers, {read}take {mend}. "
+        "To have categories, make the column categorical."
     )
 
 
@@ -530,29 +461,19 @@ def _is_number(value: Any) -> bool:
 
 
 def line_that_converts(X: ArrayLike, number: int, kind: str, value: object = None) -> str:
-    """Say how to make "text", "numbers", "dates", "durations" or "booleans" of a column.
-
-    `value` is one of those that it has.
-    """
+    """Say how to make what `kind` says, in the plural, of a column, of which `value` is one."""
     name = name_of_column(X, number)
-    if hasattr(X, "schema"):
-        cast = {
-            "text": "cast(pl.String)",
-            "numbers": "cast(pl.Float64, strict=False)",
-            "dates": "str.to_datetime()",
-            "durations": "cast(pl.Duration)",
-            "booleans": f"eq({value!r})",
-        }
-        return f"Convert it, X = X.with_columns(pl.col({name!r}).{cast[kind]})."
     column = f"X[{name!r}]" if hasattr(X, "iloc") else f"X[:, {number}]"
-    made = {
-        "text": f"{column}.astype(str)",
-        "numbers": f"pd.to_numeric({column}, errors='coerce')",
-        "dates": f"pd.to_datetime({column})",
-        "durations": f"pd.to_timedelta({column})",
-        "booleans": f"{column} == {value!r}",
-    }
-    return f"Convert it, {column} = {made[kind]}."
+    in_pandas, in_polars = {
+        "text": (f"{column}.astype(str)", "cast(pl.String)"),
+        "numbers": (f"pd.to_numeric({column}, errors='coerce')", "cast(pl.Float64, strict=False)"),
+        "dates": (f"pd.to_datetime({column})", "str.to_datetime()"),
+        "durations": (f"pd.to_timedelta({column})", "cast(pl.Duration)"),
+        "booleans": (f"{column} == {value!r}", f"eq({value!r})"),
+    }[kind]
+    if hasattr(X, "schema"):
+        return f"Convert it, X = X.with_columns(pl.col({name!r}).{in_polars})."
+    return f"Convert it, {column} = {in_pandas}."
 
 
 def _has_hash(value: object) -> bool:
@@ -567,7 +488,8 @@ def name_of_column(X: ArrayLike, number: int) -> Any:
     return X.columns[number] if hasattr(X, "columns") else number
 
 
-def column_of(X: Any, number: int) -> Any:
+def column_of(X: Any, number: int | list[int]) -> Any:
+    """Return a column of a table; for a list of numbers, the table of these columns."""
     if hasattr(X, "iloc"):
         return X.iloc[:, number]
     return X[:, number] if hasattr(X, "schema") else np.asarray(X)[:, number]
@@ -581,12 +503,6 @@ def names_of_columns(X: ArrayLike) -> list | None:
 def feature_names_of(model: BaseEstimator) -> np.ndarray | None:
     """Return the names of the features that a model was fitted on, if they had some."""
     return getattr(model, "feature_names_in_", None)
-
-
-def some_columns(X: Any, numbers: list[int]) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[:, numbers]
-    return X[:, numbers] if hasattr(X, "schema") else np.asarray(X)[:, numbers]
 
 
 def values_of(column: Any) -> list:

@@ -22,47 +22,27 @@ def known_categories(
 
     "1", b"1" and 1.0 stand for 1, b"Oslo" for "Oslo", and numbers in float32 for those in float64
     that they are rounded from. Text such as "01", which does not tell its number apart from others
-    when it is written again, stands for itself.
-
-    Parameters
-    ----------
-    values : iterable
-    categories : list
-    refuse : callable
-        Takes a value, and all values that are refused, and returns an error.
-
-    Returns
-    -------
-    found : dict
-        The category of each value that stands for one. Others are unknown.
-
-    Raises
-    ------
-    ValueError
-        If the type of a value is that of no category, and it cannot be converted to one.
+    when it is written again, stands for itself. Values that are not among the keys are unknown.
+    Those whose type is that of no category, and which cannot be converted to one, are refused:
+    `refuse` takes the first, and all of them, and returns an error.
     """
     aliases = _aliases(categories)
     kinds = {_kind(category) for category in categories}
     if all(_number(category) is not None for category in categories):
-        kinds.add("numbers")
+        kinds.add("numbers")  # which text may be, too
     found, refused = {}, []
     for value in values:
         plain = _plain(value)
         rounded = _in_float32(plain) if isinstance(plain, float) else None
         category = next((aliases[v] for v in (plain, rounded) if _is_in(v, aliases)), None)
+        is_number = "numbers" in kinds and _number(plain) is not None
         if category is not None:
             found[value] = category
-        elif categories and not _is_of(kinds, plain):
+        elif categories and not is_number and _kind(plain) not in kinds:
             refused.append(value)
     if refused:
         raise refuse(refused[0], refused)
     return found
-
-
-def _is_of(kinds: set[str], value: object) -> bool:
-    """Whether a value is of one of some kinds, text that is a number included."""
-    is_number = "numbers" in kinds and _number(value) is not None
-    return is_number or _kind(value) in kinds
 
 
 def _aliases(categories: list) -> dict[Any, Any]:
@@ -79,15 +59,14 @@ def _aliases(categories: list) -> dict[Any, Any]:
 
 def _renditions(category: object) -> list:
     """What a category is in other types."""
+    number = _number(category)
     if isinstance(category, str):
-        number = _number(category)
         if category in _BOOLEANS:
             return [bool(_BOOLEANS[category])]
         is_as_written = number is not None and category in _texts(number)
         return [number] if is_as_written else []
     if isinstance(category, (bool, np.bool_)):
         return [str(bool(category)), *_texts(float(category))]
-    number = _number(category)
     if number is None:
         return []
     texts = [str(category)] if isinstance(category, int) else _texts(number)
@@ -110,13 +89,7 @@ def _texts(number: float) -> list[str]:
 def numbers_of(
     values: list, is_boolean: bool, refuse: Callable[[Any, list], ValueError]
 ) -> np.ndarray:
-    """Read values, None for missing ones, as numbers.
-
-    Raises
-    ------
-    ValueError
-        If one is no number, by `refuse`, see :func:`known_categories`.
-    """
+    """Read values, None for missing ones, as numbers; others are refused as other categories."""
     numbers = [np.nan if value is None else _number(value, is_boolean) for value in values]
     refused = [value for value, number in zip(values, numbers, strict=True) if number is None]
     if refused:

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from .._utils.moments import Moments, standardisation
 from ..modules import InputEncoder, PiecewiseLinear
-from .columns import Columns, standardises
+from .columns import Columns
 
 # Columns whose mean is within so many standard deviations of 0, and whose standard deviation is
 # as near to 1, are standardised already: a scaler stands before the estimator.
@@ -50,18 +50,9 @@ _LEAVES_OF_LEAST_SIZE = 10
 
 @dataclass(frozen=True, eq=False)
 class InputEncoding:
-    """What :class:`skdistill.modules.InputEncoder` is made of, as a fit has found it.
+    """What :class:`skdistill.modules.InputEncoder` is made of, as a fit has found it."""
 
-    Parameters
-    ----------
-    loc, scale : ndarray of shape (n_columns,)
-    n_categories : ndarray of int of shape (n_columns,)
-    has_indicator : ndarray of bool of shape (n_columns,)
-    edges : tuple of ndarray, default=()
-    compresses : bool, default=False
-    """
-
-    loc: np.ndarray
+    loc: np.ndarray  # of shape (n_columns,), as the next three
     scale: np.ndarray
     n_categories: np.ndarray
     has_indicator: np.ndarray
@@ -80,27 +71,15 @@ class InputEncoding:
     ) -> InputEncoding | None:
         """Find the encoding of columns, or None where samples can be taken as they are.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, n_columns)
-            Missing values are NaN.
-        weight : ndarray of shape (n,) or None
-        normalize : bool, default=True
-            Whether to standardise numbers.
-        n_categories : ndarray of int of shape (n_columns,), default=None
-            As of an InputEncoder; None is no categorical columns.
-        bins : Bins, default=None
-            How to find the bins of a piecewise-linear encoding, if there is to be one.
+        Without `n_categories`, as of an InputEncoder, no column is categorical; with `bins` numbers
+        get a piecewise-linear encoding.
         """
         found = cls._of_columns(X, weight, normalize, n_categories)
         return found._with_bins(X, weight, bins)
 
     @classmethod
     def unbounded(cls, X: np.ndarray, n_categories: np.ndarray | None) -> InputEncoding:
-        """Find the standardisation of columns, and nothing else, for distances between samples.
-
-        Numbers far from the mean are as far as they are, and there are no bins.
-        """
+        """Find the standardisation alone, for distances: far values are as far as they are."""
         return replace(cls._of_columns(X, None, True, n_categories), compresses=False)
 
     @classmethod
@@ -115,17 +94,12 @@ class InputEncoding:
         is_missing = np.isnan(X.sum(axis=0))
         if is_missing.any():
             is_missing = np.isnan(X).any(axis=0)
-        loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        if normalize:
-            loc, scale = _standardisation(X, weight, is_missing)
-            limits = np.fmin.reduce(X), np.fmax.reduce(X)
-            loc, scale = _unless_flags(loc, scale, limits)
-            if n_categories is None:
-                scale = _of_common_unit(scale, limits)
-        n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
-        is_number = n_categories == 0
-        loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
-        return cls(loc, scale, n_categories, is_missing & is_number, compresses=normalize)
+        if not normalize:
+            scaling = np.zeros(X.shape[1]), np.ones(X.shape[1])
+            return cls._scaled(*scaling, None, is_missing, n_categories)
+        limits = np.fmin.reduce(X), np.fmax.reduce(X)
+        scaling = _standardisation(X, weight, is_missing)
+        return cls._scaled(*scaling, limits, is_missing, n_categories)
 
     @classmethod
     def of_moments(
@@ -139,19 +113,35 @@ class InputEncoding:
         normalize: bool = True,
         n_categories: np.ndarray | None = None,
     ) -> InputEncoding | None:
-        """Find the encoding of numbers by their moments, and smallest and largest values.
-
-        Bins are those of some of the samples, X.
-        """
-        loc, scale = _unless_flags(*moments.standardisation(), limits)
-        if n_categories is None:
-            scale = _of_common_unit(scale, limits)
-        none = np.zeros(len(loc), dtype=int)
-        n_categories = none if n_categories is None else n_categories
-        is_scaled = (n_categories == 0) & normalize
-        loc, scale = np.where(is_scaled, loc, 0.0), np.where(is_scaled, scale, 1.0)
-        found = cls(loc, scale, n_categories, none.astype(bool), compresses=normalize)
+        """Find the encoding by the moments and limits of columns, and bins by some samples, X."""
+        loc, scale = moments.standardisation()
+        none_missing = np.zeros(len(loc), dtype=bool)
+        found = cls._scaled(loc, scale, limits if normalize else None, none_missing, n_categories)
         return found._with_bins(X, weight, bins)
+
+    @classmethod
+    def _scaled(
+        cls,
+        loc: np.ndarray,
+        scale: np.ndarray,
+        limits: tuple[np.ndarray, np.ndarray] | None,
+        is_missing: np.ndarray,
+        n_categories: np.ndarray | None,
+    ) -> InputEncoding:
+        """Encode columns by their moments and limits; without limits numbers stay as they are."""
+        if limits is not None:
+            # Columns of zeros and ones stay: a rare 1 would be far from all else. From 0 to 1, no
+            # other values have the variance p (1 - p), where p is the mean.
+            low, high = limits
+            is_flag = (low == 0) & (high == 1) & np.isclose(scale**2, loc * (1 - loc), rtol=1e-6)
+            loc, scale = np.where(is_flag, 0.0, loc), np.where(is_flag, 1.0, scale)
+            if n_categories is None:
+                scale = _of_common_unit(scale, low, high)
+        n_categories = np.zeros(len(loc), dtype=int) if n_categories is None else n_categories
+        is_number, is_scaled = n_categories == 0, (n_categories == 0) & (limits is not None)
+        loc, scale = np.where(is_scaled, loc, 0.0), np.where(is_scaled, scale, 1.0)
+        has_indicator = is_missing & is_number
+        return cls(loc, scale, n_categories, has_indicator, compresses=limits is not None)
 
     def _with_bins(
         self, X: np.ndarray, weight: np.ndarray | None, bins: Bins | None
@@ -166,7 +156,9 @@ class InputEncoding:
             # Found in the units of the columns, which tell values apart also far from 0.
             units = zip(edges, self.loc, self.scale, strict=True)
             found = replace(self, edges=tuple((own - loc) / scale for own, loc, scale in units))
-        return None if found._is_identity else found
+        is_near = (np.abs(self.loc) <= _NEAR * self.scale) & (np.abs(self.scale - 1) <= _NEAR)
+        has_more = self.n_categories.any() or self.has_indicator.any() or found.has_bins
+        return None if is_near.all() and not has_more else found
 
     @classmethod
     def with_steps(
@@ -175,16 +167,7 @@ class InputEncoding:
         X: np.ndarray,
         thresholds: Sequence[np.ndarray],
     ) -> InputEncoding:
-        """Return an encoding, or None, with bins around `thresholds` so narrow that they are steps.
-
-        Parameters
-        ----------
-        encoding : InputEncoding or None
-            None takes samples as they are.
-        X : ndarray of shape (n, n_columns)
-        thresholds : sequence of ndarray, of length n_columns
-            Of each column, in its own units.
-        """
+        """Return an encoding with bins around thresholds of columns, as narrow as steps."""
         n_columns = X.shape[1]
         if encoding is None:
             plain = np.zeros(n_columns), np.ones(n_columns)
@@ -201,42 +184,27 @@ class InputEncoding:
         return replace(encoding, edges=tuple(edges))
 
     @property
-    def _is_identity(self) -> bool:
-        is_near = (np.abs(self.loc) <= _NEAR * self.scale) & (np.abs(self.scale - 1) <= _NEAR)
-        has_more = self.n_categories.any() or self.has_indicator.any() or self.has_bins
-        return bool(is_near.all()) and not has_more
-
-    @property
     def has_bins(self) -> bool:
         """Whether some column has a piecewise-linear encoding."""
         return any(map(len, self.edges))
 
+    def module(self, dtype: torch.dtype) -> InputEncoder:
+        """Return the module that encodes samples."""
+        arrays = self.loc, self.scale, self.n_categories, self.has_indicator
+        return InputEncoder(*arrays, self.edges, self.compresses).to(dtype)
+
     @property
     def n_inputs(self) -> int:
         """Number of inputs of a network."""
-        return self._encoder().n_inputs
-
-    def module(self, dtype: torch.dtype) -> InputEncoder:
-        """Return the module that encodes samples."""
-        return self._encoder().to(dtype)
-
-    def _encoder(self) -> InputEncoder:
-        arrays = self.loc, self.scale, self.n_categories, self.has_indicator
-        return InputEncoder(*arrays, self.edges, self.compresses)
+        return self.module(torch.float32).n_inputs
 
 
 class Bins(NamedTuple):
     """How bins of columns are found.
 
-    Parameters
-    ----------
-    settings : PiecewiseLinear
-    y : ndarray of shape (n, ...)
-        What a tree predicts.
-    are_classes : bool, default=False
-    by_bic : bool, default=False
-        Whether a column has no quantile bins, or 1, 2, 4 or 8 times `n_bins`: those of the linear
-        spline for y that has the least Bayesian information criterion.
+    A tree of the columns predicts `y`, of shape (n, ...). With `by_bic` a column has no quantile
+    bins, or 1, 2, 4 or 8 times `n_bins`: those of the linear spline for y of the least Bayesian
+    information criterion.
     """
 
     settings: PiecewiseLinear
@@ -309,11 +277,7 @@ def _of_least_bic(
 
 
 def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return the values on both sides of each wide gap, with some values beyond it on both sides.
-
-    In a bin that holds a gap a network would be nearly linear from the one side to the other, also
-    where there are samples.
-    """
+    """Return both sides of wide gaps: in a bin that holds one, a network would be nearly linear."""
     values = np.sort(column)
     n_beyond = max(1, int(_BEYOND_GAP * len(values)))
     before = np.arange(n_beyond - 1, len(values) - n_beyond)
@@ -324,30 +288,14 @@ def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class InputSettings:
-    """What an estimator's parameters say of how samples are encoded.
+    """What an estimator's parameters say of how samples are encoded."""
 
-    Parameters
-    ----------
-    modules : tuple
-        Classes of networks, that are to take the encoding.
-    embeddings : PiecewiseLinear, "auto" or other
-        The parameter ``module__embeddings``.
-    are_classes : bool
-        Whether classes are predicted, not numbers.
-    normalize : bool, default=False
-        Whether to standardise numerical features.
-    n_categories : ndarray of int of shape (n_features,), default=None
-        As of an InputEncoder; None is no categorical features.
-    encodes : bool, default=True
-        Whether the estimator takes tables, which may have an encoding.
-    """
-
-    modules: tuple[Any, ...]
-    embeddings: Any
-    are_classes: bool
-    normalize: bool = False
-    n_categories: np.ndarray | None = None
-    encodes: bool = True
+    modules: tuple[Any, ...]  # classes of networks that are to take the encoding
+    embeddings: Any  # the parameter `module__embeddings`
+    are_classes: bool  # what is predicted
+    normalize: bool  # numerical features
+    n_categories: np.ndarray | None  # as of an InputEncoder; None is no categorical features
+    encodes: bool  # whether the estimator takes tables, which may have an encoding
 
     @classmethod
     def of(cls, params: dict[str, Any], kind: str, columns: Columns | None) -> InputSettings:
@@ -357,7 +305,7 @@ class InputSettings:
             tuple(given) if isinstance(given, (list, tuple)) else (given,),
             params.get("module__embeddings", "auto"),
             kind == "classifier",
-            standardises(params.get("normalize", False), "X"),
+            params.get("normalize", False) in (True, "X"),
             None if columns is None else columns.n_categories,
             "normalize" in params,
         )
@@ -374,13 +322,11 @@ class InputSettings:
         )
 
     def bins(self, shape: tuple[int, ...], y: np.ndarray, embedded_from: int) -> Bins | None:
-        """Return how to find bins for a table of this shape, if there are to be some.
-
-        "auto" embeds tables of at least `embedded_from` samples; columns of large ones by BIC.
-        """
+        """Return how to find bins, if a table of this shape is to have some."""
         embeddings, by_bic = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
+            # Tables of so many samples are embedded, and columns of large ones by BIC.
             is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
             is_asked = is_suited and not self.are_classes
             can_be = all("embeddings" in parameters for parameters in takers)
@@ -391,25 +337,12 @@ class InputSettings:
         return Bins(embeddings, y, self.are_classes, by_bic)
 
 
-def _unless_flags(
-    loc: np.ndarray, scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Take columns of zeros and ones as they are; a rare 1 would be far from all else.
-
-    From 0 to 1, no other values have the variance p (1 - p), where p is the mean.
-    """
-    low, high = limits
-    is_flag = (low == 0) & (high == 1) & np.isclose(scale**2, loc * (1 - loc), rtol=1e-6)
-    return np.where(is_flag, 0.0, loc), np.where(is_flag, 1.0, scale)
-
-
-def _of_common_unit(scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _of_common_unit(scale: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Give columns of one unit, such as pixels, one scale: the root of their mean variance.
 
     By its own scale a pixel that is hardly ever lit would be far from all else where it is. Columns
     have one unit where there are many that begin at the same value, and whose ranges are alike.
     """
-    low, high = limits
     varies = high > low
     if np.count_nonzero(varies) < _LEAST_OF_UNIT:
         return scale
@@ -433,6 +366,5 @@ def _standardisation(
         held = ~np.isnan(X[:, column])
         if held.any() and (weight is None or weight[held].any()):
             of_held = None if weight is None else weight[held]
-            found = standardisation(X[held, column][:, None], of_held)
-            loc[column], scale[column] = (float(values[0]) for values in found)
+            loc[[column]], scale[[column]] = standardisation(X[held, column][:, None], of_held)
     return loc, scale

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from scipy.stats import betabinom
 from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite, check_array, check_X_y
@@ -25,12 +26,9 @@ from .columns import (
     column_of,
     date_columns,
     feature_names_of,
-    find_columns,
     holds_dates,
     line_that_converts,
     name_of_column,
-    refuse_sparse,
-    standardises,
     values_of,
     with_columns,
     with_days,
@@ -64,29 +62,11 @@ _OF_OBJECTS = (
 
 @dataclass(frozen=True)
 class Column:
-    """What a column held in `fit`.
+    """What a column held in `fit`, see :class:`Schema`."""
 
-    Parameters
-    ----------
-    name : str or int
-        Its name, or its number where columns have none.
-    kind : {"number", "category", "boolean", "date", "duration"}
-    dtype : str
-        As the library of the table calls it.
-    unit : str or None
-        Of dates and durations, in which `range` is.
-    range : tuple of float or None
-        Smallest and largest value; None of categories, and where all values were missing.
-    categories : tuple or None
-        Those that are told apart, of the types that they had.
-    share_missing : float
-    share_unknown : float
-        Of samples whose category no other sample has, or which is none of `categories`.
-    """
-
-    name: Any
+    name: Any  # or its number where columns have none
     kind: str
-    dtype: str
+    dtype: str  # as the library of the table calls it
     unit: str | None
     range: tuple[float, float] | None
     categories: tuple | None
@@ -96,9 +76,8 @@ class Column:
     @property
     def category_types(self) -> str | None:
         """Names of the types of the categories; None where there are none."""
-        if self.categories is None:
-            return None
-        return ", ".join(sorted({type(category).__name__ for category in self.categories}))
+        names = {type(category).__name__ for category in self.categories or ()}
+        return None if self.categories is None else ", ".join(sorted(names))
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,7 +88,8 @@ class Schema:
     ----------
     columns : tuple of Column
         One for each column, with `name`, `kind` ("number", "category", "boolean", "date" or
-        "duration"), `dtype`, `unit` (of dates and durations), `range`, `categories`,
+        "duration"), `dtype`, `unit` (of dates and durations, in which `range` is), `range`, the
+        smallest and largest value, `categories` that are told apart, of the types that they had,
         `category_types`, `share_missing` and `share_unknown`, the share of samples whose category
         no other sample has, or is not told apart. What does not apply is None.
     n_samples : int
@@ -153,29 +133,16 @@ def _plain(value: object) -> Any:
 class InputSchema:
     """What `fit` has learned of X; images and series, which are no tables, have two fields alone.
 
-    Parameters
-    ----------
-    columns : Columns or None
-        Those that hold categories; None where none are looked for.
-    names : ndarray of str or None
-        Of the features, if X has some.
-    dtypes : list of str
-    n_samples : int
-    units : dict of int to str
-        Those of dates and durations, by the number of the column.
-    low, high : ndarray of shape (n_columns,)
-        NaN for categories, and where all values are missing.
-    n_missing, n_unknown : ndarray of int of shape (n_columns,)
-        See :class:`Column`.
+    Arrays have one value for each column; for the counts see :class:`Column`.
     """
 
-    columns: Columns | None
-    names: np.ndarray | None
+    columns: Columns | None  # those that hold categories; None where none are looked for
+    names: np.ndarray | None  # of the features, if X has some
     dtypes: list[str] = field(default_factory=list)
     n_samples: int = 0
-    units: dict[int, str] = field(default_factory=dict)
-    low: np.ndarray = field(default_factory=lambda: np.empty(0))
-    high: np.ndarray = field(default_factory=lambda: np.empty(0))
+    units: dict[int, str] = field(default_factory=dict)  # of dates and durations, by column
+    low: np.ndarray = field(default_factory=lambda: np.empty(0))  # NaN for categories, and
+    high: np.ndarray = field(default_factory=lambda: np.empty(0))  # where all values are missing
     n_missing: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     n_unknown: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -251,20 +218,15 @@ class InputSchema:
         """Return the public description of the columns."""
         found = []
         for number, dtype in enumerate(self.dtypes):
+            name = number if self.names is None else str(self.names[number])
             low, high = float(self.low[number]), float(self.high[number])
-            categories = self.categories.get(number)
-            found.append(
-                Column(
-                    number if self.names is None else str(self.names[number]),
-                    self.kind(number),
-                    dtype,
-                    self.units.get(number),
-                    None if np.isnan(low) else (low, high),
-                    None if categories is None else tuple(categories),
-                    float(self.n_missing[number] / self.n_samples),
-                    float(self.n_unknown[number] / self.n_samples),
-                )
-            )
+            limits = None if np.isnan(low) else (low, high)
+            own = self.categories.get(number)
+            categories = None if own is None else tuple(own)
+            counts = self.n_missing[number], self.n_unknown[number]
+            shares = [float(count / self.n_samples) for count in counts]
+            facts = name, self.kind(number), dtype, self.units.get(number), limits, categories
+            found.append(Column(*facts, *shares))
         return Schema(tuple(found), self.n_samples)
 
     @cached_property
@@ -308,22 +270,22 @@ def read_table(
     that are suspicious. They may be missing, NaN, in tables of an estimator with
     ``normalize=True``.
     """
-    is_first, is_alone = schema is None, isinstance(y, str) and y == "no_validation"
+    is_alone = isinstance(y, str) and y == "no_validation"
     X = as_table(X)
-    refuse_sparse(X)
+    _refuse_sparse(X)
     if schema is not None and schema.is_table:
         X = _converted(schema, X)
     refuse_masked(y, "y")
-    table, may_lack = with_days(X), standardises(estimator.normalize, "X")
+    table, may_lack = with_days(X), estimator.normalize in (True, "X")
     settings = {**CHECKS, **settings, "ensure_all_finite": "allow-nan" if may_lack else True}
     if schema is None:
-        columns = find_columns(table, estimator.categorical_features)
+        columns = Columns.of(table, estimator.categorical_features)
     else:
         columns = schema.columns
     if columns is None or y is None:  # which scikit-learn knows what to say of
-        found = validate_data(estimator, table, y, reset=is_first, **settings)
+        found = validate_data(estimator, table, y, reset=schema is None, **settings)
     else:
-        validate_data(estimator, table, reset=is_first, skip_check_array=True)
+        validate_data(estimator, table, reset=schema is None, skip_check_array=True)
         table = columns.encode(table, is_training=not is_alone)
         found = check_array(table, **settings) if is_alone else check_X_y(table, y, **settings)
     rows = found if is_alone else found[0]
@@ -334,6 +296,23 @@ def read_table(
     elif is_alone:
         warn_of_shares(schema, X, rows)
     return found, schema
+
+
+def _refuse_sparse(X: Any) -> None:
+    """Raise a TypeError for a sparse X.
+
+    A network's first layer is dense, so X would become dense in any case: its memory, which may be
+    a thousand times that of X, is the user's to spend.
+    """
+    if not issparse(X):
+        return
+    gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
+    raise TypeError(
+        f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
+        f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
+        "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
+        "skdistill.streams."
+    )
 
 
 def _converted(schema: InputSchema, X: ArrayLike) -> Any:
@@ -380,17 +359,10 @@ def columns_to_convert(schema: InputSchema, X: ArrayLike) -> Iterator[int]:
 
 
 def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | None:
-    """Read a column of numbers or dates; None where :func:`read_rows` reads it as it is.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be converted without loss.
-    """
+    """Read a column of numbers or dates, without loss; None if it is to be read as it is."""
     values = column_of(X, column)
     unit, name = schema.units.get(column), name_of_column(X, column)
     kind = schema.kind(column)
-    is_boolean = kind == "boolean"
     wanted = "categories" if kind == "category" else f"{kind}s"
     if holds_dates(values):
         given = _unit(X, column, str(values.dtype))
@@ -415,7 +387,7 @@ def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | N
         if held:
             raise refusal(held[0], held)
         return np.full(len(found), np.nan)
-    return numbers_of(found, is_boolean, refusal)
+    return numbers_of(found, kind == "boolean", refusal)
 
 
 # --- shares
@@ -423,17 +395,8 @@ def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | N
 
 @dataclass(frozen=True)
 class Shift:
-    """How the values of a column differ from those of fit.
+    """How the values of a column differ from those of fit; `reasons` say what is suspicious."""
 
-    Parameters
-    ----------
-    column : int
-    n_missing, n_unknown, n_outside : int
-    reasons : tuple of str
-        What is suspicious about it; none if nothing is.
-    """
-
-    column: int
     n_missing: int
     n_unknown: int
     n_outside: int
@@ -442,7 +405,8 @@ class Shift:
 
 def shift_of(schema: InputSchema, X: ArrayLike, values: np.ndarray, column: int) -> Shift:
     """Compare encoded values of a column with those of fit; X is the table as it was given."""
-    name, n = _name(schema, column), len(values)
+    n = len(values)
+    name = f"column {column}" if schema.names is None else repr(str(schema.names[column]))
     low, high = (limits[column] for limits in schema.limits)
     n_missing, n_unknown = int(np.isnan(values).sum()), 0
     n_outside = int(np.count_nonzero(values < low) + np.count_nonzero(values > high))
@@ -470,7 +434,7 @@ def shift_of(schema: InputSchema, X: ArrayLike, values: np.ndarray, column: int)
             f"{n_outside} of {n} values of {name} are outside the range of fit, "
             f"{range_in_words(limits, schema.units.get(column))}"
         )
-    return Shift(column, n_missing, n_unknown, n_outside, tuple(reasons))
+    return Shift(n_missing, n_unknown, n_outside, tuple(reasons))
 
 
 def _is_suspicious(count: int, n: int, count_in_fit: int, n_in_fit: int, had: int | None = None):
@@ -505,11 +469,6 @@ def warn_of_shares(schema: InputSchema, X: ArrayLike, rows: np.ndarray) -> None:
             "columns.",
             SchemaWarning,
         )
-
-
-def _name(schema: InputSchema, column: int) -> str:
-    names = schema.names
-    return f"column {column}" if names is None else repr(str(names[column]))
 
 
 def range_in_words(limits: tuple[float, float], unit: str | None) -> str:

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._serialization.atomic import remove_leftovers, write_atomically
-from .._serialization.container import pack, unpack
+from .._serialization.container import pack, remove_leftovers, unpack, write_atomically
 from .._serialization.json import Decoder, Encoder
 from .._utils.validation import epochs_in
 from .._utils.warnings import warn

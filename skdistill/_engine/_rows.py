@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._utils.memory import fits_twice, rows_asked, rows_in_memory, working_memory
+from .._utils.process import fits_twice, rows_asked, rows_in_memory, working_memory
 from .._utils.ranks import Ranks
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile

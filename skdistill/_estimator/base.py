@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
@@ -74,9 +74,6 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
-# For clip_norm="auto": the largest norm of the gradient of a student.
-_CLIP_NORM = 5.0
-
 # Those of the optimizer that are ours, of an Optimizer object.
 _OF_STEPS = frozenset(Optimizer._defaults())
 
@@ -94,13 +91,7 @@ _RENAMED = {
 
 # Attributes that hold the trained stack, in the order of a Fitted, and all private ones of a fit.
 _ATTRIBUTES = ("_plan", "_recipe", "module_", "_history", "_training_budget")
-_PRIVATE = (
-    *_ATTRIBUTES,
-    "_input_schema",
-    "_parts_drawn",
-    "_training_state",
-    "_member_numbers",
-)
+_PRIVATE = (*_ATTRIBUTES, "_input_schema", "_parts_drawn", "_training_state", "_member_numbers")
 
 
 class NetEstimator(CallbackSupportMixin, BaseEstimator):
@@ -125,7 +116,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "random_state": Seed(),
     }
 
-    _clip_norm: float | None = _CLIP_NORM  # what Optimizer(clip_norm="auto") stands for
+    _clip_norm: float | None = 5.0  # what Optimizer(clip_norm="auto") stands for: of a student
 
     # Parameters of an MLP whose defaults differ from its own, for classifiers and regressors.
     _module_defaults: dict[str, dict[str, Any]]
@@ -143,15 +134,11 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     # --- parameters
 
     def _set_arguments(self, given: dict[str, Any]) -> None:
-        """Store the arguments of a constructor, its ``locals()``, as attributes of their names.
-
-        Unknown ones among its keyword arguments are reported by fit.
-        """
+        """Store a constructor's arguments, its ``locals()``; fit reports unknown keywords."""
         arguments, extra = dict(given), given["kwargs"]
         del arguments["self"], arguments["kwargs"]
         self.__dict__.update(arguments | extra)
-        unknown = [name for name in extra if not _is_of_part(name)]
-        if unknown:
+        if unknown := [name for name in extra if not _is_of_part(name)]:
             self._unknown_params = unknown
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -180,16 +167,26 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """Keep what a fit has found, as attributes."""
         self.__dict__.update(facts)
 
+    def _learnt(self) -> dict[str, Any]:
+        """Return the attributes that a fit has set."""
+        params = self.get_params(deep=False)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if (name.endswith("_") and not name.startswith("_") and name not in params)
+            or name in _PRIVATE
+        }
+
     def _reset(self) -> None:
         """Remove all attributes of an earlier fit, so that a failing one leaves no old model."""
-        for name in _fitted_names(vars(self), self.get_params(deep=False)):
+        for name in self._learnt():
             delattr(self, name)
 
     @property
     def history_(self) -> Any:
-        """Losses, learning rate and seconds of each epoch, as skorch's ``History``.
+        """Losses, learning rate and seconds of each epoch, as skorch's ``History`` of dicts.
 
-        It is a list of dicts, of which ``history_[:, "train_loss"]`` gives a column.
+        ``history_[:, "train_loss"]`` gives a column.
         """
         from .._engine import History  # skorch takes most of a second to import
 
@@ -199,10 +196,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def net_(self):
-        """A skorch net around the fitted module, built anew, with the history of its training.
-
-        It is for inspection; predict with the estimator.
-        """
+        """A skorch net around the fitted module, with its history; it is for inspection."""
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._training_budget)
         training = Training.of(self.get_params(deep=False), self._clip_norm)
@@ -213,9 +207,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def categories_(self) -> dict[int, list]:
-        """Categories of each categorical column of X, by its number.
+        """Categories of each categorical column of X, by its number, in the order of their codes.
 
-        The place of a category in the list is the code that exported models take.
+        Exported models take these codes.
         """
         check_is_fitted(self)
         return dict(self._input_schema.categories)
@@ -243,7 +237,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def __setstate__(self, state):
         state = dict(state)
-        _warn_of_other_version(type(self).__name__, state.pop("_skdistill_version", None))
+        if (version := state.pop("_skdistill_version", None)) != __version__:
+            writer = "an older version, which noted no number" if version is None else version
+            warn(
+                f"{type(self).__name__} was pickled by skdistill {writer} and is loaded by "
+                f"{__version__}: its predictions may be wrong, or fail. Load it with the version "
+                "that pickled it, or fit it anew.",
+            )
         weights = state.pop("_weights", None)
         if "history_" in state:  # of before it was a property
             state["_history"] = state.pop("history_")
@@ -256,38 +256,23 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a fit returns: a trained stack, and facts that its estimator tells of it.
-
-    Parameters
-    ----------
-    plan : Plan
-    recipe : NetworkRecipe or LearnerRecipes
-    module : Module
-        A stack that predicts distributions.
-    history : list of dict
-    training_budget : TrainingBudget
-    facts : dict, default={}
-        Further attributes of the estimator, by name.
-    """
+    """What a fit returns: a trained stack, and facts that its estimator tells of it."""
 
     plan: Plan
-    recipe: Any
-    module: Any
+    recipe: Any  # NetworkRecipe or LearnerRecipes
+    module: Any  # a stack that predicts distributions
     history: list[dict[str, Any]]
     training_budget: TrainingBudget
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)  # further attributes, by name
 
     @classmethod
     def of(cls, estimator: NetEstimator) -> Fitted | None:
         """Return what an earlier fit of the estimator has returned; None without one."""
         if "module_" not in vars(estimator):
             return None
-        own = {
-            name: vars(estimator)[name]
-            for name in _fitted_names(vars(estimator), estimator.get_params(deep=False))
-        }
-        plan, recipe, module, history, budget = (own.pop(name) for name in _ATTRIBUTES)
-        return cls(plan, recipe, module, history, budget, own)
+        facts = estimator._learnt()
+        plan, recipe, module, history, budget = map(facts.pop, _ATTRIBUTES)
+        return cls(plan, recipe, module, history, budget, facts)
 
     @classmethod
     def in_training(cls, plan: Plan, recipe: object, net: Any, budget: TrainingBudget) -> Fitted:
@@ -327,10 +312,7 @@ def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
 
 
 def checked_training(estimator: NetEstimator, modules: list[object] | None = None) -> Training:
-    """Check every parameter by its rule, and return how stacks are trained.
-
-    `modules` are the model classes where `module` may give several.
-    """
+    """Check every parameter by its rule, and return how stacks of the `modules` are trained."""
     if unknown := estimator._unknown_params:
         raise TypeError(
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
@@ -347,10 +329,7 @@ def checked_training(estimator: NetEstimator, modules: list[object] | None = Non
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """A class of networks, and its arguments as an estimator's parameters give them.
-
-    `module` is the class where the parameter of that name may give several.
-    """
+    """A class of networks, one of several perhaps, and its arguments as parameters give them."""
 
     module: Any
     settings: dict[str, Any]
@@ -378,16 +357,6 @@ class NetworkSettings:
         return NetworkRecipe.of(self.module, row_shape, plan.n_outputs, settings, inputs)
 
 
-def _fitted_names(attributes: Iterable[str], parameters: Container[str]) -> list[str]:
-    """Return the names of those attributes that a fit has set."""
-    return [
-        name
-        for name in attributes
-        if (name.endswith("_") and not name.startswith("_") and name not in parameters)
-        or name in _PRIVATE
-    ]
-
-
 def for_callbacks(
     X: object, y: object, sample_weight: ArrayLike | None = None
 ) -> dict[str, object]:
@@ -397,10 +366,7 @@ def for_callbacks(
 
 
 class ObservedTask:
-    """A task of a fit, which scikit-learn's callbacks are told of.
-
-    They ask for the estimator, which nobody else below `fit` gets, and for what it was given.
-    """
+    """A task of a fit, of which scikit-learn's callbacks are told; they ask for the estimator."""
 
     def __init__(self, context: Any, estimator: BaseEstimator, given: dict[str, Any]):
         self._context, self._estimator, self._given = context, estimator, given
@@ -420,12 +386,10 @@ class ObservedTask:
     @contextlib.contextmanager
     def fitting(self, teacher: object, X: object, y: object) -> Iterator[None]:
         """Tell that the task is the fit of a teacher, which may call the callbacks too."""
-        is_fitted_before = isinstance(teacher, FrozenEstimator)
-        propagated = self._context.propagate_callback_context
-        with (
-            contextlib.nullcontext() if is_fitted_before else propagated(teacher),
-            self.running(X=X, y=y),
-        ):
+        propagated = contextlib.nullcontext()
+        if not isinstance(teacher, FrozenEstimator):
+            propagated = self._context.propagate_callback_context(teacher)
+        with propagated, self.running(X=X, y=y):
             yield
 
     def per_epoch(self, fitted: Callable[[Any], Fitted] | None = None) -> Any:
@@ -440,10 +404,7 @@ class ObservedTask:
 def fit_task(
     estimator: NetEstimator, given: dict[str, object], n_subtasks: int
 ) -> Iterator[ObservedTask]:
-    """Tell scikit-learn's callbacks that a fit begins, and that it has ended well.
-
-    `given` is what :func:`for_callbacks` returns.
-    """
+    """Tell callbacks that a fit begins, and has ended well; `given` is of :func:`for_callbacks`."""
     task = estimator._init_callback_context(max_subtasks=n_subtasks)
     task.call_on_fit_task_begin(estimator=estimator, **given)
     with without_schema_warnings():  # transfer rows and folds may be unlike the table
@@ -460,15 +421,3 @@ def available_device(device: object) -> torch.device:
         warn(f"device={device!r} is not there; the model is put on the CPU.")
         return torch.device("cpu")
     return found
-
-
-def _warn_of_other_version(estimator: str, version: str | None) -> None:
-    """Warn unless `version`, which pickled an estimator, is the one that loads it."""
-    if version == __version__:
-        return
-    writer = "an older version, which noted no number" if version is None else version
-    warn(
-        f"{estimator} was pickled by skdistill {writer} and is loaded by {__version__}: its "
-        "predictions may be wrong, or fail. Load it with the version that pickled it, or fit it "
-        "anew.",
-    )

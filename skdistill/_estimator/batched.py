@@ -17,8 +17,7 @@ from torch import Tensor
 
 from .._data.checks import check_magnitude, check_outputs, is_finite, is_small
 from .._data.schema import read_table, warn_of_shares
-from .._utils.memory import working_memory
-from .._utils.process import on_threads, torch_threads
+from .._utils.process import on_threads, torch_threads, working_memory
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
 from ..distributions import Distribution
@@ -41,11 +40,26 @@ _SPANS = 16
 
 
 def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
-    """Check samples to predict, of the shape of those in `fit`."""
+    """Check samples to predict, of the shape of those in `fit`.
+
+    Checking one sample by `validate_data` takes longer than predicting it: a small array of numbers
+    that it would return as it is is checked here.
+    """
     schema = estimator._input_schema
-    if _is_plain(X, row_shape) and not schema.units:
+    if (
+        type(X) is np.ndarray
+        and X.dtype in _FLOATS
+        and 0 < X.size <= _FEW
+        and X.shape[1:] == row_shape
+        # Of squares, whose sum says so in half the time of `isfinite`, if they do not overflow.
+        and math.isfinite(np.vdot(X, X))
+        and not schema.units
+    ):
         if schema.names is not None:
-            _warn_of_no_names(estimator)
+            warn(  # as `validate_data` does
+                f"X does not have valid feature names, but {type(estimator).__name__} was fitted "
+                "with feature names"
+            )
         rows = X if schema.columns is None else schema.columns.encode_floats(X)
         warn_of_shares(schema, X, rows)
         return rows
@@ -60,29 +74,6 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
     if X.shape[1:] != row_shape:
         raise ValueError(f"X must have samples of shape {row_shape}, as in fit; got {X.shape[1:]}.")
     return X
-
-
-def _is_plain(X: ArrayLike, row_shape: tuple[int, ...]) -> bool:
-    """Whether `X` is a small array of numbers that `validate_data` would return as it is.
-
-    Checking one sample by `validate_data` takes longer than predicting it.
-    """
-    return (
-        type(X) is np.ndarray
-        and X.dtype in _FLOATS
-        and 0 < X.size <= _FEW
-        and X.shape[1:] == row_shape
-        # Of squares, whose sum says so in half the time of `isfinite`, if they do not overflow.
-        and math.isfinite(np.vdot(X, X))
-    )
-
-
-def _warn_of_no_names(estimator: BaseEstimator) -> None:
-    """Warn as `validate_data` does."""
-    warn(
-        f"X does not have valid feature names, but {type(estimator).__name__} was fitted with "
-        "feature names"
-    )
 
 
 def as_rows(module: DistributionStack, X: np.ndarray, part: slice = slice(None)) -> Tensor:
@@ -101,10 +92,7 @@ def rows_at_a_time(module: DistributionStack, X: np.ndarray) -> int:
 
 
 def chunk_size(module: DistributionStack, row_shape: tuple[int, ...]) -> int:
-    """Return how many samples to predict at a time, within scikit-learn's ``working_memory``.
-
-    On a CPU they also fit the cache; a GPU is faster with more, each chunk being waited for.
-    """
+    """Return how many samples to predict at a time; a GPU, waited for at each chunk, wants many."""
     is_on_cpu = first_parameter(module).device.type == "cpu"
     return rows_within(activations_per_row(module, row_shape), is_on_cpu)
 
@@ -139,10 +127,6 @@ def read_in_chunks(
     name : str, default=None
         What `read` takes from a table, if it is finite and the same in each call of that name: for
         one sample it is written for NumPy, see :func:`predict_one`.
-
-    Returns
-    -------
-    arrays : ndarray, or tuple of ndarray
     """
     is_one = name is not None and X.shape[:-1] == (1,)
     if is_one and (found := predict_one(module, X, read, str(name))) is not None:

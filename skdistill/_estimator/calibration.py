@@ -34,17 +34,9 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Temperature:
-    """A temperature of the members' densities or probabilities, and nothing else.
+    """A temperature: multiplies the aleatoric variance of numbers, or divides members' logits."""
 
-    It multiplies the aleatoric variance of numbers, and divides the members' logits of classes.
-
-    Parameters
-    ----------
-    temperature : float or tuple of float, default=1.0
-        One for each target of several.
-    """
-
-    temperature: Any = 1.0
+    temperature: Any = 1.0  # several targets have one each
 
     def __call__(self, distribution: Any) -> Any:
         """Return the calibrated distribution, of the same kind."""
@@ -55,16 +47,11 @@ class Temperature:
 class Calibration:
     """What turns a student's distribution into a calibrated one.
 
-    The members' densities, or probabilities, are raised to the power ``1 / temperature``, which
-    multiplies the aleatoric variance of numbers by the temperature, and divides the logits of
-    classes by it. The epistemic part, e before that, becomes ``scale * e ** power``: exactly for
-    numbers, and nearly for classes, whose spread is multiplied so that it would if it were small.
-
-    Parameters
-    ----------
-    scale, power, temperature : float or tuple of float, default=1.0
-        One for each target of several. Variances of numbers are in units of their variance in
-        training if `normalize` covers it.
+    The members' densities, or probabilities, are raised to the power ``1 / temperature``, as by a
+    :class:`Temperature`. The epistemic part, e before that, becomes ``scale * e ** power``: exactly
+    for numbers, and nearly for classes, whose spread is multiplied so that it would if it were
+    small. Several targets have one of each. Variances of numbers are in units of their variance in
+    training if `normalize` covers it.
     """
 
     scale: Any = 1.0
@@ -85,50 +72,25 @@ def fit_temperature(
 ) -> Temperature:
     """Fit the temperature of the least loss: of the CRPS of targets, or the log loss of labels.
 
-    The logarithm of that of labels has a standard normal prior, so that classes that are never
-    mistaken do not lead to extremes: ``log(temperature)**2 / 2`` is added to the sum of the losses.
-
-    Parameters
-    ----------
-    distribution : distribution
-        Predictions for n samples that were not trained on, in float64.
-    y : Tensor of shape (n, t), or of int64 of shape (n,)
-        Targets, or codes of classes.
-    weight : Tensor of shape (n,)
-    loss : callable, default=None
-        Takes a distribution and `y`, and gives a tensor (n, t), or (n, 1). None means these.
-
-    Returns
-    -------
-    Temperature
+    `distribution` predicts n samples that were not trained on, in float64; `y` are their targets
+    (n, t), or codes of classes, int64 (n,). The logarithm of the temperature of labels has a
+    standard normal prior, so that classes that are never mistaken do not lead to extremes.
     """
     share = (weight / weight.sum()).unsqueeze(-1)
     is_numeric = y.is_floating_point()
     found = Temperature(_plain(torch.ones(y.shape[1] if is_numeric else 1)))
-    prior = 0.0 if is_numeric else 1 / len(y)
+    prior = 0.0 if is_numeric else 1 / len(y)  # log(temperature)**2 / 2 in the sum of losses
     return _with_temperature(found, distribution, y, share, prior, loss or crps_or_log_loss)
 
 
 def fit_calibration(student: BaseEstimator, members: Any, y: Tensor, weight: Tensor) -> Calibration:
-    """Fit the calibration of a student.
+    """Fit the calibration of a student, by its predictions and those of its teacher's members.
 
     The map is the line through the logarithms of its epistemic part and of the members', by least
     squares, with a slope that is not negative; samples where either is 0 do not count. The
-    temperature is that of the least CRPS of the targets, or log loss of the labels. The two are
-    fitted in turn: for numbers the first round is exact, as the map does not depend on the
-    temperature.
-
-    Parameters
-    ----------
-    student, members : distribution
-        Predictions for n samples, in float64, of the student and of its teacher's members.
-    y : Tensor of shape (n, t), or of int64 of shape (n,)
-        Targets, or codes of classes.
-    weight : Tensor of shape (n,)
-
-    Returns
-    -------
-    Calibration
+    temperature is that of the least CRPS or log loss. The two are fitted in turn: for numbers the
+    first round is exact, as the map does not depend on the temperature. `y` is as for
+    :func:`fit_temperature`.
     """
     share = (weight / weight.sum()).unsqueeze(-1)
     goal = _logarithm(members)
@@ -178,10 +140,7 @@ def _with_temperature(
 
 
 def negative_log_likelihood(distribution: Any, y: Tensor) -> Tensor:
-    """Of targets, (n, t), or of the labels of classes, (n, 1), in nats.
-
-    A class that is ruled out counts as if it had the least of probabilities.
-    """
+    """Of targets, (n, t), or labels, (n, 1), in nats; least probability for what is ruled out."""
     losses = -distribution.log_prob(y).reshape(len(y), -1)
     return losses if y.is_floating_point() else losses.clamp(max=-_LOG_LEAST_PROBABILITY)
 

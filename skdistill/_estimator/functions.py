@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions that predict with a skdistill estimator inside Pipelines, searches and the like.
-
-scikit-learn's meta-estimators delegate ``predict``, but not the methods of this package.
-"""
+"""Functions that predict with a skdistill estimator inside Pipelines, searches and the like."""
 
 from __future__ import annotations
 
@@ -21,33 +18,20 @@ from ..distributions import EmpiricalGaussian, Uncertainty
 from .predicting import as_frame
 from .unwrapping import innermost, members_and_rows, weights_of_voters
 
-__all__ = [
-    "predict_frame",
-    "predict_interval",
-    "predict_members",
-    "predict_quantiles",
-    "predict_uncertainty",
-]
-
 # Nodes of the quadrature for members after the inverse transform of a target.
 _N_NODES = 32
 
 # Meta-estimators of several estimators, through which `predict_uncertainty` looks.
-_MIXTURES = (
-    BaggingClassifier,
-    BaggingRegressor,
-    CalibratedClassifierCV,
-    VotingClassifier,
-    VotingRegressor,
-)
+_VOTING = (VotingClassifier, VotingRegressor)
+_MIXTURES = (BaggingClassifier, BaggingRegressor, CalibratedClassifierCV, *_VOTING)
 _MULTI_OUTPUT = (MultiOutputClassifier, MultiOutputRegressor)
 
 
 def predict_uncertainty(model: BaseEstimator, X: ArrayLike) -> Uncertainty:
     r"""Predict total, aleatoric and epistemic uncertainty, also for models inside meta-estimators.
 
-    scikit-learn's meta-estimators delegate ``predict``, but not ``predict_uncertainty``. This
-    function finds the estimator inside. For a bare estimator it calls the method.
+    These delegate ``predict``, but not ``predict_uncertainty``. Of a bare estimator the method is
+    called.
 
     Parameters
     ----------
@@ -67,8 +51,8 @@ def predict_uncertainty(model: BaseEstimator, X: ArrayLike) -> Uncertainty:
     Raises
     ------
     TypeError
-        If no estimator with ``predict_uncertainty`` is found inside `model`, such as in a voter
-        that is scikit-learn's own; :func:`skdistill.teachers.as_teacher` makes one of it.
+        If there is no ``predict_uncertainty`` inside `model`, such as in a voter that is
+        scikit-learn's own; :func:`skdistill.teachers.as_teacher` makes an estimator with it.
     ValueError
         If a VotingClassifier counts votes (``voting="hard"``), which have no uncertainty.
 
@@ -85,14 +69,10 @@ def predict_uncertainty(model: BaseEstimator, X: ArrayLike) -> Uncertainty:
     with the variance of their means, :math:`\sum_i w_i (\mu_i - \bar\mu)^2`, by the law of total
     variance, or the mutual information :math:`H(\bar p) - \sum_i w_i H(p_i)` between them. One that
     cannot tell its parts, such as a single network, has aleatoric uncertainty only. MultiOutput
-    has a column for each of its estimators.
-
-    CalibratedClassifierCV averages its calibrated classifiers. A calibrated classifier has the
-    entropy of the probabilities that it predicts, in which the epistemic part has the share that it
-    has in the classifier inside.
-
-    A stack is no mixture: its last estimator reads the predictions of the others, and does not know
-    how sure they were.
+    has a column for each of its estimators. CalibratedClassifierCV averages its classifiers; a
+    calibrated one has the entropy of the probabilities that it predicts, in which the epistemic
+    part has the share that it has in the classifier inside. A stack is no mixture: its last
+    estimator reads the predictions of the others, and does not know how sure they were.
     """
     found = innermost(model, X, "predict_uncertainty", composites=_MIXTURES + _MULTI_OUTPUT)
     estimator, rows, inverses = found
@@ -158,8 +138,8 @@ def predict_interval(model: BaseEstimator, X: ArrayLike, coverage: ArrayLike = 0
     Returns
     -------
     interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Exact through every monotone transform of the target. Several coverages give one more axis
-        before the last, (n_samples, n_coverages, 2).
+        Exact through every monotone transform of the target. Several coverages are one more axis,
+        (n_samples, n_coverages, 2).
     """
     estimator, X, inverses = innermost(model, X, "predict_interval")
     interval = estimator.predict_interval(X, coverage)
@@ -184,8 +164,7 @@ def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> Any:
     Returns
     -------
     frame : DataFrame of shape (n_samples, n_columns)
-        With the index of `X`. The columns are those of the estimator's method ``predict_frame``:
-        `prediction`, `std`, `aleatoric`, `epistemic`, `lower` and `upper` for numbers.
+        With the index of `X`, and the columns of the estimator's method ``predict_frame``.
     """
     estimator, rows, inverses = innermost(model, X, "predict_frame")
     if not inverses:
@@ -233,10 +212,8 @@ def align_classes(probabilities: np.ndarray, given: Any, wanted: Any) -> np.ndar
     Parameters
     ----------
     probabilities : ndarray of shape (..., len(given))
-    given : array-like of shape (n_given,)
-        The class of each column.
-    wanted : array-like of shape (n_classes,)
-        The class of each column of the result, all of `given` among them.
+    given, wanted : array-like of shape (n_given,) and (n_classes,)
+        The class of each column, and of each column of the result.
 
     Returns
     -------
@@ -332,9 +309,9 @@ def _answers(model, X, inverses) -> tuple[list[_Answer], np.ndarray]:
         if is_classifier(model):
             centre = align_classes(centre, member.classes_, range(len(model.classes_)))
         answers.append(_Answer(centre, uncertainty))
-    is_voting = isinstance(model, (VotingClassifier, VotingRegressor))
-    equal = np.full(len(answers), 1 / len(answers))
-    return answers, weights_of_voters(model) if is_voting else equal
+    if isinstance(model, _VOTING):
+        return answers, weights_of_voters(model)
+    return answers, np.full(len(answers), 1 / len(answers))
 
 
 def _calibrated(calibrated, X) -> _Answer:
@@ -359,26 +336,21 @@ def _mixture(answers: list[_Answer], weights: np.ndarray) -> _Answer:
     """Answer of a mixture, by the law of total variance or the chain rule of mutual information."""
     centres = np.stack([answer.centre for answer in answers])  # (S, n, ...)
     centre = np.tensordot(weights, centres, axes=1)
-    uncertainties = [answer.uncertainty for answer in answers]
+    measure = answers[0].uncertainty.measure
     if len(answers) == 1:
-        return _Answer(centre, uncertainties[0])
+        return _Answer(centre, answers[0].uncertainty)
+    parts = []
+    for total, aleatoric, epistemic in (answer.uncertainty for answer in answers):
+        if epistemic is None:  # all of it is aleatoric where the parts are not known
+            aleatoric, epistemic = total, np.zeros_like(total)
+        parts.append((total, aleatoric, epistemic))
     total, aleatoric, epistemic = (
-        np.tensordot(weights, np.stack(part), axes=1)
-        for part in zip(*map(_with_parts, uncertainties), strict=True)
+        np.tensordot(weights, np.stack(part), axes=1) for part in zip(*parts, strict=True)
     )
-    measure = uncertainties[0].measure
     if measure == "variance":
         between = np.tensordot(weights, np.square(centres - centre), axes=1)
     else:
         entropies = np.tensordot(weights, entr(centres).sum(axis=-1), axes=1)
         between = np.maximum(entr(centre).sum(axis=-1) - entropies, 0)  # of rounding, below 0
-    parts = total + between, aleatoric, epistemic + between
-    return _Answer(centre, Uncertainty(*parts, measure=measure))
-
-
-def _with_parts(uncertainty: Uncertainty) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the three parts, all of it aleatoric where they are not known."""
-    total, aleatoric, epistemic = uncertainty
-    return (
-        (total, total, np.zeros_like(total)) if epistemic is None else (total, aleatoric, epistemic)
-    )
+    found = total + between, aleatoric, epistemic + between
+    return _Answer(centre, Uncertainty(*found, measure=measure))

@@ -35,20 +35,14 @@ _TOLERANCE = 1e-2
 class Program(NamedTuple):
     """What is predicted for one sample, as a function of NumPy.
 
-    Parameters
-    ----------
-    run : callable
-        Takes a sample (1, n_features), in the dtype of the module, to outputs, a tuple of what is
-        read off them, and a tuple of truth values.
-    conditions : tuple of bool
-        What these were when it was recorded: it holds for such samples.
-    is_tuple : bool
-        Whether several arrays are read, or one.
+    `run` takes a sample (1, n_features), in the dtype of the module, to outputs, a tuple of what is
+    read off them, and a tuple of truth values. It holds for samples for which these are
+    `conditions`, as they were when it was recorded.
     """
 
     run: Callable[[np.ndarray], tuple[np.ndarray, tuple[Any, ...], tuple[Any, ...]]]
     conditions: tuple[bool, ...]
-    is_tuple: bool
+    is_tuple: bool  # whether several arrays are read, or one
 
 
 class _Programs(NamedTuple):
@@ -66,14 +60,8 @@ def predict_one(
 ) -> Any:
     """Return what `read` takes from the outputs for one sample; None if torch has to compute it.
 
-    Parameters
-    ----------
-    module : DistributionStack
-    X : ndarray of shape (1, n_features)
-        A checked sample.
-    read : callable
-        As for :func:`read_in_chunks`, the same for each call with the same `name`.
-    name : str
+    X is a checked sample, (1, n_features). `read` is as for :func:`read_in_chunks`, and the same in
+    each call with the same `name`.
     """
     weight = first_parameter(module)
     # Further training puts other weights into a module, calibration another map.
@@ -129,15 +117,12 @@ def _program(
 
 
 def _is_suited(module: nn.Module, weight: Tensor) -> bool:
-    """Whether a module is on a CPU and does nothing that no record holds."""
-    is_known = not any(map(_is_foreign, module.modules()))
-    return is_known and weight.device.type == "cpu" and weight.dtype in _DTYPES
-
-
-def _is_foreign(part: nn.Module) -> bool:
-    """Whether a module may do what no record holds, or is run by vmap."""
-    package = type(part).__module__.partition(".")[0]
-    return package not in ("torch", "skdistill") or isinstance(part, StackedModule)
+    """Whether a module is on a CPU, does nothing that no record holds, and is not run by vmap."""
+    for part in module.modules():
+        is_known = type(part).__module__.partition(".")[0] in ("torch", "skdistill")
+        if not is_known or isinstance(part, StackedModule):
+            return False
+    return weight.device.type == "cpu" and weight.dtype in _DTYPES
 
 
 def _agrees(found: np.ndarray, expected: Tensor) -> bool:
@@ -346,9 +331,7 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.view.default: np.ndarray.reshape,
     aten.where.self: np.where,
     operator.getitem: operator.getitem,
-}
-# A call that changes its tensor: later calls take what it returns.
-_OPERATIONS |= {
+    # Calls that change their tensor: later ones take what they return.
     aten.add_.Tensor: np.add,
     aten.clamp_.default: _clamp,
     aten.log1p_.default: np.log1p,

@@ -15,7 +15,6 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.columns import standardises
 from .._training.trainer import SEED_LIMIT
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import calls_of
@@ -71,7 +70,7 @@ class DistributionEstimator(NetEstimator):
         tags = super().__sklearn_tags__()
         tags.estimator_type = self._kind
         tags.target_tags.required = self._kind is not None
-        tags.input_tags.allow_nan = standardises(self.normalize, "X")
+        tags.input_tags.allow_nan = self.normalize in (True, "X")
         if self._kind == "classifier":
             tags.classifier_tags = ClassifierTags()
         elif self._kind == "regressor":
@@ -163,7 +162,7 @@ class DistributionEstimator(NetEstimator):
             Arrays of shape (n_samples,), or (n_samples, n_targets) for several targets, with
             ``total = aleatoric + epistemic``: variances in squared units of y for regression,
             entropies in nats for classification. Unpacks like a tuple of the three. The parts are
-            None where the model cannot tell them: a single network cannot.
+            None where the model, such as a single network, cannot tell them.
         """
         task = self._plan_of_fit().task
         if not self._plan.tells_parts:
@@ -175,9 +174,7 @@ class DistributionEstimator(NetEstimator):
 
     @available_if(is_a("regressor"))
     def predict_interval(self, X: ArrayLike, coverage: ArrayLike = 0.9) -> np.ndarray:
-        """Predict the central interval that holds y with a given probability.
-
-        Only regressors have this method.
+        """Predict the central interval that holds y with a given probability, of a regressor.
 
         Parameters
         ----------
@@ -189,7 +186,7 @@ class DistributionEstimator(NetEstimator):
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
             Lower and upper end, quantiles of the predicted distribution, in units of y. Several
-            coverages give one more axis before the last, (n_samples, n_coverages, 2).
+            coverages are one more axis, (n_samples, n_coverages, 2).
         """
         interval = self._read(X, lambda d: d.interval(coverage))
         return self._plan.task.per_target(interval)
@@ -228,10 +225,10 @@ class DistributionEstimator(NetEstimator):
         frame : DataFrame of shape (n_samples, n_columns)
             Of pandas, or of what ``sklearn.set_config(transform_output=...)`` names. The columns of
             a regressor are ``prediction``, ``std``, the parts of the variance ``aleatoric`` and
-            ``epistemic`` in squared units of y, ``lower`` and ``upper``, each of them with
-            ``_<number of the target>`` behind it if there are several. Those of a classifier are
-            ``prediction``, ``total``, ``aleatoric`` and ``epistemic`` in nats, and
-            ``proba_<label>`` for each class. Parts that the model cannot tell are missing.
+            ``epistemic`` in squared units of y, ``lower`` and ``upper``, each with ``_<number of
+            the target>`` behind it if there are several. Those of a classifier are ``prediction``,
+            ``total``, ``aleatoric`` and ``epistemic`` in nats, and ``proba_<label>`` for each
+            class. Parts that the model cannot tell are missing.
         """
         Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
         plan, is_numeric = self._plan_of_fit(), self._kind == "regressor"
@@ -297,8 +294,7 @@ class DistributionEstimator(NetEstimator):
     ) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.
 
-        The same draws serve every sample, so what is drawn for a sample does not depend on the
-        others.
+        What is drawn for a sample does not depend on the others: the same draws serve all.
 
         Parameters
         ----------

@@ -53,10 +53,7 @@ def rows_inside(model: BaseEstimator, X: ArrayLike) -> Any:
 
 
 def final_step(model: BaseEstimator, X: Any = None) -> tuple[Any, Any]:
-    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X.
-
-    Without X nothing is transformed, and the steps need not be fitted.
-    """
+    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X."""
     while (inner := inside(model)) is not None:
         model, X = inner, rows_inside(model, X)
     return model, X
@@ -68,8 +65,8 @@ def innermost(
     """Return the fitted estimator inside `model` that has `method`, and its X.
 
     The third value lists the inverse transforms of the targets, in the order in which they apply.
-    `method` may be any attribute. `caller` is the function to name in errors. X may be None.
-    `composites` are classes of models of several estimators that are returned as well.
+    `method` may be any attribute; errors name the function `caller`; X may be None. Models of
+    several estimators, of the classes `composites`, are returned as well.
     """
     inverses: list[Callable[[Any], Any]] = []
     # FrozenEstimator delegates all attributes.
@@ -83,27 +80,19 @@ def innermost(
         else:
             if hasattr(model, "estimator") or hasattr(model, "regressor"):
                 check_is_fitted(model)  # the model inside exists only after fit
+            names = ", ".join(cls.__name__ for cls in composites)
+            of_others = "skdistill.teachers.as_teacher makes one of other estimators"
             raise TypeError(
                 f"{type(model).__name__} has no {method}; skdistill.{caller or method} takes a "
                 "fitted skdistill estimator, or a Pipeline, search (with refit=True), "
-                f"FrozenEstimator or TransformedTargetRegressor around one{_or_of(composites)}."
+                "FrozenEstimator or TransformedTargetRegressor around one"
+                f"{f', or {names} of such. {of_others}' if names else ''}."
             )
     return model, X, inverses
 
 
-def _or_of(composites: tuple[type, ...]) -> str:
-    """Say, at the end of an error, which models of several estimators will do."""
-    if not composites:
-        return ""
-    names = ", ".join(cls.__name__ for cls in composites)
-    return f", or {names} of such. skdistill.teachers.as_teacher makes one of other estimators"
-
-
 def ensemble_inside(model: BaseEstimator, classes: tuple[type, ...], *, fitted: bool = True) -> Any:
-    """Return the model of one of these classes that :func:`innermost` finds, or None.
-
-    With ``fitted=False`` it is the one to fit, which is none in a FrozenEstimator.
-    """
+    """Return the model of such a class inside, or None: the fitted one, or the one to fit."""
     while model is not None and not isinstance(model, classes):
         if isinstance(model, FrozenEstimator) and not fitted:
             return None
@@ -137,20 +126,15 @@ def members_and_rows(
 ) -> Iterator[tuple[Any, Any]]:
     """Iterate over the fitted estimators of a bag or of voters, each with its X.
 
-    Classes that an estimator of a classifier predicts are places in the ``classes_`` of `model`.
+    Their classes are places in the ``classes_`` of `model`.
     """
     if isinstance(model, (VotingClassifier, VotingRegressor)):
         for member in model.estimators_:
             yield member, X
         return
-    X = validate_data(
-        model,
-        X,
-        reset=False,
-        dtype=None,
-        accept_sparse=["csr", "csc"],
-        ensure_all_finite=False,  # the members check, as in Bagging
-    )
+    checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
+    # The members check that all is finite, as in Bagging.
+    X = validate_data(model, X, reset=False, ensure_all_finite=False, **checks)
     for member, columns in zip(model.estimators_, model.estimators_features_, strict=True):
         yield member, X[:, columns]
 
@@ -178,10 +162,7 @@ def has_members(model: BaseEstimator) -> bool:
 
 
 def tags_of(model: BaseEstimator) -> Tags:
-    """Return a copy of a model's tags, with the type of one that tells it in the old way only.
-
-    Packages from before scikit-learn 1.6, NGBoost among them, have ``_estimator_type``.
-    """
+    """Return a copy of a model's tags; its type may be in ``_estimator_type``, as of NGBoost."""
     tags = deepcopy(get_tags(model))
     if tags.estimator_type is None:
         tags.estimator_type = getattr(final_step(model)[0], "_estimator_type", None)
@@ -231,10 +212,7 @@ def seeded_clone(estimator: BaseEstimator, seed: int) -> BaseEstimator:
 
 def seed_where_unset(estimator: BaseEstimator, seed: int) -> None:
     """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
-    draw = np.random.RandomState(seed)
-    seeds = {
-        name: int(draw.randint(SEED_LIMIT))
-        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
-        if name.split("__")[-1] == "random_state" and value is None
-    }
-    estimator.set_params(**seeds)
+    draw, params = np.random.RandomState(seed), estimator.get_params(deep=True)
+    unset = (name for name in sorted(params) if params[name] is None)
+    names = [name for name in unset if name.split("__")[-1] == "random_state"]
+    estimator.set_params(**{name: int(draw.randint(SEED_LIMIT)) for name in names})

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._data.columns import as_table, column_of, some_columns, standardises, values_of, with_days
+from .._data.columns import as_table, column_of, values_of, with_days
 from .._data.schema import (
     Column,
     columns_to_convert,
@@ -27,6 +27,8 @@ from .unwrapping import innermost
 # Categories that a cell shows at most.
 _FEW = 5
 
+_COUNTS = ("n_missing", "n_unknown", "n_outside")
+
 
 def validate(model: BaseEstimator, X: ArrayLike) -> Any:
     """Compare a table with that of `fit`, column by column, without predicting.
@@ -35,8 +37,7 @@ def validate(model: BaseEstimator, X: ArrayLike) -> Any:
     ----------
     model : estimator
         A fitted estimator of skdistill, or a Pipeline, search, FrozenEstimator or
-        TransformedTargetRegressor around one. Behind the other steps of a Pipeline the columns are
-        those that these make of X.
+        TransformedTargetRegressor around one. In a Pipeline its other steps make the columns of X.
     X : array-like of shape (n_samples, n_features)
 
     Returns
@@ -92,17 +93,11 @@ def validate(model: BaseEstimator, X: ArrayLike) -> Any:
         import pandas
     except ImportError:
         return records
-    counts = dict.fromkeys(("n_missing", "n_unknown", "n_outside"), "Int64")
-    return pandas.DataFrame(records).astype(counts)
+    return pandas.DataFrame(records).astype(dict.fromkeys(_COUNTS, "Int64"))
 
 
 def _record(
-    estimator: NetEstimator,
-    X: ArrayLike,
-    number: int,
-    column: Column,
-    dtype: str,
-    may_convert: bool,
+    estimator: NetEstimator, X: Any, number: int, column: Column, dtype: str, may_convert: bool
 ) -> dict[str, object]:
     """Compare a column of X with that of fit."""
     record: dict[str, Any] = {
@@ -110,9 +105,7 @@ def _record(
         "kind": column.kind,
         "fitted": _in_words(column.dtype, column.range, column.categories, column.unit),
         "given": dtype,
-        "n_missing": None,
-        "n_unknown": None,
-        "n_outside": None,
+        **dict.fromkeys(_COUNTS),
         "verdict": "refused",
         "message": "",
     }
@@ -125,9 +118,7 @@ def _record(
     return {
         **record,
         "given": _in_words(dtype, *_held(X, number, column, values), column.unit),
-        "n_missing": shift.n_missing,
-        "n_unknown": shift.n_unknown,
-        "n_outside": shift.n_outside,
+        **{name: getattr(shift, name) for name in _COUNTS},
         "verdict": "suspicious" if shift.reasons else verdict,
         "message": "; ".join(shift.reasons),
     }
@@ -136,18 +127,18 @@ def _record(
 def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: bool) -> np.ndarray:
     """Encode a column; raise an error if prediction would."""
     if column.kind == "category":
-        return np.array(estimator._input_schema.columns.codes(X, number), dtype=np.float64)
+        given = values_of(column_of(X, number))
+        codes = estimator._input_schema.columns.codes(X, number, given)
+        return np.array(codes, dtype=np.float64)
     values = numbers_in(estimator._input_schema, X, number) if may_convert else None
-    values = with_days(some_columns(X, [number])) if values is None else values[:, None]
-    finite = "allow-nan" if standardises(estimator.normalize, "X") else True
+    values = with_days(column_of(X, [number])) if values is None else values[:, None]
+    finite = "allow-nan" if estimator.normalize in (True, "X") else True
     settings: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
     return check_array(values, input_name=f"column {column.name!r} of X", **settings)[:, 0]
 
 
-def _held(
-    X: ArrayLike, number: int, column: Column, values: np.ndarray
-) -> tuple[tuple[float, float] | None, tuple | None]:
-    """Return the range or the categories of a column of X."""
+def _held(X: Any, number: int, column: Column, values: np.ndarray) -> tuple[Any, Any]:
+    """Return the range and the categories of a column of X, of which it has one or none."""
     if column.kind == "category":
         held = (value for value in values_of(column_of(X, number)) if value is not None)
         return None, tuple(dict.fromkeys(held))
@@ -156,10 +147,7 @@ def _held(
     return (float(np.nanmin(values)), float(np.nanmax(values))), None
 
 
-def _in_words(
-    dtype: str, limits: tuple[float, float] | None, categories: tuple | None, unit: str | None
-) -> str:
-    """Say what a column holds."""
+def _in_words(dtype: str, limits: Any, categories: tuple | None, unit: str | None) -> str:
     if categories is not None:
         shown = ", ".join(map(repr, categories[:_FEW]))
         more = len(categories) - _FEW

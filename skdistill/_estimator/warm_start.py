@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from torch import nn
 
 from .._data.checks import check_trainable
@@ -15,11 +14,6 @@ from .._method.task import Buffers
 from .._serialization.digest import digest
 from .._training.trainer import FILLED_IN
 from ..modules import DistributionStack
-
-
-def is_trained(estimator: BaseEstimator) -> bool:
-    """Tell whether an estimator has a model that training can go on from."""
-    return hasattr(estimator, "module_")
 
 
 def in_dtype_of(module: DistributionStack, X: np.ndarray) -> np.ndarray:
@@ -40,10 +34,7 @@ def all_weights(module: DistributionStack) -> np.ndarray:
 
 
 def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
-    """Return a recipe with the encoding of samples, and the units, of the fitted networks.
-
-    A ValueError names what else of the two recipes differs.
-    """
+    """Return a recipe with encoding and units of the fitted one; others must not differ."""
     if recipe.row_shape != fitted.row_shape:
         raise ValueError(
             f"X must have samples of shape {fitted.row_shape}, as in the fit before; got "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._estimator.predicting import as_frame
-from .._serialization.atomic import write_atomically
+from .._serialization.container import write_atomically
 from .._utils.validation import FilePath
 
 

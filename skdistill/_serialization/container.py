@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Arrays and a text in one file of the safetensors format, with a checksum of every byte."""
+"""Files: written whole or not at all, and with arrays, a text and a checksum of every byte.
 
+The latter have the safetensors format.
+"""
+
+import errno
 import hashlib
 import json
 import os
+import re
+import secrets
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,7 +19,7 @@ import sklearn
 import torch
 from safetensors.numpy import load
 
-from .._utils.memory import fits_twice
+from .._utils.process import fits_twice
 from .._version import __version__
 
 LIBRARIES = {
@@ -66,11 +72,7 @@ def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> l
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file.
-
-    A ValueError refuses, before it is read, what is no regular file, such as a pipe, does not begin
-    as files of skdistill do, or does not fit in memory.
-    """
+    """Return the content of a file; refuse, before that, one that is foreign or too large."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is no regular file")
     with open(path, "rb") as file:
@@ -91,11 +93,7 @@ def read(path: Path) -> bytes:
 
 
 def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the text and the arrays of a file.
-
-    A ValueError tells of a file that is damaged, foreign or of another version; one that is made
-    with intent may bring about errors of other kinds.
-    """
+    """Return the text and arrays of a file; a ValueError if it is damaged, foreign or older."""
     start, stop = _place_of_digest(content)
     view = memoryview(content)
     if _digest_of(view[:start], _ZEROS, view[stop:]) != content[start:stop]:
@@ -129,3 +127,43 @@ def _digest_of(*parts: Any) -> bytes:
     for part in parts:
         digest.update(part)
     return digest.hexdigest().encode()
+
+
+# --- writing atomically -----------------------------------------------------------------------
+
+
+def check_folder(path: Path) -> None:
+    """Raise a FileNotFoundError if the folder of a file to write does not exist."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(path.parent))
+
+
+def write_atomically(path: Path, *parts: Any, mode: int = 0o666) -> None:
+    """Write a file that holds the previous content or this one at any time, never some of it.
+
+    `parts`, bytes or arrays of them, follow one another. A partly written file has another name, in
+    the same folder, and is opened as a new one, so that no link is followed. `mode` is that of the
+    file, less the process's umask.
+    """
+    check_folder(path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        if error.filename is None:  # of a full disk
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove partly written files of processes that were killed while they wrote `path`."""
+    is_part = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part").fullmatch
+    for found in path.parent.iterdir():
+        if is_part(found.name):
+            found.unlink()

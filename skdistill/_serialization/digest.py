@@ -76,11 +76,8 @@ def _is_own_clone(value: object) -> bool:
 
 
 def _unlearnt(value: object) -> dict[str, object]:
-    """Attributes of an object with parameters that it has not learnt.
-
-    An estimator is cloned before it is fitted, which drops private ones too.
-    """
-    is_cloned = hasattr(value, "fit")
+    """Attributes of an object with parameters that it has not learnt."""
+    is_cloned = hasattr(value, "fit")  # an estimator is, before its fit, which drops private ones
     return {
         name: item
         for name, item in vars(value).items()
@@ -98,10 +95,7 @@ def digest(value: object) -> str:
 
 
 class _Digester:
-    """Digests of values that may contain one another.
-
-    `with_learnt` tells whether what estimators have learnt is among their contents.
-    """
+    """Digests of values that may contain one another; with what estimators have learnt, or not."""
 
     def __init__(self, with_learnt: bool = False):
         self.with_learnt = with_learnt
@@ -253,8 +247,8 @@ def _class(digester: _Digester, value: type) -> bytes:
 
 
 def _module(digester: _Digester, value: types.ModuleType) -> bytes:
-    if _is_in_library(value.__name__):
-        return _plain(digester, f"{value.__name__} {_version_of(value.__name__)}")
+    if (installed := _version_of(value.__name__)) is not None:
+        return _plain(digester, f"{value.__name__} {installed}")
     file = getattr(value, "__file__", None)
     if file is None:
         raise TypeError(f"{value!r} has no file")
@@ -298,22 +292,20 @@ def _name_in_library(value: object, name: str | None = None) -> str | None:
     """Name and version of a library's value; None for other values."""
     module = getattr(value, "__module__", None)
     name = name or getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    if not (isinstance(module, str) and isinstance(name, str) and _is_in_library(module)):
+    if not (isinstance(module, str) and isinstance(name, str)):
+        return None
+    if (installed := _version_of(module)) is None:
         return None
     try:
         found = attrgetter(name)(sys.modules[module])
     except (KeyError, AttributeError):  # defined inside of a function
         return None
-    return f"{module}.{name} {_version_of(module)}" if found is value else None
+    return f"{module}.{name} {installed}" if found is value else None
 
 
-def _is_in_library(module: str) -> bool:
-    """Whether a module is Python's own, ours, or installed in a version: not the user's code."""
-    return _version_of_library(module.partition(".")[0]) is not None
-
-
-def _version_of(module: str) -> str:
-    return str(_version_of_library(module.partition(".")[0]))
+def _version_of(module: str) -> str | None:
+    """Version of the library that a module belongs to; None for the user's code."""
+    return _version_of_library(module.partition(".")[0])
 
 
 @functools.cache

@@ -23,8 +23,7 @@ _LEAST_ROWS = 8
 class Encoder:
     """Turns values into JSON, and collects their `arrays`.
 
-    `encode_other` takes the encoder, a value that is not plain, and its place; it returns its JSON,
-    or raises a TypeError.
+    `encode_other` takes it, a value that is not plain, and its place; it may raise a TypeError.
     """
 
     def __init__(self, encode_other: Callable[[Encoder, Any, str], Any]):
@@ -45,8 +44,14 @@ class Encoder:
         if kind in (list, tuple):
             items = [self.encode(item, f"{place}/{i}") for i, item in enumerate(value)]
             return items if kind is list else {"tuple": items}
+        if kind is dict and all(type(key) is str for key in value):
+            return {"dict": {k: self.encode(v, _inside(place, k)) for k, v in value.items()}}
         if kind is dict:
-            return self._dict(value, place)
+            pairs = [
+                [self.encode(k, place), self.encode(v, _inside(place, str(k)))]
+                for k, v in value.items()
+            ]
+            return {"pairs": pairs}
         if kind is slice:
             return {"slice": [value.start, value.stop, value.step]}
         if isinstance(value, (np.generic, np.ndarray, np.dtype)) or _is_scalar_type(value):
@@ -64,15 +69,6 @@ class Encoder:
             self.arrays[name] = np.ascontiguousarray(value).reshape(value.shape)
             self._stored[id(value)] = name, value
         return self._stored[id(value)][0]
-
-    def _dict(self, value: dict, place: str) -> dict[str, object]:
-        if all(type(key) is str for key in value):
-            return {"dict": {k: self.encode(v, _inside(place, k)) for k, v in value.items()}}
-        pairs = (
-            (self.encode(k, place), self.encode(v, _inside(place, str(k))))
-            for k, v in value.items()
-        )
-        return {"pairs": [list(pair) for pair in pairs]}
 
     def _numpy(self, value: Any, place: str) -> dict[str, object]:
         if isinstance(value, np.dtype):
@@ -100,14 +96,12 @@ def _table_of(rows: list) -> dict[str, object] | None:
     keys = list(rows[0])
     if not all(type(key) is str for key in keys) or any(list(row) != keys for row in rows):
         return None
-    return {key: _column([row[key] for row in rows]) for key in keys}
-
-
-def _column(values: list) -> object:
-    """Return values as an array, if they are all of one type of numbers."""
-    is_numeric = set(map(type, values)) in ({bool}, {int}, {float})
-    array = np.array(values) if is_numeric else None
-    return values if array is None or array.dtype.kind not in "bif" else array
+    columns: dict[str, Any] = {key: [row[key] for row in rows] for key in keys}
+    for key, values in columns.items():
+        if set(map(type, values)) in ({bool}, {int}, {float}):  # all of one type of numbers
+            array = np.array(values)
+            columns[key] = array if array.dtype.kind in "bif" else values
+    return columns
 
 
 def _inside(place: str, name: str) -> str:
@@ -120,11 +114,7 @@ def _is_scalar_type(value: object) -> bool:
 
 
 class Decoder:
-    """Turns JSON back into values.
-
-    `others` are functions that turn the content of objects that are not plain into values, by their
-    key; they are given the decoder too.
-    """
+    """Turns JSON back into values; `others` are readers of what is not plain, by their key."""
 
     def __init__(
         self, arrays: dict[str, np.ndarray], others: dict[str, Callable[[Decoder, Any], Any]]

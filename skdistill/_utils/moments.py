@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["Moments", "correlation", "pieces", "resolves", "standardisation"]
-
 # Values of a table that are taken at a time: the arithmetic takes several times their memory, 8 MiB
 # in all, which stays near the cache.
 _PIECE = 2**18
@@ -30,10 +28,7 @@ def standardisation(
 def correlation(
     values: np.ndarray, weight: np.ndarray | None, loc: np.ndarray, scale: np.ndarray
 ) -> np.ndarray:
-    """Weighted correlations (d, d) of columns whose mean and standard deviation are given.
-
-    Those with a constant column, of standard deviation 0, are 0.
-    """
+    """Weighted correlations (d, d) of columns of these moments; 0 where `scale` is 0."""
     n_columns = values.shape[1]
     total, products = 0.0, np.zeros((n_columns, n_columns))
     unit = np.where(scale > 0, scale, np.inf)
@@ -57,25 +52,25 @@ class Moments:
 
     Pieces are merged as by T. F. Chan, G. H. Golub and R. J. LeVeque, "Algorithms for computing the
     sample variance", The American Statistician 37 (1983), Eqs 2.1.
-
-    Attributes
-    ----------
-    total : float
-        Sum of the weights.
-    loc, scale : ndarray of shape (...)
-        Mean and standard deviation.
     """
 
     def __init__(self) -> None:
-        self.total = 0.0
-        self.loc = self.scale = np.zeros(())
+        self.total = 0.0  # of the weights
+        self.loc = self.scale = np.zeros(())  # mean and standard deviation
 
     def add(self, values: np.ndarray, weight: np.ndarray | None = None) -> None:
         """Add samples, of shape (n, ...), with weights of shape (n,)."""
         total = float(len(values) if weight is None else weight.sum())
         if total == 0:
             return
-        loc, scale = _of_piece(values, weight)
+        values = values.astype(np.float64)
+        loc = np.average(values, axis=0, weights=weight)
+        # Corrects the rounding of a sum of large values.
+        loc = loc + np.average(values - loc, axis=0, weights=weight)
+        largest = np.abs(values - loc).max(axis=0)
+        unit = np.where(largest > 0, largest, 1.0)  # keeps squares from over- and underflow
+        squares = ((values - loc) / unit) ** 2
+        scale = unit * np.sqrt(np.average(squares, axis=0, weights=weight))
         self.total += total
         share = total / self.total
         distance = loc - self.loc
@@ -89,22 +84,8 @@ class Moments:
         return self.loc, np.where(is_constant, constant, self.scale)
 
 
-def _of_piece(values: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    values = values.astype(np.float64)
-    loc = np.average(values, axis=0, weights=weight)
-    loc = loc + np.average(
-        values - loc, axis=0, weights=weight
-    )  # corrects the rounding of a sum of large values
-    largest = np.abs(values - loc).max(axis=0)
-    unit = np.where(largest > 0, largest, 1.0)  # keeps squares from over- and underflow
-    return loc, unit * np.sqrt(np.average(((values - loc) / unit) ** 2, axis=0, weights=weight))
-
-
 def resolves(dtype, loc: np.ndarray, scale: np.ndarray) -> bool:
-    """Tell whether a dtype resolves differences of a fraction of `scale` around `loc`.
-
-    float32 does not where a column is far from 0 (dates, say). float64 counts as doing so always.
-    """
+    """Tell whether a dtype resolves a fraction of `scale`: float32 does not far from 0."""
     if dtype == np.float64:
         return True
     return bool((np.finfo(dtype).eps * np.abs(loc) <= _SHARE_OF_ROUNDING * scale).all())

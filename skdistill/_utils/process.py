@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""State that the threads of a process share, made safe for forked children."""
+"""Threads of a process, made safe for forked children, and its memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import torch
+from sklearn import get_config
 from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+# What a teacher answers takes at most so many bytes at a time, and is for at most so many samples:
+# it still predicts many of them, and what is computed from the answer stays near the cache.
+_ANSWER_BYTES = 2**24
+_ROWS_ASKED = 2**14
 
 
 def _in_forked_children(act: Callable[[], None]) -> None:
@@ -43,10 +51,7 @@ DISPATCH_MODE_LOCK = ProcessLock()
 
 
 class _TorchThreads:
-    """Number of threads that torch computes with; one in a forked child.
-
-    A fork copies one thread only, and OpenMP would wait for the others forever.
-    """
+    """Number of threads of torch; one in a forked child, where OpenMP waits for others forever."""
 
     def __init__(self) -> None:
         self.lock = ProcessLock()
@@ -131,12 +136,10 @@ class _WaitingThreads:
         _in_forked_children(self._begin_child)
 
     def _begin_child(self) -> None:
-        self.executor: ThreadPoolExecutor | None = None
+        self.executor = ThreadPoolExecutor(_MOST_THREADS, "skdistill")  # starts none as yet
 
     def call(self, act: Callable[[], None], n_threads: int) -> None:
         with self.lock.held():
-            if self.executor is None:
-                self.executor = ThreadPoolExecutor(_MOST_THREADS, "skdistill")
             calls = [self.executor.submit(act) for _ in range(n_threads)]
         for call in calls:
             call.result()
@@ -168,3 +171,32 @@ def on_threads(act: Callable[[Any], None], shares: Sequence[Any], n_threads: int
 def is_forked() -> bool:
     """Tell whether this process is the forked child of one that had loaded skdistill."""
     return _TORCH_THREADS.is_forked
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def working_memory() -> int:
+    """Return scikit-learn's ``working_memory`` in bytes."""
+    return int(get_config()["working_memory"] * 2**20)
+
+
+def rows_in_memory(prediction: np.ndarray | Tensor) -> int:
+    """Return how many samples' predictions fit the memory, given that of one sample."""
+    return max(1, working_memory() // prediction.nbytes)
+
+
+def rows_asked(prediction: np.ndarray | Tensor) -> int:
+    """Return for how many samples a teacher predicts at a time, given its prediction for one."""
+    within_bytes = max(1, _ANSWER_BYTES // prediction.nbytes)
+    return min(rows_in_memory(prediction), within_bytes, _ROWS_ASKED)
+
+
+def fits_twice(n_bytes: int) -> bool:
+    """Tell whether memory holds so many bytes twice; it does where its size is not known.
+
+    So much of a file the operating system holds: a sample is read in .2 us then, not in 15 us.
+    """
+    if not hasattr(os, "sysconf"):  # Windows
+        return True
+    return n_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2

@@ -17,16 +17,7 @@ class Ranks:
     """The processes of a group of ``torch.distributed``, seen from one of them.
 
     All methods but :meth:`share` are collective: each process has to call them, in the same order.
-
-    Parameters
-    ----------
-    group : torch.distributed.ProcessGroup, default=None
-        None is all processes.
-
-    Attributes
-    ----------
-    rank, size : int
-        Number of this process, and how many there are.
+    `rank` is the number of this process, and `size` how many there are; no group is all processes.
     """
 
     def __init__(self, group: Any = None):
@@ -71,7 +62,7 @@ class Ranks:
 
     def on_first(self, act: Callable[[], object]) -> Any:
         """Return what `act` returns on rank 0, where alone it runs; all ranks raise its error."""
-        value, failure = None, None
+        value = None
         if self.rank == 0:
             try:
                 with ranks_are(None):
@@ -86,8 +77,7 @@ class Ranks:
 
     def check_same(self, values: Mapping[str, object]) -> None:
         """Raise a ValueError, on all ranks, for the first of `values` that is not the same."""
-        of_ranks: list[Any] = [None] * self.size
-        self._call(dist.all_gather_object, of_ranks, values)
+        of_ranks = self._of_all(values)
         for name in values:
             for rank, found in enumerate(of_ranks):
                 if found[name] != of_ranks[0][name]:
@@ -98,9 +88,12 @@ class Ranks:
 
     def all_hold(self, condition: bool) -> bool:
         """Tell whether a condition holds on all ranks."""
+        return all(self._of_all(condition))
+
+    def _of_all(self, value: object) -> list[Any]:
         of_ranks: list[Any] = [None] * self.size
-        self._call(dist.all_gather_object, of_ranks, condition)
-        return all(of_ranks)
+        self._call(dist.all_gather_object, of_ranks, value)
+        return of_ranks
 
     def _call(self, collective: Callable[..., Any], *arguments: object, **settings: object) -> None:
         try:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 from .validation import Rule, check_parameters, did_you_mean
-
-__all__ = ["Settings", "SettingsRule"]
 
 
 def part_of(params: Mapping[str, Any], part: str) -> dict[str, Any]:
@@ -23,11 +22,8 @@ def part_of(params: Mapping[str, Any], part: str) -> dict[str, Any]:
 def check_nested(owner: object, params: Mapping[str, object]) -> None:
     """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has none, such as a name.
 
-    Parameters
-    ----------
-    owner : estimator or Settings
-    params : dict
-        What `set_params` is given, which may set the parameter itself too.
+    `params` are what `set_params` of an estimator, or of settings, is given; they may set the
+    parameter itself too.
     """
     for key in params:
         name, delimiter, _ = key.partition("__")
@@ -79,14 +75,7 @@ class Settings:
     def of(cls, given: Any) -> Any:
         """Return the object that a parameter's value stands for.
 
-        Parameters
-        ----------
-        given : object
-            None stands for the defaults, and anything else for the first parameter.
-
-        Returns
-        -------
-        settings : Settings
+        None stands for the defaults, and anything else for the first parameter.
         """
         kind: Any = cls  # which takes parameters
         if isinstance(given, kind):
@@ -99,8 +88,7 @@ class Settings:
         Parameters
         ----------
         deep : bool, default=True
-            Whether to add the parameters of parameters that have some, as
-            ``<parameter>__<name>``.
+            Whether to add the parameters of parameters, as ``<parameter>__<name>``.
 
         Returns
         -------
@@ -131,7 +119,7 @@ class Settings:
             If there is no parameter of such a name, or a parameter has none itself.
         """
         check_nested(self, params)
-        nested: dict[str, dict[str, Any]] = {}
+        nested: dict[str, dict[str, Any]] = defaultdict(dict)
         for key, value in params.items():
             name, delimiter, inner = key.partition("__")
             if name not in self._defaults():
@@ -140,7 +128,7 @@ class Settings:
                     f"{list(self._defaults())}.{did_you_mean(name, self._defaults())}"
                 )
             if delimiter:
-                nested.setdefault(name, {})[inner] = value
+                nested[name][inner] = value
             else:
                 setattr(self, name, value)
         for name, inner_params in nested.items():
@@ -159,13 +147,8 @@ class Settings:
 class SettingsRule:
     """Rule of a parameter that is an object with parameters of its own, or stands for one.
 
-    Parameters
-    ----------
-    kind : type of Settings
-    others : Rule, default=None
-        Which other values there are; None leaves it to whoever reads them to check them.
-    unread : tuple of str, default=()
-        Parameters of the object that the estimator does not read: they must have their default.
+    Without a rule of `others`, other values are checked by whoever reads them. Parameters of the
+    object that the estimator does not read, `unread`, must have their default.
     """
 
     def __init__(

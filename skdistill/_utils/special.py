@@ -36,10 +36,7 @@ def digamma_excess(x: Tensor) -> Tensor:
 
 
 def interpolation(exact: Callable[[np.ndarray], np.ndarray], degree: int) -> list[Tensor]:
-    """Coefficients of the polynomial that agrees with a function at Chebyshev's points.
-
-    The highest power comes first.
-    """
+    """Coefficients, highest first, of the polynomial through a function at Chebyshev's points."""
     nodes = np.polynomial.chebyshev.chebpts1(degree + 1)
     return [torch.tensor(row) for row in np.linalg.solve(np.vander(nodes), exact(nodes))]
 

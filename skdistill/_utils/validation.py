@@ -16,10 +16,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 _INTEGERS = (int, np.int32, np.int64)
 _NUMBERS = (*_INTEGERS, float, np.float32)
@@ -32,9 +31,8 @@ _PLAIN = (str, int, float, np.bool_)
 def is_number(value: object, kind: type = Real) -> bool:
     """Tell whether NumPy and torch calculate with a value as with a Python number.
 
-    They do not with integers beyond 64 bits, with NumPy's smaller integers and floats, which
-    overflow, with its unsigned integers, with tensors and with fractions. Booleans and NaN are no
-    numbers either. `kind` is ``numbers.Integral`` for integers.
+    They do not with integers beyond 64 bits, NumPy's smaller and unsigned numbers, which overflow,
+    tensors and fractions. Booleans and NaN are no numbers either.
     """
     kinds = _INTEGERS if kind is Integral else _NUMBERS
     if isinstance(value, bool) or not isinstance(value, kinds):
@@ -61,9 +59,11 @@ class Rule(ABC):
     def accepts(self, value: object) -> bool:
         """Tell whether a value is accepted."""
 
+    _error: ClassVar[type[Exception]] = ValueError
+
     def error_type(self, value: object) -> type[Exception]:
         """Class of the exception for a value that is not accepted."""
-        return ValueError
+        return self._error
 
     def check(self, value: object, name: str) -> None:
         """Raise TypeError or ValueError unless the value is accepted."""
@@ -178,20 +178,18 @@ class AnyOf(Rule):
 class IsCallable(Rule):
     """A function, or another object that can be called."""
 
-    accepted = "callable"
+    accepted, _error = "callable", TypeError
 
     def accepts(self, value: object) -> bool:
         return callable(value)
 
-    def error_type(self, value: object) -> type[Exception]:
-        return TypeError
 
-
+@dataclass(frozen=True)
 class FilePath(Rule):
     """The path of a file, or None if it is `optional`."""
 
-    def __init__(self, optional: bool = False):
-        self.optional = optional
+    optional: bool = False
+    _error = TypeError
 
     @property
     def accepted(self) -> str:
@@ -200,9 +198,6 @@ class FilePath(Rule):
     def accepts(self, value: object) -> bool:
         is_path = isinstance(value, str) or hasattr(value, "__fspath__")
         return is_path or (self.optional and value is None)
-
-    def error_type(self, value: object) -> type[Exception]:
-        return TypeError
 
 
 class Interval(Rule):
@@ -214,7 +209,7 @@ class Interval(Rule):
         return Number(Real, 0).accepts(value) or epochs_in(value) is not None
 
 
-def epochs_in(interval: ArrayLike) -> int | None:
+def epochs_in(interval: object) -> int | None:
     """Return the number in "10 epochs"; None for anything else."""
     number, _, unit = interval.partition(" ") if isinstance(interval, str) else ("", "", "")
     is_valid = unit in ("epoch", "epochs") and number.isdecimal() and int(number) > 0
@@ -277,10 +272,7 @@ class Schedule(Rule):
 def value_at_epoch(
     setting: Any, epoch: int, start: float | None = None, end: float | None = None
 ) -> float:
-    """Value of a :class:`Schedule` in an epoch, linear between `start` and `end`.
-
-    Where one of these is None, it is the setting's number. A setting that is a number is constant.
-    """
+    """Value of a :class:`Schedule` in an epoch: its number, or linear from `start` to `end`."""
     if isinstance(setting, Real):
         return float(setting)
     number, first, last = setting

@@ -38,25 +38,20 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def calls_of(kind: type, method: str) -> list[dict[str, Any]]:
-    """Return the arguments of calls of a class's method that have led here, the nearest one first.
+    """Return the local variables of calls of a class's method that have led here, within libraries.
 
-    They are the local variables of the call, ``self`` among them. Looked at are the calls within
-    libraries, up to the line of the user's. So an estimator finds the meta-estimators that it is
-    called by, where these hide from it what the user should know.
+    So an estimator finds the meta-estimators that it is called by, where these hide something.
     """
-    found: dict[int, dict[str, Any]] = {}
-    for frame in _frames_of_libraries(sys._getframe(1)):
-        if frame.f_code.co_name == method and isinstance(frame.f_locals.get("self"), kind):
-            found.setdefault(id(frame.f_locals["self"]), frame.f_locals)
-    return list(found.values())
+    return [
+        frame.f_locals
+        for frame in _frames_of_libraries(sys._getframe(1))
+        if frame.f_code.co_name == method and isinstance(frame.f_locals.get("self"), kind)
+    ]
 
 
 @contextlib.contextmanager
 def without_schema_warnings() -> Iterator[None]:
-    """Say nothing of samples that are not the user's, or far from fit on purpose.
-
-    It is for the thread that enters, and decorates functions too.
-    """
+    """Say nothing, in this thread, of samples that are not the user's, or far from fit."""
     before = _is_silent.set(True)
     try:
         yield

@@ -14,7 +14,6 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from .._data.columns import standardises
 from .._data.encoding import EMBEDDED_FROM, MANY_ROWS, InputSettings
 from .._data.schema import InputSchema
 from .._estimator.base import (
@@ -208,7 +207,7 @@ class EnsembleFit:
         self.trials: list[dict[str, Any]] | None = None
         train, valid = split(spec, task, data, random_state)
         if before is None:
-            scaling = train.scaling(task, standardises(spec.normalize, "y"))
+            scaling = train.scaling(task, spec.normalize in (True, "y"))
         else:
             scaling = scaling_of(before.module)
         leaves_out = self._leaves_out(train)

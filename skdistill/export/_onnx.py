@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._estimator.unwrapping import final_step
-from .._serialization.atomic import check_folder, write_atomically
+from .._serialization.container import check_folder, write_atomically
 from ..distillers import BDistilBooster
 from ._graph import graph_of, with_facts
 from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods

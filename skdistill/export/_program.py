@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from sklearn.frozen import FrozenEstimator
 
-from .._serialization.atomic import check_folder, write_atomically
+from .._serialization.container import check_folder, write_atomically
 from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods
 
 

@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._data.schema import read_table
 from .._estimator.functions import predict_uncertainty
 from .._estimator.unwrapping import innermost
-from .._serialization.atomic import write_atomically
-from .._serialization.container import pack, read, unpack
+from .._serialization.container import pack, read, unpack, write_atomically
 from .._serialization.json import Decoder, Encoder
 from .._utils.typing import ArrayLike, BaseEstimator, RandomStateLike
 from .._utils.validation import FilePath, Number, Seed, errors_about

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader
 
 from .._estimator.predicting import as_frame
-from .._serialization.atomic import write_atomically
+from .._serialization.container import write_atomically
 from .._utils.validation import FilePath
 
 

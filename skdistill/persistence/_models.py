@@ -1,18 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Saving and loading fitted models."""
+"""Saving and loading fitted models.
 
+In JSON, models and what they are made of are ``{"object": [name, state]}``, see :mod:`._names`.
+"""
+
+import inspect
 import json
 import os
+from collections import UserList
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from sklearn.base import BaseEstimator
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.compose import make_column_selector
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+from torch.overrides import TorchFunctionMode
 
-from .._serialization.atomic import write_atomically
-from .._serialization.container import LIBRARIES, pack, read, unpack
+from .._estimator.base import NetEstimator
+from .._estimator.unwrapping import innermost
+from .._serialization.container import LIBRARIES, pack, read, unpack, write_atomically
+from .._serialization.json import Decoder, Encoder
+from .._utils.messages import name_of
+from .._utils.settings import Settings
 from .._utils.validation import FilePath, OneOf
-from ._card import card_of, config_of
-from ._objects import decoder_of_models, encoder_of_models
+from .._version import __version__
+from ._names import NAMES, registered_name
 
 _FORMAT = "skdistill model", "1"  # and its version
 _MODEL = "model.safetensors"  # in a folder as the Hugging Face hub has them
@@ -25,10 +41,9 @@ def save(
     include_teacher: bool = False,
     layout: str = "file",
 ) -> None:
-    """Save a fitted model to a file that is safe to load.
+    """Save a fitted model, atomically, to a file that is safe to load.
 
-    The file is written atomically. The model that :func:`load` returns has the same predictions,
-    bit for bit.
+    The model that :func:`load` returns has the same predictions, bit for bit.
 
     Parameters
     ----------
@@ -39,8 +54,8 @@ def save(
         Of the file, ``"student.safetensors"`` say, or of the folder.
     include_teacher : bool, default=False
         Whether to keep teachers, which must be estimators of skdistill then. Without them the
-        loaded model predicts all the same; its parameter `teacher` is None, or says "classifier"
-        or "regressor", and has to be set before it is fitted again.
+        loaded model predicts all the same; its parameter `teacher`, which is None, "classifier" or
+        "regressor" then, has to be set before it is fitted again.
     layout : {"file", "hub"}, default="file"
         "hub" makes a folder in the manner of the Hugging Face hub, with the file
         ``model.safetensors``, parameters in ``config.json``, and a model card, ``README.md``.
@@ -70,7 +85,7 @@ def save(
     FilePath().check(path, "path")
     OneOf(("file", "hub")).check(layout, "layout")
     check_is_fitted(model)
-    encoder = encoder_of_models(include_teacher)
+    encoder = Encoder(partial(_encode_object, include_teacher))
     text = json.dumps(encoder.encode(model), separators=(",", ":"), allow_nan=False)
     content = pack(*_FORMAT, text, encoder.arrays)
     if layout == "file":
@@ -79,9 +94,9 @@ def save(
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _MODEL, *content)
-    config = config_of(model, {"libraries": LIBRARIES, "format_version": _FORMAT[1]})
+    config = _config_of(model, {"libraries": LIBRARIES, "format_version": _FORMAT[1]})
     write_atomically(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
-    write_atomically(folder / "README.md", card_of(config).encode())
+    write_atomically(folder / "README.md", _card_of(config).encode())
 
 
 def load(path: str | os.PathLike) -> BaseEstimator:
@@ -113,7 +128,8 @@ def load(path: str | os.PathLike) -> BaseEstimator:
         content = read(file / _MODEL if file.is_dir() else file)
         text, arrays = unpack(content, *_FORMAT)
         del content  # as large as the arrays
-        model = decoder_of_models(arrays).decode_all(json.loads(text))
+        decoder = Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
+        model = decoder.decode_all(json.loads(text))
         if not isinstance(model, BaseEstimator):
             raise ValueError("it holds no model")
         return model
@@ -121,3 +137,220 @@ def load(path: str | os.PathLike) -> BaseEstimator:
         raise
     except Exception as error:  # of any kind: the file may say anything
         raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.") from error
+
+
+# --- models as JSON ---------------------------------------------------------------------------
+
+
+# How many calls of torch networks may take to build, in all, and for each array of each network:
+# ten times what ours take.
+_CALLS, _CALLS_PER_ARRAY = 1_000, 100
+
+
+def _encode_object(include_teacher: bool, encoder: Encoder, value: object, place: str) -> Any:
+    kind = type(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, UserList):  # of a ColumnTransformer's remainder, before scikit-learn 1.9
+        return encoder.encode(value.data, place)
+    if _has_state(kind) and (name := registered_name(kind)) is not None:
+        return {"object": [name, encoder.encode(_state_of(value, include_teacher), place)]}
+    if callable(value) and (name := registered_name(value)) is not None:
+        return {"name": name}
+    raise TypeError(f"{place or 'model'} cannot be saved: {_advice(value)}")
+
+
+def _state_of(value: object, include_teacher: bool) -> dict[str, object]:
+    """What an object of a registered class is made of."""
+    if isinstance(value, Settings):
+        return value.get_params(deep=False)
+    if is_dataclass(value):
+        saved = (field.name for field in fields(value) if field.metadata.get("is_saved", True))
+        return {name: getattr(value, name) for name in saved}
+    if isinstance(value, tuple):
+        return value._asdict()  # type: ignore[attr-defined]
+    if not isinstance(value, BaseEstimator):
+        return vars(value)
+    state = dict(value.__getstate__())
+    state.pop("_skdistill_version", None)
+    if isinstance(value, NetEstimator) and "teacher" in state and not include_teacher:
+        state.pop("teacher_", None)
+        state["teacher"] = value._kind if isinstance(value, MetaEstimatorMixin) else None
+    return state
+
+
+def _has_state(cls: type) -> bool:
+    """Whether objects of a class are made of values; networks, say, are not."""
+    kinds = (tuple, Settings, BaseEstimator, make_column_selector)
+    return is_dataclass(cls) or issubclass(cls, kinds)
+
+
+def _advice(value: object) -> str:
+    value = type(value) if isinstance(value, Settings) else value  # a family of the user's, say
+    if callable(value) and hasattr(value, "__name__"):
+        return (
+            f"{value.__name__} has no name that load would know. Give it one, here and before "
+            "load: skdistill.persistence.register(name, value)."
+        )
+    return (
+        f"it is a {type(value).__module__}.{type(value).__qualname__}. Files hold models of "
+        "skdistill, scikit-learn's scalers, imputers and encoders, arrays and plain values."
+    )
+
+
+def _named(name: str) -> Any:
+    if name not in NAMES:
+        raise ValueError(
+            f"it needs {name!r}, which is not known. If that is yours, call "
+            f"skdistill.persistence.register({name!r}, ...) first"
+        )
+    return NAMES[name]
+
+
+def _object(decoder: Decoder, content: list) -> Any:
+    name, encoded = content
+    cls, state = _named(name), decoder.decode(encoded)
+    if not (isinstance(cls, type) and _has_state(cls)):
+        raise ValueError(f"{name!r} is nothing that could have a state")
+    if is_dataclass(cls) or issubclass(cls, (tuple, Settings)):
+        return cls(**state)
+    if covered := [key for key in state if callable(getattr(cls, key, None))]:
+        raise ValueError(f"it has values in place of the methods {covered} of {name}")
+    model: Any = cls.__new__(cls)
+    if issubclass(cls, NetEstimator):
+        _restore(model, state)
+    elif issubclass(cls, BaseEstimator):
+        model.__setstate__(state)
+    else:
+        vars(model).update(state)
+    return model
+
+
+def _restore(model: NetEstimator, state: dict[str, Any]) -> None:
+    """Give an estimator its state; refuse networks that are not those of the weights."""
+    given = (p for p in inspect.signature(type(model)).parameters.values() if p.name not in state)
+    newer = {p.name: p.default for p in given if p.default is not p.empty}
+    weights = state.get("_weights", {})
+    n_networks = state["_plan"].n_networks if weights else 1
+    full = [array for array in weights.values() if array.size]
+    if n_networks > max([1, len(full), *(size for array in full for size in array.shape)]):
+        raise ValueError(f"it has no weights for {n_networks} networks")
+    with _Budget(_CALLS + _CALLS_PER_ARRAY * len(weights) * n_networks):
+        model.__setstate__({**state, **newer, "_skdistill_version": __version__})
+
+
+class _Budget(TorchFunctionMode):
+    """Stops what calls torch more often than building a file's networks takes."""
+
+    def __init__(self, n_calls: int):
+        super().__init__()
+        self.n_calls = n_calls
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.n_calls -= 1
+        if self.n_calls < 0:
+            raise ValueError("its networks have more layers than there are weights for")
+        return func(*args, **(kwargs or {}))
+
+
+# --- what a folder says of its model ----------------------------------------------------------
+
+
+# Facts of a fitted model, by attribute, in words.
+_FACTS = {
+    "n_features_in_": "columns of X",
+    "n_outputs_": "targets",
+    "n_tokens_": "tokens",
+    "classes_": "classes",
+    "family_": "family of distributions",
+    "n_members_": "members",
+    "n_heads_": "heads",
+    "n_rounds_": "rounds",
+    "n_epochs_": "epochs",
+    "n_parameters_": "parameters",
+    "flops_": "floating-point operations for a sample",
+}
+
+_CARD = """\
+---
+library_name: skdistill
+tags:
+- skdistill
+- uncertainty
+- {task}
+---
+
+# {estimator}
+
+A model for {task} that tells how uncertain it is, fitted with skdistill: {steps}.
+
+```python
+import skdistill
+
+model = skdistill.load("path of this folder")
+```
+
+Loading runs no code of this folder. How accurate and how well calibrated the model is, and on which
+data, is for its author to add.
+
+| fitted | |
+| --- | --- |
+{fitted}
+
+| parameter that is not the default | |
+| --- | --- |
+{parameters}
+
+| written with | |
+| --- | --- |
+{libraries}
+"""
+
+
+def _config_of(model: object, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what a fitted model is, as plain values for ``config.json``, with more about it."""
+    estimator, *_ = innermost(model, None, "module_")
+    defaults = inspect.signature(type(estimator)).parameters
+    changed = {
+        name: value
+        for name, value in estimator.get_params(deep=False).items()
+        if name != "teacher"
+        and not (name in defaults and repr(defaults[name].default) == repr(value))
+    }
+    facts = [(words, name) for name, words in _FACTS.items() if hasattr(estimator, name)]
+    task, steps = estimator._plan.task, model.steps if isinstance(model, Pipeline) else []
+    is_regression = task is not None and task.kind == "regressor"
+    config = {
+        "library_name": "skdistill",
+        "estimator": type(estimator).__name__,
+        "task": "regression" if is_regression else "classification",
+        "pipeline": [type(step).__name__ for _, step in steps],
+        "fitted": {words: getattr(estimator, name) for words, name in facts},
+        "parameters": changed,
+        **about,
+    }
+    return json.loads(json.dumps(config, default=_plain))
+
+
+def _card_of(config: dict[str, Any]) -> str:
+    """Return a model card, in Markdown, that says what a configuration says."""
+    tables = {
+        name: "\n".join(f"| {key} | {_text(value)} |" for key, value in config[name].items())
+        for name in ("fitted", "parameters", "libraries")
+    }
+    steps = " → ".join(config["pipeline"]) or config["estimator"]
+    return _CARD.format(**{**config, **tables, "steps": steps})
+
+
+def _plain(value: object) -> Any:
+    """Return a value as JSON can have it."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    return name_of(value) if callable(value) else repr(value)
+
+
+def _text(value: object) -> str:
+    """Return a value as it stands in a table."""
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return str(value).replace("|", "\\|").replace("\n", " ")

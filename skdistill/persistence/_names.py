@@ -110,6 +110,6 @@ def register(name: str, value: object) -> None:
         raise ValueError(f"name {name!r} stands for {NAMES[name]!r} already.")
 
 
-def name_of(value: object) -> str | None:
+def registered_name(value: object) -> str | None:
     """Return the name of a class or function, None for others."""
     return next((name for name, known in NAMES.items() if known is value), None)

@@ -16,8 +16,8 @@ from sklearn.utils import gen_batches, indexable
 
 from .._data.columns import as_table
 from .._estimator.unwrapping import weights_for
-from .._utils.memory import rows_in_memory
 from .._utils.messages import print_line, time_left
+from .._utils.process import rows_in_memory
 from .._utils.validation import Number
 
 # Predictions that will be averaged are computed in chunks of about this many bytes: large ones, as

@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn import config_context
 
 from skdistill._engine import DistillationRows, PooledRows, Rows, StreamedRows, _rows, drawn_rows
-from skdistill._utils import memory
+from skdistill._utils import process
 from skdistill.modules import InputEncoder
 from skdistill.transfer import GaussianNoise
 
@@ -371,7 +371,7 @@ def test_portions_change_neither_the_order_nor_the_answers(monkeypatch):
 
 
 def test_answers_that_are_kept_are_asked_for_in_portions(monkeypatch):
-    monkeypatch.setattr(memory, "_ROWS_ASKED", 9)
+    monkeypatch.setattr(process, "_ROWS_ASKED", 9)
     teacher, plain = Teacher(), numbered_rows()
     rows = DistillationRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
     assert teacher.asked == [1, 9, 9, 5]

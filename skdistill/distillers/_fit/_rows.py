@@ -22,7 +22,7 @@ from ..._method.random_functions import Predict
 from ..._method.task import Task
 from ..._training.stream import Part, Stream, rows_of_stream
 from ..._training.trainer import batch_size_for, on_device
-from ..._utils.memory import rows_in_memory
+from ..._utils.process import rows_in_memory
 from ..._utils.ranks import current_ranks
 from ...distributions import EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor

@@ -33,7 +33,7 @@ from ..._method.random_functions import (
 from ..._method.task import TASKS, Task, read_samples
 from ..._serialization.digest import digest
 from ..._training.trainer import Training, draws_globally, n_epochs_in
-from ..._utils.memory import rows_asked
+from ..._utils.process import rows_asked
 from ..._utils.ranks import Ranks
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn

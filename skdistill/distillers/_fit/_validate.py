@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from ..._data.checks import check_trainable
-from ..._data.columns import as_table, names_of_columns, standardises, with_days
+from ..._data.columns import as_table, names_of_columns, with_days
 from ..._data.encoding import EMBEDDED_FROM, InputSettings
 from ..._estimator.base import Fitted, NetEstimator, NetworkSettings, checked_training
 from ..._estimator.warm_start import in_dtype_of, same_recipe, scaling_of
@@ -117,7 +117,7 @@ def fit_spec(
     recipe_of = recipe_of or NetworkSettings.of(params, defaults).recipe
     recipe = recipe_of(plan, rows.shape[1:], inputs)
     if before is None:
-        scaling = task.scaling(targets, weight, rows.dtype, standardises(settings.normalize, "y"))
+        scaling = task.scaling(targets, weight, rows.dtype, settings.normalize in (True, "y"))
     else:
         recipe, scaling = same_recipe(before.recipe, recipe), scaling_of(before.module)
     if np.asarray(y).shape[1:] == (1,):
@@ -162,7 +162,7 @@ def stream_spec(
     reading = InputSettings.of(params, settings.kind, stream.schema.columns)
     inputs = stream.inputs(reading, EMBEDDED_FROM)
     recipe = NetworkSettings.of(params, defaults).recipe(plan, stream.row_shape, inputs)
-    scaling = stream.scaling(stream.task, standardises(settings.normalize, "y"))
+    scaling = stream.scaling(stream.task, settings.normalize in (True, "y"))
     examples = stream.encoded_examples(scaling)
     read_once = settings, mode, training, FitArguments(X, None, None), random_state
     parts = *read_once, stream.schema, plan, recipe, scaling, *examples
@@ -303,7 +303,7 @@ def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
         names = names_of_columns(given)
         given = with_days(as_table(given, name))
         given = given if columns is None else columns.encode(given, is_training=True)
-        reads_missing = standardises(spec.settings.normalize, "X")
+        reads_missing = spec.settings.normalize in (True, "X")
         may_lack = "allow-nan" if X.ndim == 2 and reads_missing else True
         settings = {"allow_nd": True, "ensure_all_finite": may_lack}
         rows = check_array(given, dtype=X.dtype, input_name=name, **settings)

@@ -17,8 +17,8 @@ from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import rows_within
 from ..._method.plan import TrainingBudget, as_tensors
 from ..._training.trainer import n_epochs_for, on_device
-from ..._utils.memory import rows_asked
 from ..._utils.messages import print_line, time_left
+from ..._utils.process import rows_asked
 from ..._utils.warnings import warn
 from ...losses import DistillationGame
 from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack

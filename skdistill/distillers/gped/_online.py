@@ -32,7 +32,7 @@ from ..._engine import (
 from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._method.plan import TrainingBudget, as_tensors, build_module
 from ..._training.trainer import draws_globally, flop_per_step, on_device, own_dropout
-from ..._utils.memory import working_memory
+from ..._utils.process import working_memory
 from ...ensembles import (
     EnsembleSpec,
     RunningRHat,

@@ -11,7 +11,6 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 
-from ..._data.columns import standardises
 from ..._estimator.base import available_if, with_callbacks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
@@ -74,7 +73,7 @@ def _fit(hydra: DistributionEstimator, X, y, *arguments, **part: object) -> Dist
         default = partial(
             _DEFAULT_TEACHERS[hydra._kind],
             # It reads X as the student does, and always standardises y.
-            normalize=True if standardises(hydra.normalize, "X") else "y",
+            normalize=True if hydra.normalize in (True, "X") else "y",
             categorical_features=hydra.categorical_features,
         )
         predictions = fit_teacher_of(spec, task, default)
