@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Callbacks of the training loop."""
+"""Callbacks of the training loop, and the time that it takes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from skorch.callbacks import Callback, LRScheduler, PrintLog
+from skorch.callbacks import Callback, PrintLog
 from torch import Tensor
 
 from .._utils.messages import print_line, time_left
 from ..modules import member_state
+from ._rows import Batch
 
 # How far a member's loss may be above that of a constant prediction, in units of 1 + |the latter|:
 # beyond the first it is worse than that, beyond the second it has exploded.
@@ -104,14 +105,6 @@ class ProgressLog(PrintLog):
 def _print_plainly(text: str) -> None:
     """Print text, without its colours where the output is no terminal."""
     print_line(text if sys.stdout.isatty() else _COLOURS.sub("", text))
-
-
-def listens_to_batches(callback: Callback) -> bool:
-    """Tell whether a skorch callback has a method that is called for every batch."""
-    if isinstance(callback, LRScheduler):
-        return callback.step_every == "batch"
-    hooks = ("on_batch_begin", "on_batch_end", "on_grad_computed")
-    return any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in hooks)
 
 
 class _WithState(Callback):
@@ -223,6 +216,73 @@ class DivergenceGuard(_WithState):
         if self.constant_ is not None:  # at least one epoch has ended
             self.diverged_ |= self._is_above(_EXPLOSION, self.last_)
             self.worse_ = self._is_above(_WORSE, self.last_) & ~self.diverged_
+
+
+@dataclass(eq=False, repr=False)
+class TimeLimit(Callback):
+    """End a training when its time is up, with its schedules at their ends.
+
+    The time runs from when this object is made, so that what a net needs to begin counts. `further`
+    returns how many of the seconds are to be kept for what follows.
+
+    How far training is, from 0 to 1, is the share of its epochs that have ended, or of its time if
+    that is more. If it anneals, the learning rate follows half a cosine of it, and the weights of a
+    loss that change over the epochs are those of the epoch that it stands for. The last epoch may
+    be one of a part of the minibatches; at least one is trained on. If time is up in the first,
+    training `is_short_`.
+    """
+
+    seconds: float
+    clock: Callable[[], float]
+    anneals: bool
+    further: Callable[[], float] | None = None
+
+    def __post_init__(self) -> None:
+        self.begin = self.clock()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up."""
+        kept = 0.0 if self.further is None else self.further()
+        return max(0.0, self.seconds - kept - (self.clock() - self.begin))
+
+    def on_train_begin(self, net, **kwargs):
+        self.is_short_ = False
+        self.rates_ = [float(group["lr"]) for group in net.optimizer_.param_groups]
+
+    def batches(self, net: Any, rows: Iterable[Batch]) -> Iterator[Batch]:
+        """Give the minibatches of an epoch, until the time is up, with all schedules set."""
+        objective, n_epochs, n_ended = net.criterion_, net.max_epochs, len(net.history) - 1
+        epoch = n_ended
+        for number, batch in enumerate(rows):
+            left = self.left
+            if number and not left:
+                self.is_short_ = n_ended == 0
+                return
+            is_first = not (n_ended or number)  # it has the first learning rate in any case
+            share = 0.0 if is_first else 1.0 - (left / self.seconds if left else 0.0)
+            self._set_rates(net, max(n_ended / n_epochs, share))
+            if (now := min(int(share * n_epochs), n_epochs - 1)) > epoch:
+                epoch = now
+                objective.begin_epoch(objective.first_epoch + epoch)
+            yield batch
+
+    def _set_rates(self, net: Any, progress: float) -> None:
+        """Set the learning rate, of which a CUDA graph reads a tensor."""
+        if not self.anneals:
+            return
+        factor = 0.5 * (1.0 + math.cos(math.pi * progress))
+        for group, rate in zip(net.optimizer_.param_groups, self.rates_, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(factor * rate)
+            else:
+                group["lr"] = factor * rate
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.anneals:
+            net.history.record("event_lr", float(net.optimizer_.param_groups[0]["lr"]))
+        if not self.left:
+            raise StopTraining
 
 
 @dataclass(eq=False, repr=False)
@@ -350,8 +410,3 @@ def _changed(value: object, kind: type, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_changed(item, kind, change) for item in value]
     return change(value) if isinstance(value, kind) else value
-
-
-def cosine_schedule(max_epochs: int) -> LRScheduler:
-    """Lower the learning rate to zero over the epochs, along half a cosine."""
-    return LRScheduler("CosineAnnealingLR", T_max=max_epochs)

@@ -16,16 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._engine import (
-    Batch,
-    Callback,
-    CheckpointFile,
-    DivergenceGuard,
-    Rows,
-    StackNet,
-    suited_threads,
-)
-from ..._training.trainer import draws_globally
+from ..._engine import Batch, Callback, CheckpointFile, DivergenceGuard, Rows, StackNet
+from ..._training.trainer import draws_globally, suited_threads
 from ...ensembles import RunningRHat, SamplerDiagnostics, diagnosed_rows
 from ._estimates import RunningMean, Targets, pooled_members, targets_of
 
