@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from ..losses import bounded_outputs
 from ._counts import n_parameters
-from ._layers import started
 from ._models import split_head
+from ._networks import started
 from ._recurrent import _LastState
 from ._stacks import StackedSequential, stack
 

@@ -9,8 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from .._utils.validation import OneOf
-from ._layers import activation_named, one_for_each, row_shape, started, whole_number, whole_numbers
-from ._networks import MLP
+from ._networks import (
+    MLP,
+    activation_named,
+    one_for_each,
+    row_shape,
+    started,
+    whole_number,
+    whole_numbers,
+)
 
 _POOLINGS = {"max": nn.MaxPool2d, "avg": nn.AvgPool2d}
 

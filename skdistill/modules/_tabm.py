@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._utils.validation import Number, OneOf
-from ._embeddings import Periodic
-from ._layers import activation_named
-from ._networks import as_tuple, check_embeddings
+from ._networks import Periodic, activation_named, as_tuple, check_embeddings
 from ._stacks import SharedLinear, StackedLinear, as_linear
 
 _SIZE = Number(Integral, 1)
