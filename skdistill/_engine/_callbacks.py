@@ -83,10 +83,8 @@ class ProgressLog(PrintLog):
         self.n_epochs_ += 1
         if net.verbose > 1:
             super().on_epoch_end(net, **kwargs)
-        elif net.verbose:
-            self._print_time_left(net)
-
-    def _print_time_left(self, net) -> None:
+        if net.verbose > 1 or not net.verbose:
+            return
         now, n_left = time.monotonic(), net.max_epochs - len(net.history)
         if net.time_limit is not None and not net.time_limit.left:
             n_left = 0  # this epoch is the last one

@@ -370,16 +370,13 @@ class SharedPass:
 
     def _heads(self, heads: Any, h: Tensor, dh: Any, n_rows: int) -> list[Callable[[], Any]]:
         """Prepare the members' output layers, (k, w, p); return the calls of the backward."""
-        (W, b), (dW, db) = (
-            (found[heads.weight][0], found[heads.bias][0])
-            for found in (self.values, self.gradients)
-        )
+        W, b = (self.values[p][0] for p in (heads.weight, heads.bias))
+        dW, db = (self.gradients[p][0] for p in (heads.weight, heads.bias))
         outputs = self._empty(W.shape[-1])
         d_outputs = torch.zeros_like(outputs)
         self.outputs, self.d_outputs = outputs[None, :n_rows], d_outputs[None, :n_rows]
-        h, dh, o, do = (
-            self._by_member(rows).transpose(0, 1) for rows in (h, dh, outputs, d_outputs)
-        )
+        rows = (h, dh, outputs, d_outputs)
+        h, dh, o, do = (self._by_member(found).transpose(0, 1) for found in rows)
         self.forward.append(partial(torch.baddbmm, b, h, W, out=o))
         return [
             partial(torch.bmm, h.mT, do, out=dW),
@@ -399,6 +396,8 @@ class SharedFormGradient(PassGradient):
 
     def new_pass(self, n_rows: int) -> SharedPass:
         network: Any = _network_of(self.module)
-        values = dict(zip(self.parameters, self.values, strict=True))
-        gradients = dict(zip(self.parameters, self.gradients, strict=True))
+        values, gradients = (
+            dict(zip(self.parameters, found, strict=True))
+            for found in (self.values, self.gradients)
+        )
         return SharedPass(network, values, gradients, n_rows)

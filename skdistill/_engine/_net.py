@@ -168,7 +168,12 @@ class StackNet(NeuralNet):
         for weight, decay in self.weight_decay:
             if weight.grad is not None:  # frozen by a callback
                 weight.grad.add_(weight.detach(), alpha=decay)
-        self._share_gradients(batch[0].shape[1])
+        if self.ranks is not None:
+            trained = [p for p in self.module_.parameters() if p.requires_grad]
+            for parameter in trained:
+                if parameter.grad is None:  # ranks have to send as many numbers
+                    parameter.grad = torch.zeros_like(parameter)
+            self.ranks.average([p.grad for p in trained], batch[0].shape[1])
         if self.clip_norm is not None:
             gradients = [p.grad for p in self.module_.parameters() if p.grad is not None]
             clip_each_member(gradients, self.clip_norm)
@@ -178,16 +183,6 @@ class StackNet(NeuralNet):
         """What a step returns for no samples, the share of a rank in few ones."""
         no_losses = X.new_zeros(self.n_members, 0)
         return {"loss": X.new_zeros(()), "y_pred": no_losses, "losses": no_losses}
-
-    def _share_gradients(self, n_rows: int) -> None:
-        """Make the gradients those over the samples of all ranks, of which this has `n_rows`."""
-        if self.ranks is None:
-            return
-        trained = [p for p in self.module_.parameters() if p.requires_grad]
-        for parameter in trained:
-            if parameter.grad is None:  # ranks have to send as many numbers
-                parameter.grad = torch.zeros_like(parameter)
-        self.ranks.average([p.grad for p in trained], n_rows)
 
     def validation_step(self, batch, **fit_params):
         self._set_training(False)
@@ -244,9 +239,8 @@ class StackNet(NeuralNet):
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:
         """Callbacks and hooks with a ``state_dict``; for an LRScheduler, torch's scheduler."""
-        parts = list(self.callbacks_)
-        parts = [(n, cb.lr_scheduler_ if isinstance(cb, LRScheduler) else cb) for n, cb in parts]
-        parts.append(("after_step", self.after_step))
+        parts = [*self.callbacks_, ("after_step", self.after_step)]
+        parts = [(n, p.lr_scheduler_ if isinstance(p, LRScheduler) else p) for n, p in parts]
         return [(name, part) for name, part in parts if hasattr(part, "load_state_dict")]
 
     # The loop -------------------------------------------------------------------------------
@@ -297,8 +291,8 @@ class StackNet(NeuralNet):
         self.state_to_load_ = state
 
     def interrupt(self) -> None:
-        """Note that the training was interrupted."""
-        self.interrupted_ = True  # the estimator raises it again when its state is in order
+        """Note an interrupt, which the estimator raises again when its state is in order."""
+        self.interrupted_ = True
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
         has_ended = False

@@ -93,11 +93,9 @@ class TrainingSteps:
     def weights(self) -> dict[str, Tensor]:
         """Return the parameters of the module by name, from wherever they are; not copied."""
         named: dict[str, Tensor] = dict(self.net.module_.named_parameters())
-        if self.flat is None:
-            return named
-        places = zip(self.flat.parameters, self.flat.values, strict=True)
-        in_buffer: dict[Any, Tensor] = dict(places)
-        return {name: in_buffer[parameter] for name, parameter in named.items()}
+        if self.flat is not None:
+            named.update(zip(self.flat.names, self.flat.values, strict=True))
+        return named
 
     @torch.no_grad()
     def outputs(self, X: Tensor) -> Tensor:

@@ -80,12 +80,11 @@ class Training:
 
         `clip_norm` is what "auto" stands for.
         """
-        callbacks = params["callbacks"]
-        is_list = isinstance(callbacks, (list, tuple, type(None)))
-        if not (is_list and all(map(_is_callback, callbacks or ()))):
+        callbacks = () if params["callbacks"] is None else params["callbacks"]
+        if not (isinstance(callbacks, (list, tuple)) and all(map(_is_callback, callbacks))):
             raise TypeError(
                 "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
-                f"{params['callbacks']!r}."
+                f"{callbacks!r}."
             )
         steps = Optimizer.of(params["optimizer"])
         optimizer = _optimizer_class(steps.kind)
@@ -98,7 +97,7 @@ class Training:
         return cls(
             optimizer=optimizer,
             optimizer_settings=settings,
-            callbacks=params["callbacks"] or (),
+            callbacks=callbacks,
             callback_settings=part_of(params, "callbacks"),
             device=device,
             compile=runtime.compile,

@@ -2,7 +2,7 @@
 """Networks from which members or heads are drawn: by dropout, or by a random last layer."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -53,7 +53,12 @@ def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed
     for parent, name in places:
         parent.register_module(name, MemberDropout(rate))
     if not places and is_plain_sequential(network):
-        network = nn.Sequential(*_with_layers_between(network, rate))
+        layers = list(network)
+        has_weights = [any(True for _ in layer.parameters()) for layer in layers]
+        for k in reversed(range(len(layers))):
+            if has_weights[k] and any(has_weights[:k]):
+                layers.insert(k, MemberDropout(rate))
+        network = nn.Sequential(*layers)
     if not any(isinstance(layer, MemberDropout) for layer in network.modules()):
         raise ValueError(
             "module must have nn.Dropout layers, or be an nn.Sequential of two layers with weights "
@@ -61,16 +66,6 @@ def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed
         )
     _draw_units(network, row_shape, seed)
     return network
-
-
-def _with_layers_between(network: nn.Sequential, rate: float) -> Iterator[nn.Module]:
-    n_weighted = 0
-    for layer in network:
-        if any(True for _ in layer.parameters()):
-            if n_weighted:
-                yield MemberDropout(rate)
-            n_weighted += 1
-        yield layer
 
 
 def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None:

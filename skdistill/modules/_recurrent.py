@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from .._utils.validation import OneOf
 from ._networks import MLP, row_shape, started, whole_number, whole_numbers
 
+_TORCH_CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
 
 class Recurrent(nn.Sequential):
     r"""Recurrent network: layers of cells, the last state of the last layer, a linear layer.
@@ -78,9 +80,6 @@ class Recurrent(nn.Sequential):
             depth = width
         head = MLP(depth, out_features, (), generator=generator)
         super().__init__(*layers, _LastState(), *head)
-
-
-_TORCH_CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 class FastRNN(nn.Module):
@@ -188,17 +187,16 @@ class RecurrentSequenceModel(nn.Module):
         -------
         logits : Tensor of shape (n, T, K)
         """
-        *source, target = tokens
-        read = [self.target(target)]
-        read += [self._attended(one, read[0]) for one in source]
+        *sources, target = tokens
+        queries = self.target(target)
+        read = [queries]
+        for source in sources:
+            keys = self.source(source)
+            scores = queries @ keys.mT / math.sqrt(keys.shape[-1])  # (n, T, S)
+            is_pad = (source == self.pad_token).unsqueeze(1)
+            attention = scores.masked_fill(is_pad, torch.finfo(scores.dtype).min).softmax(-1)
+            read.append(attention @ keys)  # mean states of the source, (n, T, width)
         return self.head(torch.cat(read, -1))
-
-    def _attended(self, source: Tensor, queries: Tensor) -> Tensor:
-        """Mean states of the source (n, T, width), weighted by each query's attention."""
-        keys = self.source(source)
-        scores = queries @ keys.mT / math.sqrt(keys.shape[-1])  # (n, T, S)
-        is_pad = (source == self.pad_token).unsqueeze(1)
-        return scores.masked_fill(is_pad, torch.finfo(scores.dtype).min).softmax(-1) @ keys
 
 
 class _Reader(nn.Module):
