@@ -396,8 +396,6 @@ class SharedFormGradient(PassGradient):
 
     def new_pass(self, n_rows: int) -> SharedPass:
         network: Any = _network_of(self.module)
-        values, gradients = (
-            dict(zip(self.parameters, found, strict=True))
-            for found in (self.values, self.gradients)
-        )
+        values = dict(zip(self.parameters, self.values, strict=True))
+        gradients = dict(zip(self.parameters, self.gradients, strict=True))
         return SharedPass(network, values, gradients, n_rows)

@@ -94,7 +94,6 @@ class FlatGradient(ABC):
 
     @torch.no_grad()
     def store(self) -> None:
-        """Copy the weights from the buffer into the module."""
         copy_each(self.parameters, self.values)
 
     @abstractmethod

@@ -115,14 +115,6 @@ class StackNet(NeuralNet):
         further = self.n_epochs_later / self.max_epochs
         return self.time_limit.left + further * self.time_limit.seconds
 
-    def outputs_now(self, X: Tensor) -> Tensor:
-        """Predict samples (S or 1, n, ...) as the weights are now; valid until the next step."""
-        return self.steps_.outputs(X)
-
-    def weights_now(self) -> dict[str, Tensor]:
-        """Return the parameters of the module by name as they are now; not copied."""
-        return self.steps_.weights()
-
     # What skorch asks for -------------------------------------------------------------------
 
     def get_split_datasets(self, X, y=None, **fit_params):

@@ -55,9 +55,7 @@ class Rows(torch.utils.data.Dataset):
         ranks: Ranks | None = None,
         by_place: bool = False,
     ):
-        self.X = X
-        self.ranks = ranks
-        self.targets = targets
+        self.X, self.targets, self.ranks = X, targets, ranks
         if weight is not None:
             weight = weight / (mean_weight or weight.mean(-1, keepdim=True))
         self.weight = weight
@@ -379,12 +377,8 @@ class StreamedRows(torch.utils.data.Dataset):
         X: Tensor,
         ranks: Ranks | None = None,
     ):
-        self.stretches = stretches
-        self.ranks = ranks
-        self.n_rows = n_rows
-        self.batch_size = min(batch_size, n_rows)
-        self.seeds = seeds
-        self.X = X
+        self.stretches, self.n_rows = stretches, n_rows
+        self.X, self.batch_size, self.seeds, self.ranks = X, min(batch_size, n_rows), seeds, ranks
         self._inputs: InputEncoder | None = None
         self._state: list[Tensor] | None = None
 

@@ -146,7 +146,7 @@ class FlatStep:
         self.gradient: FlatGradient = gradient_class(net.module_, net.criterion_, *how)
         self.update = FlatUpdate(net.optimizer_, self.gradient)
         self.clip_norm = net.clip_norm
-        is_one_network = net.n_members == 1
+        is_one_network = len(self.gradient.parameters[0]) == 1
         self.clipped = [self.gradient.d_flat[None]] if is_one_network else self.gradient.gradients
 
     def __call__(self, batch: Batch) -> dict[str, object]:

@@ -66,12 +66,10 @@ class Progress:
             return drawn_from
         return copy.deepcopy(self.random_state)
 
-    def next_training(self, rows: object, draws_globally: bool) -> Any:
-        """Return the callback that restores and saves the training that is about to begin."""
-        from .._engine import SavedTraining
-
+    def next_number(self) -> int:
+        """Return how many trainings of the fit come before the one that is about to begin."""
         self.n_begun += 1
-        return SavedTraining(self, self.n_begun - 1, rows, draws_globally, clock)
+        return self.n_begun - 1
 
     def next_tasks(self, n_tasks: int) -> list[TaskProgress]:
         """Return what trainings that run side by side, as tasks of their own, go on from."""
@@ -79,7 +77,6 @@ class Progress:
         return [TaskProgress(k, self._state_of(k)) for k in range(first, self.n_begun)]
 
     def saved(self, number: int) -> dict[str, Any] | None:
-        """Return the state of a training, if there is one."""
         state = self._state_of(number)
         self.is_loading = state is not None
         self.seconds_restored += (state or {}).get("seconds", 0.0)
@@ -129,10 +126,8 @@ class TaskProgress:
         self.state = state
         self.seconds_restored = 0.0
 
-    def next_training(self, rows: object, draws_globally: bool) -> Any:
-        from .._engine import SavedTraining
-
-        return SavedTraining(self, self.number, rows, draws_globally, clock)
+    def next_number(self) -> int:
+        return self.number
 
     def saved(self, number: int) -> dict[str, Any] | None:
         self.seconds_restored += (self.state or {}).get("seconds", 0.0)
@@ -226,7 +221,6 @@ class TimeBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether no time is left to begin a further training."""
         return self.left <= _NEXT_TO_NOTHING * self.seconds
 
     def keeping(self, after: float) -> TimeBudget:

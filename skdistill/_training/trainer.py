@@ -188,7 +188,10 @@ class Training:
                 dealt.encode_by(parts_of(module)[1])
         progress = current_progress()
         if progress is not None:
-            saved = progress.next_training(rows, draws_globally(module))
+            from .._engine import SavedTraining
+
+            number = progress.next_number()
+            saved = SavedTraining(progress, number, rows, draws_globally(module), clock)
             net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
         net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop, "ranks": ranks}
         limit: Any = None

@@ -201,7 +201,7 @@ class OnlineDistillation(Callback):
         The student learns from the first of them; of the others the running means are updated.
         """
         for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
-            outputs = net.outputs_now(net.module_.encode(X))
+            outputs = net.steps_.outputs(net.module_.encode(X))
             if not outputs.isfinite().all():
                 return  # a chain has diverged; its guard ends training after the epoch
             targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
@@ -225,7 +225,7 @@ class OnlineDistillation(Callback):
 
     def _members(self, net: StackNet, inputs: Tensor) -> Any:
         """What the chains' last samples predict for encoded rows (1, m, ...)."""
-        return self.members_of(net.module_, net.outputs_now(inputs))
+        return self.members_of(net.module_, net.steps_.outputs(inputs))
 
     def diagnostics(self) -> SamplerDiagnostics:
         """Return the chains' R-hat, by a sample of each of their epochs, or several."""
