@@ -167,10 +167,9 @@ class DivergenceGuard(_WithState):
       spike, or a bad start, may recover);
     - when training has ended, if its weights are not finite or its last loss is exploded.
 
-    It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member's
-    numbers never touch another's, so the rest of the stack trains on undisturbed. One that early
-    stopping has stopped, by a callback `stopping` that comes before this, is judged by its best
-    epoch. Training ends when all (torch.all, or any) members have diverged.
+    It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member
+    that early stopping has stopped, by a callback `stopping` that comes before this, is judged by
+    its best epoch. Training ends when all (torch.all, or any) members have diverged.
     """
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
@@ -224,10 +223,9 @@ class TimeLimit(Callback):
     returns how many of the seconds are to be kept for what follows.
 
     How far training is, from 0 to 1, is the share of its epochs that have ended, or of its time if
-    that is more. If it anneals, the learning rate follows half a cosine of it, and the weights of a
-    loss that change over the epochs are those of the epoch that it stands for. The last epoch may
-    be one of a part of the minibatches; at least one is trained on. If time is up in the first,
-    training `is_short_`.
+    that is more. If it anneals, the learning rate follows half a cosine of it; weights of a loss
+    that change over the epochs are those of the epoch that it stands for. The last epoch may be one
+    of a part of the minibatches, at least one. If time is up in the first, training `is_short_`.
     """
 
     seconds: float
@@ -288,8 +286,8 @@ class TaskPerEpoch(Callback):
     """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`.
 
     `given` is what `fit` was given, as keywords of the hooks: X, y and metadata. `attributes` takes
-    the net to the attributes that make the estimator one that is fitted as far as the net is, for
-    callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
+    the net to the fitted attributes of an estimator as far as the net is, for callbacks that ask
+    for one, as ``ScoringMonitor`` does.
     """
 
     context: Any

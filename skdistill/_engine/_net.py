@@ -7,6 +7,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,11 +31,9 @@ _SECONDS_TIMED, _WORTH_TELLING = 0.5, 2.0
 class StackNet(NeuralNet):
     """skorch net around a stack of networks, initialised, whose parameters have members first.
 
-    ``fit(train, valid)`` takes :class:`Rows`. Callbacks, history and optimiser behave as in every
-    skorch net; ``train_loss`` and ``valid_loss`` are means over members, and
-    ``member_losses_["train"]`` and ``["valid"]`` hold the last epoch's loss of each member.
-    ``constant_losses_`` are the losses of a constant prediction, outputs of zero, for the samples
-    of the first epoch.
+    ``fit(train, valid)`` takes :class:`Rows`. ``train_loss`` and ``valid_loss`` are means over
+    members, ``member_losses_["train"]`` and ``["valid"]`` the last epoch's loss of each, and
+    ``constant_losses_`` those of a constant prediction, outputs of zero, in the first epoch.
 
     Parameters
     ----------
@@ -50,8 +49,7 @@ class StackNet(NeuralNet):
         changes these tensors in place. `after_step` takes the net; its ``state_dict()``, if it has
         one, is part of the net's state.
     n_epochs_later : float, default=0
-        Epochs of such stacks that the fit has still to run when this one has ended; for the time
-        left that is printed.
+        Epochs that the fit has still to run after this training; for the time left that is printed.
     ranks : Ranks, default=None
         Processes that train the same stack, each on its share of every minibatch. Gradients and
         losses are those over the samples of all; the weights begin as those of rank 0.
@@ -99,10 +97,9 @@ class StackNet(NeuralNet):
     def engine_(self) -> str:
         """What computed the last epoch's steps, or will compute the first's.
 
-        "closed_form": forward and backward are written out. Otherwise autograd differentiates the
-        stack, either recorded once and replayed ("traced"), or anew at every step: a stack made by
-        hand ("stacked"), by ``torch.vmap`` ("vmap"), or one that runs its members one by one
-        ("loop").
+        "closed_form" is a forward and backward that are written out. Autograd is recorded and
+        replayed ("traced"), or runs at every step through a stack made by hand ("stacked"), by
+        ``torch.vmap`` ("vmap"), or one that runs its members one by one ("loop").
         """
         last = [row["engine"] for row in self.history if "engine" in row][-1:]
         return last[0] if last else engine_of(self)
@@ -207,10 +204,10 @@ class StackNet(NeuralNet):
     # Saving and restoring the state of a fit ------------------------------------------------
 
     def state(self) -> dict[str, object]:
-        """Return all that training goes on from between two epochs: tensors and plain Python.
+        """Return what training goes on from between epochs: tensors, not copied, and plain Python.
 
-        The tensors are those of the net, not copies. Not included are the order of the samples, see
-        :meth:`Rows.state`, and the memory of callbacks without a ``state_dict``.
+        Not included are the order of the samples, see :meth:`Rows.state`, and what callbacks
+        without a ``state_dict`` remember.
         """
         return {
             "module": self.module_.state_dict(),
@@ -359,17 +356,17 @@ def current_device(device: torch.device) -> contextlib.AbstractContextManager:
     return torch.cuda.device(device) if is_numbered else contextlib.nullcontext()
 
 
+@dataclass
 class RunningLoss:
     """Adds up the losses of an epoch's samples, each under the weights before its own step.
 
     With an objective, the losses of a constant prediction, outputs of zero, are added up too.
     """
 
-    def __init__(self, objective: Objective | None = None):
-        self.objective = objective
-        self.n_rows = 0
-        self.sums: dict[int, Tensor] = {}  # over batches of the same size, of shape (S, size)
-        self.constant_sums: list[Tensor] = []  # of each batch, of shape (S,)
+    objective: Objective | None
+    n_rows: int = 0
+    sums: dict[int, Tensor] = field(default_factory=dict)  # by size of batch, (S, size)
+    constant_sums: list[Tensor] = field(default_factory=list)  # of each batch, (S,)
 
     def add(self, step: dict[str, Tensor], batch: Batch) -> None:
         """Add what a step has returned for a batch."""
@@ -398,14 +395,13 @@ class RunningLoss:
         return [found.sum(0) / self.n_rows for found in sums]
 
 
+@dataclass
 class DurationEstimate:
-    """Print how long a training will take, once its first steps have been timed.
+    """Print how long a training will take, once its first steps have been timed."""
 
-    The first step is not among them, as it prepares what the others use.
-    """
-
-    def __init__(self):
-        self.n_timed, self.seconds, self.is_told = -1, 0.0, False
+    n_timed: int = -1  # the first step is not timed, as it prepares what the others use
+    seconds: float = 0.0
+    is_told: bool = False
 
     def batches(self, net: Any, rows: Any) -> Iterator[Batch]:
         """Give the minibatches of an epoch, and time the steps in between."""

@@ -39,7 +39,7 @@ class Connection(nn.Module):
 
     def __init__(self, width: int, source_width: int, generator: Generator = None):
         super().__init__()
-        self.out_features = width
+        self.out_features = width if self.is_projected else width + source_width
         self.project: nn.Module = nn.Identity()
         if self.is_projected and width != source_width:
             layer = nn.Linear(source_width, width, bias=False, device="meta")
@@ -68,10 +68,6 @@ class Dense(Connection):
 
     is_projected = False
     flop_per_unit = 0
-
-    def __init__(self, width: int, source_width: int, generator: Generator = None):
-        super().__init__(width, source_width, generator)
-        self.out_features = width + source_width
 
     def merge(self, own, earlier):
         return torch.cat((own, earlier), -1)
