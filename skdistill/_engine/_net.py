@@ -380,10 +380,12 @@ class RunningLoss:
         else:
             self.sums[size] = losses.clone()
         if self.objective is not None:
-            outputs, (_, (targets, weight)) = step["y_pred"], batch
-            form = {"dtype": losses.dtype, "memory_format": torch.contiguous_format}
+            _, (targets, weight) = batch
+            zeros = torch.zeros_like(
+                step["y_pred"], dtype=losses.dtype, memory_format=torch.contiguous_format
+            )
             with torch.no_grad():
-                of_zeros = self.objective(torch.zeros_like(outputs, **form), targets)
+                of_zeros = self.objective(zeros, targets)
             of_zeros = of_zeros if weight is None else weight * of_zeros
             self.constant_sums.append(of_zeros.sum(-1))
 

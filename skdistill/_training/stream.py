@@ -260,7 +260,7 @@ class _Seen:
         X, y, self.schema = read_samples(self.estimator, X, y, known)
         numbers = _numbers_of(self.schema, X)
         assert_all_finite(numbers, input_name="X")  # what is missing would have to be known before
-        facts = {
+        facts: dict[str, Any] = {
             "X with samples of shape": X.shape[1:],
             "X of dtype": X.dtype,
             "y with samples of shape": y.shape[1:],
