@@ -12,7 +12,7 @@ estimators import the package inside the functions that train.
 
 from __future__ import annotations
 
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, LRScheduler
 from skorch.history import History
 
 from ._answers import AnswersOnFile
@@ -24,10 +24,8 @@ from ._callbacks import (
     StopTraining,
     StopWhen,
     TaskPerEpoch,
-    cosine_schedule,
+    TimeLimit,
 )
 from ._checkpoint import CheckpointFile
 from ._net import StackNet
 from ._rows import Batch, DistillationRows, OwnRows, PooledRows, Rows, StreamedRows, drawn_rows
-from ._steps import optimizer_defaults, suited_threads
-from ._time import TimeLimit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Callbacks of the training loop."""
+"""Callbacks of the training loop, and the time that it takes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from skorch.callbacks import Callback, LRScheduler, PrintLog
+from skorch.callbacks import Callback, PrintLog
 from torch import Tensor
 
 from .._utils.messages import print_line, time_left
 from ..modules import member_state
+from ._rows import Batch
 
 # How far a member's loss may be above that of a constant prediction, in units of 1 + |the latter|:
 # beyond the first it is worse than that, beyond the second it has exploded.
@@ -82,10 +83,8 @@ class ProgressLog(PrintLog):
         self.n_epochs_ += 1
         if net.verbose > 1:
             super().on_epoch_end(net, **kwargs)
-        elif net.verbose:
-            self._print_time_left(net)
-
-    def _print_time_left(self, net) -> None:
+        if net.verbose > 1 or not net.verbose:
+            return
         now, n_left = time.monotonic(), net.max_epochs - len(net.history)
         if net.time_limit is not None and not net.time_limit.left:
             n_left = 0  # this epoch is the last one
@@ -104,14 +103,6 @@ class ProgressLog(PrintLog):
 def _print_plainly(text: str) -> None:
     """Print text, without its colours where the output is no terminal."""
     print_line(text if sys.stdout.isatty() else _COLOURS.sub("", text))
-
-
-def listens_to_batches(callback: Callback) -> bool:
-    """Tell whether a skorch callback has a method that is called for every batch."""
-    if isinstance(callback, LRScheduler):
-        return callback.step_every == "batch"
-    hooks = ("on_batch_begin", "on_batch_end", "on_grad_computed")
-    return any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in hooks)
 
 
 class _WithState(Callback):
@@ -176,10 +167,9 @@ class DivergenceGuard(_WithState):
       spike, or a bad start, may recover);
     - when training has ended, if its weights are not finite or its last loss is exploded.
 
-    It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member's
-    numbers never touch another's, so the rest of the stack trains on undisturbed. One that early
-    stopping has stopped, by a callback `stopping` that comes before this, is judged by its best
-    epoch. Training ends when all (torch.all, or any) members have diverged.
+    It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member
+    that early stopping has stopped, by a callback `stopping` that comes before this, is judged by
+    its best epoch. Training ends when all (torch.all, or any) members have diverged.
     """
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
@@ -226,12 +216,78 @@ class DivergenceGuard(_WithState):
 
 
 @dataclass(eq=False, repr=False)
+class TimeLimit(Callback):
+    """End a training when its time is up, with its schedules at their ends.
+
+    The time runs from when this object is made, so that what a net needs to begin counts. `further`
+    returns how many of the seconds are to be kept for what follows.
+
+    How far training is, from 0 to 1, is the share of its epochs that have ended, or of its time if
+    that is more. If it anneals, the learning rate follows half a cosine of it; weights of a loss
+    that change over the epochs are those of the epoch that it stands for. The last epoch may be one
+    of a part of the minibatches, at least one. If time is up in the first, training `is_short_`.
+    """
+
+    seconds: float
+    clock: Callable[[], float]
+    anneals: bool
+    further: Callable[[], float] | None = None
+
+    def __post_init__(self) -> None:
+        self.begin = self.clock()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is up."""
+        kept = 0.0 if self.further is None else self.further()
+        return max(0.0, self.seconds - kept - (self.clock() - self.begin))
+
+    def on_train_begin(self, net, **kwargs):
+        self.is_short_ = False
+        self.rates_ = [float(group["lr"]) for group in net.optimizer_.param_groups]
+
+    def batches(self, net: Any, rows: Iterable[Batch]) -> Iterator[Batch]:
+        """Give the minibatches of an epoch, until the time is up, with all schedules set."""
+        objective, n_epochs, n_ended = net.criterion_, net.max_epochs, len(net.history) - 1
+        epoch = n_ended
+        for number, batch in enumerate(rows):
+            left = self.left
+            if number and not left:
+                self.is_short_ = n_ended == 0
+                return
+            is_first = not (n_ended or number)  # it has the first learning rate in any case
+            share = 0.0 if is_first else 1.0 - (left / self.seconds if left else 0.0)
+            self._set_rates(net, max(n_ended / n_epochs, share))
+            if (now := min(int(share * n_epochs), n_epochs - 1)) > epoch:
+                epoch = now
+                objective.begin_epoch(objective.first_epoch + epoch)
+            yield batch
+
+    def _set_rates(self, net: Any, progress: float) -> None:
+        """Set the learning rate, of which a CUDA graph reads a tensor."""
+        if not self.anneals:
+            return
+        factor = 0.5 * (1.0 + math.cos(math.pi * progress))
+        for group, rate in zip(net.optimizer_.param_groups, self.rates_, strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(factor * rate)
+            else:
+                group["lr"] = factor * rate
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.anneals:
+            net.history.record("event_lr", float(net.optimizer_.param_groups[0]["lr"]))
+        if not self.left:
+            raise StopTraining
+
+
+@dataclass(eq=False, repr=False)
 class TaskPerEpoch(Callback):
     """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`.
 
     `given` is what `fit` was given, as keywords of the hooks: X, y and metadata. `attributes` takes
-    the net to the attributes that make the estimator one that is fitted as far as the net is, for
-    callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
+    the net to the fitted attributes of an estimator as far as the net is, for callbacks that ask
+    for one, as ``ScoringMonitor`` does.
     """
 
     context: Any
@@ -350,8 +406,3 @@ def _changed(value: object, kind: type, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_changed(item, kind, change) for item in value]
     return change(value) if isinstance(value, kind) else value
-
-
-def cosine_schedule(max_epochs: int) -> LRScheduler:
-    """Lower the learning rate to zero over the epochs, along half a cosine."""
-    return LRScheduler("CosineAnnealingLR", T_max=max_epochs)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -160,17 +161,10 @@ def _locked(path: Path) -> int | None:
                 "as this one runs."
             )
             return handle
-        if _is_at(path, handle):
-            return handle
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.lstat(path), os.fstat(handle)):
+                return handle
         os.close(handle)  # its last owner removed it between open and lock
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    """Whether an open file is the one that a path leads to."""
-    try:
-        return os.path.samestat(os.lstat(path), os.fstat(handle))
-    except FileNotFoundError:
-        return False
 
 
 def _first_line(error: Exception) -> str:

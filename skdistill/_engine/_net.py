@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,23 +16,24 @@ from skorch.callbacks import EpochTimer, LRScheduler
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from .._method.objective import Objective
+from .._utils.messages import duration, print_line
 from .._utils.ranks import Ranks
 from .._utils.validation import did_you_mean
-from ._callbacks import ProgressLog, StopTraining, asks_to_stop
+from ._callbacks import ProgressLog, StopTraining, TimeLimit, asks_to_stop
 from ._rows import Batch
-from ._running_loss import RunningLoss, weighted
-from ._steps import CompiledStep, TrainingSteps, clip_each_member, current_device, engine_of
-from ._time import DurationEstimate, TimeLimit
+from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
+
+# So long steps are timed before the estimate is printed, and a shorter training has none.
+_SECONDS_TIMED, _WORTH_TELLING = 0.5, 2.0
 
 
 class StackNet(NeuralNet):
     """skorch net around a stack of networks, initialised, whose parameters have members first.
 
-    ``fit(train, valid)`` takes :class:`Rows`. Callbacks, history and optimiser behave as in every
-    skorch net; ``train_loss`` and ``valid_loss`` are means over members, and
-    ``member_losses_["train"]`` and ``["valid"]`` hold the last epoch's loss of each member.
-    ``constant_losses_`` are the losses of a constant prediction, outputs of zero, for the samples
-    of the first epoch.
+    ``fit(train, valid)`` takes :class:`Rows`. ``train_loss`` and ``valid_loss`` are means over
+    members, ``member_losses_["train"]`` and ``["valid"]`` the last epoch's loss of each, and
+    ``constant_losses_`` those of a constant prediction, outputs of zero, in the first epoch.
 
     Parameters
     ----------
@@ -45,8 +49,7 @@ class StackNet(NeuralNet):
         changes these tensors in place. `after_step` takes the net; its ``state_dict()``, if it has
         one, is part of the net's state.
     n_epochs_later : float, default=0
-        Epochs of such stacks that the fit has still to run when this one has ended; for the time
-        left that is printed.
+        Epochs that the fit has still to run after this training; for the time left that is printed.
     ranks : Ranks, default=None
         Processes that train the same stack, each on its share of every minibatch. Gradients and
         losses are those over the samples of all; the weights begin as those of rank 0.
@@ -94,10 +97,9 @@ class StackNet(NeuralNet):
     def engine_(self) -> str:
         """What computed the last epoch's steps, or will compute the first's.
 
-        "closed_form": forward and backward are written out. Otherwise autograd differentiates the
-        stack, either recorded once and replayed ("traced"), or anew at every step: a stack made by
-        hand ("stacked"), by ``torch.vmap`` ("vmap"), or one that runs its members one by one
-        ("loop").
+        "closed_form" is a forward and backward that are written out. Autograd is recorded and
+        replayed ("traced"), or runs at every step through a stack made by hand ("stacked"), by
+        ``torch.vmap`` ("vmap"), or one that runs its members one by one ("loop").
         """
         last = [row["engine"] for row in self.history if "engine" in row][-1:]
         return last[0] if last else engine_of(self)
@@ -109,14 +111,6 @@ class StackNet(NeuralNet):
             return math.inf
         further = self.n_epochs_later / self.max_epochs
         return self.time_limit.left + further * self.time_limit.seconds
-
-    def outputs_now(self, X: Tensor) -> Tensor:
-        """Predict samples (S or 1, n, ...) as the weights are now; valid until the next step."""
-        return self.steps_.outputs(X)
-
-    def weights_now(self) -> dict[str, Tensor]:
-        """Return the parameters of the module by name as they are now; not copied."""
-        return self.steps_.weights()
 
     # What skorch asks for -------------------------------------------------------------------
 
@@ -140,7 +134,8 @@ class StackNet(NeuralNet):
         full batch, and an unbiased estimate of it for a minibatch.
         """
         targets, weight = y
-        return weighted(self.criterion_(outputs, targets), weight)
+        losses = self.criterion_(outputs, targets)
+        return losses if weight is None else weight * losses
 
     def _forward(self, X: Tensor, y) -> tuple[Tensor, Tensor, Tensor]:
         """Outputs, losses of samples, and the sum that a training step differentiates."""
@@ -162,7 +157,12 @@ class StackNet(NeuralNet):
         for weight, decay in self.weight_decay:
             if weight.grad is not None:  # frozen by a callback
                 weight.grad.add_(weight.detach(), alpha=decay)
-        self._share_gradients(batch[0].shape[1])
+        if self.ranks is not None:
+            trained = [p for p in self.module_.parameters() if p.requires_grad]
+            for parameter in trained:
+                if parameter.grad is None:  # ranks have to send as many numbers
+                    parameter.grad = torch.zeros_like(parameter)
+            self.ranks.average([p.grad for p in trained], batch[0].shape[1])
         if self.clip_norm is not None:
             gradients = [p.grad for p in self.module_.parameters() if p.grad is not None]
             clip_each_member(gradients, self.clip_norm)
@@ -172,16 +172,6 @@ class StackNet(NeuralNet):
         """What a step returns for no samples, the share of a rank in few ones."""
         no_losses = X.new_zeros(self.n_members, 0)
         return {"loss": X.new_zeros(()), "y_pred": no_losses, "losses": no_losses}
-
-    def _share_gradients(self, n_rows: int) -> None:
-        """Make the gradients those over the samples of all ranks, of which this has `n_rows`."""
-        if self.ranks is None:
-            return
-        trained = [p for p in self.module_.parameters() if p.requires_grad]
-        for parameter in trained:
-            if parameter.grad is None:  # ranks have to send as many numbers
-                parameter.grad = torch.zeros_like(parameter)
-        self.ranks.average([p.grad for p in trained], n_rows)
 
     def validation_step(self, batch, **fit_params):
         self._set_training(False)
@@ -193,16 +183,20 @@ class StackNet(NeuralNet):
 
     def initialize_callbacks(self):
         super().initialize_callbacks()
-        known = {name for name, _ in self.callbacks_}
-        given = {name for name, value in vars(self).items() if value is not None}  # None: left out
+        callbacks = dict(self.callbacks_)
+        given = (name for name, value in vars(self).items() if value is not None)  # None: left out
         unknown = sorted(
             name
             for name in given
-            if name.startswith("callbacks__") and name.split("__")[1] not in known
+            if name.startswith("callbacks__") and name.split("__")[1] not in callbacks
         )
         if unknown:
-            callbacks = dict(self.callbacks_)
-            shown = sorted(name for name in known if not _is_of_engine(name, callbacks[name]))
+            kinds = {name: type(callback) for name, callback in callbacks.items()}
+            shown = sorted(  # all but the inner ones, which have their classes for names
+                name
+                for name, kind in kinds.items()
+                if name != kind.__name__ or not kind.__module__.startswith("skdistill.")
+            )
             hint = did_you_mean(unknown[0].split("__")[1], shown)
             raise ValueError(f"{unknown} belong to no callback; there are {shown}.{hint}")
         return self
@@ -210,10 +204,10 @@ class StackNet(NeuralNet):
     # Saving and restoring the state of a fit ------------------------------------------------
 
     def state(self) -> dict[str, object]:
-        """Return all that training goes on from between two epochs: tensors and plain Python.
+        """Return what training goes on from between epochs: tensors, not copied, and plain Python.
 
-        The tensors are those of the net, not copies. Not included are the order of the samples, see
-        :meth:`Rows.state`, and the memory of callbacks without a ``state_dict``.
+        Not included are the order of the samples, see :meth:`Rows.state`, and what callbacks
+        without a ``state_dict`` remember.
         """
         return {
             "module": self.module_.state_dict(),
@@ -234,9 +228,8 @@ class StackNet(NeuralNet):
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:
         """Callbacks and hooks with a ``state_dict``; for an LRScheduler, torch's scheduler."""
-        parts = list(self.callbacks_)
-        parts = [(n, cb.lr_scheduler_ if isinstance(cb, LRScheduler) else cb) for n, cb in parts]
-        parts.append(("after_step", self.after_step))
+        parts = [*self.callbacks_, ("after_step", self.after_step)]
+        parts = [(n, p.lr_scheduler_ if isinstance(p, LRScheduler) else p) for n, p in parts]
         return [(name, part) for name, part in parts if hasattr(part, "load_state_dict")]
 
     # The loop -------------------------------------------------------------------------------
@@ -275,23 +268,20 @@ class StackNet(NeuralNet):
                     raise
                 stop, self.asked_to_stop_ = error, True
         if method_name == "on_epoch_end":
-            self._record_plain_numbers()
+            # Tensors in the row of this epoch, such as a schedule's learning rate, become numbers.
+            for name, value in self.history[-1].items():
+                if isinstance(value, Tensor) and value.numel() == 1:
+                    self.history.record(name, value.item())
         if stop is not None:
             raise StopTraining from stop
-
-    def _record_plain_numbers(self) -> None:
-        """Turn tensors in the row of this epoch, such as a schedule's learning rate, to numbers."""
-        for name, value in self.history[-1].items():
-            if isinstance(value, Tensor) and value.numel() == 1:
-                self.history.record(name, value.item())
 
     def go_on_from(self, state: Mapping[str, object]) -> None:
         """Let the training that has begun go on from a state, as a callback may want."""
         self.state_to_load_ = state
 
     def interrupt(self) -> None:
-        """Note that the training was interrupted."""
-        self.interrupted_ = True  # the estimator raises it again when its state is in order
+        """Note an interrupt, which the estimator raises again when its state is in order."""
+        self.interrupted_ = True
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
         has_ended = False
@@ -318,8 +308,11 @@ class StackNet(NeuralNet):
             return
         is_first = training and len(self.history) == 1
         running_loss = RunningLoss(self.criterion_ if is_first else None)
-        if training:
-            iterator = self._timed(iterator)
+        # A student beside chains trains on what they have predicted so far, no whole epoch.
+        if training and self.verbose and isinstance(iterator, Dataset):
+            iterator = self.estimate_.batches(self, iterator)
+        if training and self.time_limit is not None:
+            iterator = self.time_limit.batches(self, iterator)
         with self.steps_.epoch(step_fn, training) as (step, after_step):
 
             def tallied(batch: Batch, **fit_params) -> dict[str, object]:
@@ -335,36 +328,103 @@ class StackNet(NeuralNet):
                 self.history.new_batch()  # its number is in the names of skorch's Checkpoint
                 for batch in iterator:
                     tallied(batch)
-        losses = [running_loss.means()] + ([running_loss.constant_means()] if is_first else [])
+        means = running_loss.means()
         if self.ranks is not None:
-            self.ranks.average(losses, running_loss.n_rows)
-        self.member_losses_[prefix], *constant = losses
-        if constant:
-            (self.constant_losses_,) = constant
-        # The mean over the members that have not diverged.
-        self._record(f"{prefix}_loss", self.member_losses_[prefix].nanmean().item())
+            self.ranks.average(means, running_loss.n_rows)
+        self.member_losses_[prefix] = means[0]
+        if is_first:
+            self.constant_losses_ = means[1]
+        self._record_loss(f"{prefix}_loss", means[0])
         if training:
             self.history.record("engine", engine_of(self))
         if isinstance(self.steps_.on_module, CompiledStep) and len(self.history) == 1:
             self.history.record("compile_seconds", self.steps_.on_module.seconds)
 
-    def _timed(self, rows: Iterable[Batch]) -> Iterable[Batch]:
-        """Minibatches of an epoch of training, in the time that there is."""
-        # A student beside chains trains on what they have predicted so far, no whole epoch.
-        if self.verbose and isinstance(rows, Dataset):
-            rows = self.estimate_.batches(self, rows)
-        return rows if self.time_limit is None else self.time_limit.batches(self, rows)
-
-    def _record(self, name: str, value: float) -> None:
-        """Record a loss, and whether it is the lowest so far."""
-        self.history.record(name, value)
+    def _record_loss(self, name: str, losses: Tensor) -> None:
+        """Record the mean over the members that have not diverged, and whether it is the lowest."""
+        value = losses.nanmean().item()
         is_best = value < self.lowest_losses_.get(name, math.inf)
+        self.history.record(name, value)
         self.history.record(f"{name}_best", is_best)
         if is_best:
             self.lowest_losses_[name] = value
 
 
-def _is_of_engine(name: str, callback: object) -> bool:
-    """Whether a callback is an inner one, which has its class for a name."""
-    kind = type(callback)
-    return name == kind.__name__ and kind.__module__.startswith("skdistill.")
+def current_device(device: torch.device) -> contextlib.AbstractContextManager:
+    """Make a GPU the one on which streams and graphs are made; nothing to do for others."""
+    is_numbered = device.type == "cuda" and device.index is not None
+    return torch.cuda.device(device) if is_numbered else contextlib.nullcontext()
+
+
+@dataclass
+class RunningLoss:
+    """Adds up the losses of an epoch's samples, each under the weights before its own step.
+
+    With an objective, the losses of a constant prediction, outputs of zero, are added up too.
+    """
+
+    objective: Objective | None
+    n_rows: int = 0
+    sums: dict[int, Tensor] = field(default_factory=dict)  # by size of batch, (S, size)
+    constant_sums: list[Tensor] = field(default_factory=list)  # of each batch, (S,)
+
+    def add(self, step: dict[str, Tensor], batch: Batch) -> None:
+        """Add what a step has returned for a batch."""
+        losses = step["losses"]
+        size = losses.shape[-1]
+        if not size:  # the samples of the last minibatch were fewer than the ranks that share them
+            return
+        self.n_rows += size
+        if size in self.sums:
+            self.sums[size] += losses
+        else:
+            self.sums[size] = losses.clone()
+        if self.objective is not None:
+            _, (targets, weight) = batch
+            zeros = torch.zeros_like(
+                step["y_pred"], dtype=losses.dtype, memory_format=torch.contiguous_format
+            )
+            with torch.no_grad():
+                of_zeros = self.objective(zeros, targets)
+            of_zeros = of_zeros if weight is None else weight * of_zeros
+            self.constant_sums.append(of_zeros.sum(-1))
+
+    def means(self) -> list[Tensor]:
+        """Return the mean loss of each member, (S,), and with an objective that of a constant."""
+        sums = [torch.stack([total.sum(-1) for total in self.sums.values()])]
+        if self.objective is not None:
+            sums.append(torch.stack(self.constant_sums))
+        return [found.sum(0) / self.n_rows for found in sums]
+
+
+@dataclass
+class DurationEstimate:
+    """Print how long a training will take, once its first steps have been timed."""
+
+    n_timed: int = -1  # the first step is not timed, as it prepares what the others use
+    seconds: float = 0.0
+    is_told: bool = False
+
+    def batches(self, net: Any, rows: Any) -> Iterator[Batch]:
+        """Give the minibatches of an epoch, and time the steps in between."""
+        begin = time.monotonic()
+        for batch in rows:
+            yield batch
+            now = time.monotonic()
+            self.n_timed += 1
+            self.seconds += now - begin if self.n_timed else 0.0
+            begin = now
+            if self.seconds >= _SECONDS_TIMED and not self.is_told:
+                self._tell(net, -(-len(rows) // rows.batch_size))
+
+    def _tell(self, net: Any, n_steps_of_epoch: int) -> None:
+        self.is_told = True
+        n_steps = n_steps_of_epoch * (net.max_epochs + net.n_epochs_later)
+        seconds = self.seconds / self.n_timed * n_steps
+        if seconds < _WORTH_TELLING:
+            return
+        further = ", with what is trained after it" if net.n_epochs_later else ""
+        line = f"{net.phase}: {net.max_epochs} epochs take about {duration(seconds)}{further}"
+        if net.time_limit is not None:
+            line += f"; max_time leaves {duration(net.seconds_allowed)}"
+        print_line(line)

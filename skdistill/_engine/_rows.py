@@ -55,9 +55,7 @@ class Rows(torch.utils.data.Dataset):
         ranks: Ranks | None = None,
         by_place: bool = False,
     ):
-        self.X = X
-        self.ranks = ranks
-        self.targets = targets
+        self.X, self.targets, self.ranks = X, targets, ranks
         if weight is not None:
             weight = weight / (mean_weight or weight.mean(-1, keepdim=True))
         self.weight = weight
@@ -71,8 +69,10 @@ class Rows(torch.utils.data.Dataset):
         self._gathered: dict[str, Tensor] = {}
         self._encode: Callable[[Tensor], Tensor] | None = None
         self.n_kept = len(X) if draw is None else n_kept
+        self._all_generators = self.generators
         if draw is not None:
-            self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
+            self._draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
+            self._all_generators = [*self.generators, self._draw_generator]
 
     def __len__(self) -> int:
         return len(self.X)
@@ -82,11 +82,11 @@ class Rows(torch.utils.data.Dataset):
 
     def state(self) -> list[Tensor]:
         """Return the states of the generators, of the order of the samples and of new samples."""
-        return [generator.get_state() for generator in self._all_generators()]
+        return [generator.get_state() for generator in self._all_generators]
 
     def load_state(self, state: list[Tensor]) -> None:
         """Go on from what :meth:`state` returned: the same orders and new samples follow."""
-        for generator, value in zip(self._all_generators(), state, strict=True):
+        for generator, value in zip(self._all_generators, state, strict=True):
             generator.set_state(value)
 
     def encode_by(self, inputs: InputEncoder | None) -> None:
@@ -97,24 +97,14 @@ class Rows(torch.utils.data.Dataset):
         """
         if inputs is None:
             return
-        n_bytes = len(self) * inputs.n_inputs * self.X.element_size()
-        if self._stays and n_bytes <= self._most_encoded:
+        if self._stays_encoded(len(self) * inputs.n_inputs * self.X.element_size()):
             self._dealt = _encoded(self.X, inputs)
         else:
             self._encode = inputs
 
-    @property
-    def _most_encoded(self) -> int:
-        """Bytes, at most, of encoded samples that are kept."""
-        return min(working_memory(), _ENCODED_BYTES)
-
-    @property
-    def _stays(self) -> bool:
-        """Whether X is only dealt."""
-        return self.draw is None
-
-    def _all_generators(self) -> list[torch.Generator]:
-        return self.generators if self.draw is None else [*self.generators, self.draw_generator]
+    def _stays_encoded(self, n_bytes: int) -> bool:
+        """Whether X is only dealt, so that its encoding, of so many bytes, may be kept."""
+        return self.draw is None and n_bytes <= min(working_memory(), _ENCODED_BYTES)
 
     def __iter__(self) -> Iterator[Batch]:
         for X, rest in self._batches():
@@ -124,9 +114,12 @@ class Rows(torch.utils.data.Dataset):
         """Batches whose samples are not encoded, unless all are."""
         n, size = len(self), self.batch_size
         if (size == n and not self.by_place) or not self.generators:
-            yield from self._batches_in_order()
+            for index in torch.arange(n, device=self.X.device).split(size):
+                yield self.take(index.unsqueeze(0))  # all members share it
             return
-        order = self._shuffled()
+        for generator, row in zip(self.generators, self._order, strict=True):
+            torch.randperm(n, generator=generator, dtype=row.dtype, out=row)
+        order = self._order.to(self.X.device)
         n_full = n // size
         step = max(1, self.gather_limit() // (size * len(order)))
         for start in range(0, n_full, step):
@@ -137,47 +130,40 @@ class Rows(torch.utils.data.Dataset):
         if n % size:
             yield self.take(order[:, n_full * size :])
 
-    def _batches_in_order(self) -> Iterator[Batch]:
-        """Batches that all members share."""
-        for index in torch.arange(len(self), device=self.X.device).split(self.batch_size):
-            yield self.take(index.unsqueeze(0))
-
-    def _shuffled(self) -> Tensor:
-        """Draw the order of the samples for every member in this epoch, of shape (S, n)."""
-        for generator, row in zip(self.generators, self._order, strict=True):
-            torch.randperm(len(self), generator=generator, dtype=row.dtype, out=row)
-        return self._order.to(self.X.device)
-
     def gather_limit(self) -> int:
         """Largest number of samples to take at a time."""
         return _GATHER_BYTES // sum(t[:1].nbytes for t in (self._dealt, *self.targets))
 
     def take(self, index: Tensor) -> Batch:
         """Inputs, targets and weights of the samples at `index`, of shape (..., S or 1, size)."""
-        index, X = self._drawn(index)
-        return X, (self._targets_at(index), self._weight_at(index))
+        return self._batch(*self._drawn(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the samples at `index`, of shape (k, S or 1, size), one after the other."""
         yield from _one_by_one(self.take(index))
+
+    def _batch(self, index: Tensor, X: Tensor) -> Batch:
+        """Batch of the samples X in the places of those at `index`."""
+        return X, (self._targets_at(index, X), self._weight_at(index))
 
     def _drawn(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """What of `index` is this rank's, and the samples there, (..., *row), or new ones instead.
 
         New samples are drawn for all ranks on each of them, so that their generators stay the same.
         """
-        own = self._share(index, -1)
+        own = index if self.ranks is None else self.ranks.share(index, -1)
         if self.draw is None:
             return own, self._gather("rows", self._dealt, own)
         X = self._gather("rows", self.X, index)
-        drawn = self.draw(X, index, self.draw_generator)
+        drawn = self.draw(X, index, self._draw_generator)
         if self.n_kept:
             is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
             drawn = torch.where(is_kept, X, drawn)
-        return own, self._share(drawn, index.ndim - 1)
+        return own, drawn if self.ranks is None else self.ranks.share(drawn, index.ndim - 1)
 
-    def _share(self, values: Tensor, axis: int) -> Tensor:
-        return values if self.ranks is None else self.ranks.share(values, axis)
+    def _targets_at(self, index: Tensor, X: Tensor) -> tuple[Tensor, ...]:
+        targets = enumerate(self.targets)
+        return tuple(self._gather(f"target {i}", target, index) for i, target in targets)
 
     def _weight_at(self, index: Tensor) -> Tensor | None:
         if self.weight is None:
@@ -185,10 +171,6 @@ class Rows(torch.utils.data.Dataset):
         n_members, n = self.weight.shape
         first = torch.arange(0, n_members * n, n, device=index.device)
         return self._gather("weight", self.weight.reshape(-1), index + first.unsqueeze(1))
-
-    def _targets_at(self, index: Tensor) -> tuple[Tensor, ...]:
-        targets = enumerate(self.targets)
-        return tuple(self._gather(f"target {i}", target, index) for i, target in targets)
 
     def _gather(self, name: str, values: Tensor, index: Tensor) -> Tensor:
         """Return ``values[index]``, in memory that the next call with this name overwrites.
@@ -251,6 +233,8 @@ class DistillationRows(Rows):
         self.predictions = predictions
         answer = self._answer(X[:1]) if predictions is None else predictions[:1]
         self.limit = rows_asked(answer)
+        # Samples to ask for at a time; a network rounds portions of one size in the same way.
+        self._portion = max(self.limit, self.batch_size)
         self.no_predictions = answer[:0]
         if known is not None:
             further = [] if answers else [self._predict(X[len(known) :])]
@@ -258,19 +242,10 @@ class DistillationRows(Rows):
         elif predictions is None and self.n_kept:
             self.predictions = self._kept_predictions(answer, answers)
 
-    @property
-    def _most_encoded(self) -> int:
-        """As much as calls take, beside a transfer set and its answers."""
-        return _GATHER_BYTES
-
-    @property
-    def _stays(self) -> bool:
-        return self.draw is None and self._are_known
-
-    @property
-    def _are_known(self) -> bool:
-        """Whether there are predictions for all samples."""
-        return self.predictions is not None and len(self.predictions) == len(self)
+    def _stays_encoded(self, n_bytes: int) -> bool:
+        """Whether X is only dealt; as much is kept as calls take, beside it and the predictions."""
+        are_known = self.predictions is not None and len(self.predictions) == len(self)
+        return self.draw is None and are_known and n_bytes <= _GATHER_BYTES
 
     def _kept_predictions(self, answer: Tensor, answers: AnswersOnFile | None) -> Tensor | None:
         """Predictions for the samples that stay as they are; None if they cannot be kept."""
@@ -282,11 +257,6 @@ class DistillationRows(Rows):
         if answers is not None and (fits or kept.device.type == "cpu"):
             predictions = answers.of(kept, self._answer, self._portion)
         return self._predict(kept) if predictions is None and fits else predictions
-
-    @property
-    def _portion(self) -> int:
-        """Samples to ask for at a time; a network rounds portions of one size in the same way."""
-        return max(self.limit, self.batch_size)
 
     def _answer(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
@@ -307,30 +277,23 @@ class DistillationRows(Rows):
             return _DRAW_BYTES // self.X[:1].nbytes
         return self.limit if self.predictions is None else super().gather_limit()
 
-    def take(self, index: Tensor) -> Batch:
-        return self._with_predictions(*self._drawn(index))
-
     def deal(self, index: Tensor) -> Iterator[Batch]:
         index, X = self._drawn(index)
         size = max(1, self.limit // index[0].numel())
         for parts in zip(index.split(size), X.split(size), strict=True):
-            yield from _one_by_one(self._with_predictions(*parts))
+            yield from _one_by_one(self._batch(*parts))
 
-    def _with_predictions(self, index: Tensor, X: Tensor) -> Batch:
-        """Batch of the samples X in the places of those at `index`."""
-        predictions = self._predictions_for(X, index)
-        return X, ((predictions, *self._targets_at(index)), self._weight_at(index))
+    def _targets_at(self, index, X):
+        return self._predictions_for(index, X), *super()._targets_at(index, X)
 
-    def _predictions_for(self, X: Tensor, index: Tensor) -> Tensor:
+    def _predictions_for(self, index: Tensor, X: Tensor) -> Tensor:
         """Predictions for samples (..., *row); those for samples that are kept may be known."""
         if self.predictions is None:
             if not index.numel():  # fewer samples than ranks
                 return self.no_predictions.view(*index.shape, *self.no_predictions.shape[1:])
             return self._predict(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
-        if self._are_known:
-            return self._gather("predictions", self.predictions, index)
-        is_kept = index < len(self.predictions)
-        if is_kept.all():
+        n_known = len(self.predictions)
+        if n_known == len(self) or (is_kept := index < n_known).all():
             return self._gather("predictions", self.predictions, index)
         predictions = self.predictions.new_empty(*index.shape, *self.predictions.shape[1:])
         predictions[is_kept] = self.predictions[index[is_kept]]
@@ -414,12 +377,8 @@ class StreamedRows(torch.utils.data.Dataset):
         X: Tensor,
         ranks: Ranks | None = None,
     ):
-        self.stretches = stretches
-        self.ranks = ranks
-        self.n_rows = n_rows
-        self.batch_size = min(batch_size, n_rows)
-        self.seeds = seeds
-        self.X = X
+        self.stretches, self.n_rows = stretches, n_rows
+        self.X, self.batch_size, self.seeds, self.ranks = X, min(batch_size, n_rows), seeds, ranks
         self._inputs: InputEncoder | None = None
         self._state: list[Tensor] | None = None
 

@@ -9,24 +9,20 @@ samples.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from skorch.callbacks import Callback, LRScheduler
 from torch import Tensor
 
-from .._utils.process import is_forked, torch_threads
 from .._utils.warnings import warn
 from ..modules import StackedModule
-from ._callbacks import listens_to_batches
-from ._closed_form import ClosedFormGradient
-from ._flat import FlatGradient
-from ._flat_update import FlatUpdate, flush_optimizer
+from ._closed_form import ClosedFormGradient, SharedFormGradient
+from ._flat import FlatGradient, FlatUpdate, flush_optimizer
 from ._rows import Batch
-from ._shared_form import SharedFormGradient
 from ._traced import TracedGradient
 
 if TYPE_CHECKING:
@@ -35,11 +31,6 @@ if TYPE_CHECKING:
 # In a step of fewer operations most of the time goes into Python rather than arithmetic, so that
 # recording the step pays.
 _FLOP_OF_SMALL_STEP = 15e6
-
-# A step of fewer operations is computed by one thread. On two idle cores a second one saved a fifth
-# to a quarter of the time from 3e7 to 1e8 operations; beside two or three other processes, where
-# threads of OpenMP wait for one another, the fit took up to eight times as long.
-_FLOP_OF_THREADED_STEP = 2e8
 
 Step = Callable[..., dict[str, Any]]
 
@@ -55,7 +46,7 @@ class TrainingSteps:
     def __init__(self, net: StackNet):
         self.net = net
         kinds: dict[str, Any] = {"compiled": CompiledStep, "captured": CapturedStep}
-        self.on_module = kinds.get(net.step, ModuleStep)(net)
+        self.on_module = kinds[net.step](net) if net.step in kinds else partial(module_step, net)
         gradient_class = flat_gradient_of(net)
         self.on_flat = None if gradient_class is None else FlatStep(net, gradient_class)
         self.flat: FlatGradient | None = None
@@ -73,7 +64,8 @@ class TrainingSteps:
         if not training:
             yield skorchs_step, []
             return
-        if on_flat is None or not _trains_all(on_flat.gradient.parameters):
+        # A callback may freeze parameters for an epoch.
+        if on_flat is None or not all(p.requires_grad for p in on_flat.gradient.parameters):
             step = skorchs_step if self.listens_to_batches else self.on_module
             yield step, self._after_step()
             flush_optimizer(self.net.optimizer_)
@@ -101,11 +93,9 @@ class TrainingSteps:
     def weights(self) -> dict[str, Tensor]:
         """Return the parameters of the module by name, from wherever they are; not copied."""
         named: dict[str, Tensor] = dict(self.net.module_.named_parameters())
-        if self.flat is None:
-            return named
-        places = zip(self.flat.parameters, self.flat.values, strict=True)
-        in_buffer: dict[Any, Tensor] = dict(places)
-        return {name: in_buffer[parameter] for name, parameter in named.items()}
+        if self.flat is not None:
+            named.update(zip(self.flat.names, self.flat.values, strict=True))
+        return named
 
     @torch.no_grad()
     def outputs(self, X: Tensor) -> Tensor:
@@ -114,11 +104,6 @@ class TrainingSteps:
             return self.flat.outputs(X)
         self.net._set_training(False)  # the next step sets it again
         return self.net.module_(X)
-
-
-def _trains_all(parameters) -> bool:
-    """Whether no parameter is frozen, as a callback may do for an epoch."""
-    return all(parameter.requires_grad for parameter in parameters)
 
 
 def flat_gradient_of(net: StackNet) -> type[FlatGradient] | None:
@@ -132,9 +117,17 @@ def flat_gradient_of(net: StackNet) -> type[FlatGradient] | None:
     return next((kind for kind in kinds if kind.supports(net.module_)), None)
 
 
+def listens_to_batches(callback: Callback) -> bool:
+    """Tell whether a skorch callback has a method that is called for every batch."""
+    if isinstance(callback, LRScheduler):
+        return callback.step_every == "batch"
+    hooks = ("on_batch_begin", "on_batch_end", "on_grad_computed")
+    return any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in hooks)
+
+
 def engine_of(net: StackNet) -> str:
     """Return what computes a net's steps, see :attr:`StackNet.engine_`."""
-    if _trains_all(net.module_.parameters()):
+    if all(parameter.requires_grad for parameter in net.module_.parameters()):
         gradient_class = flat_gradient_of(net)
         if gradient_class is not None:
             return gradient_class.name
@@ -153,7 +146,7 @@ class FlatStep:
         self.gradient: FlatGradient = gradient_class(net.module_, net.criterion_, *how)
         self.update = FlatUpdate(net.optimizer_, self.gradient)
         self.clip_norm = net.clip_norm
-        is_one_network = net.n_members == 1
+        is_one_network = len(self.gradient.parameters[0]) == 1
         self.clipped = [self.gradient.d_flat[None]] if is_one_network else self.gradient.gradients
 
     def __call__(self, batch: Batch) -> dict[str, object]:
@@ -174,27 +167,22 @@ class FlatStep:
         return result
 
 
-class ModuleStep:
+def module_step(net: StackNet, batch: Batch) -> dict[str, object]:
     """Training step by autograd on the module."""
-
-    def __init__(self, net: StackNet):
-        self.net = net
-
-    def __call__(self, batch: Batch) -> dict[str, object]:
-        optimizer = self.net.optimizer_
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None  # as zero_grad() does, whose wrapper takes 16 us
-        result = self.net.train_step_single(batch)
-        optimizer.step()
-        return result
+    optimizer = net.optimizer_
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None  # as zero_grad() does, whose wrapper takes 16 us
+    result = net.train_step_single(batch)
+    optimizer.step()
+    return result
 
 
 class CompiledStep:
     """Training step of a compiled loss; ``seconds`` is what the first ones took, compiling."""
 
     def __init__(self, net: StackNet):
-        self.step = ModuleStep(net)
+        self.step = partial(module_step, net)
         self.seen: set[torch.Size] = set()
         self.seconds = 0.0
 
@@ -219,7 +207,7 @@ class CapturedStep:
 
     def __init__(self, net: StackNet):
         self.net = net
-        self.step = ModuleStep(net)
+        self.step = partial(module_step, net)
         self.seen: dict[tuple, int] = {}
         self.graphs: dict[tuple, tuple] = {}
         self.works = True
@@ -293,40 +281,3 @@ def clip_each_member(gradients: list[Tensor], max_norm: float) -> None:
     factors = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for g in gradients:
         g.mul_(factors.view(-1, *[1] * (g.ndim - 1)))
-
-
-def optimizer_defaults(
-    optimizer: type[torch.optim.Optimizer], lr: float, step: str, device: torch.device
-) -> dict:
-    """Settings that make an optimizer fast, of those that it has."""
-    accepted = inspect.signature(optimizer).parameters
-    settings: dict[str, Any] = {"fused": True} if "fused" in accepted else {}
-    if step == "captured":
-        # A graph reads the learning rate anew at each replay only if it is a tensor.
-        settings |= {"capturable": True, "lr": torch.tensor(float(lr), device=device)}
-    return settings
-
-
-def current_device(device: torch.device) -> contextlib.AbstractContextManager:
-    """Make a GPU the one on which streams and graphs are made; nothing to do for others."""
-    is_numbered = device.type == "cuda" and device.index is not None
-    return torch.cuda.device(device) if is_numbered else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
-    """Use `n_threads` threads; "auto" is one where a training step is too small for more.
-
-    The caller's setting is restored. A forked child always uses one, see
-    :mod:`skdistill._utils.process`.
-    """
-    is_small = flop_per_step < _FLOP_OF_THREADED_STEP
-    automatic = 1 if is_small else torch.get_num_threads()
-    number = automatic if n_threads == "auto" else int(n_threads)
-    if number > 1 and is_forked():
-        warn(
-            f"n_threads={number} has no effect in a forked process, which goes on with one "
-            "thread. Start processes by 'spawn' or 'forkserver' for more."
-        )
-    with torch_threads(number):
-        yield

@@ -13,6 +13,7 @@ import contextlib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +61,7 @@ class TracedGradient(FlatGradient):
         shapes = tuple(tensor.shape for tensor in batch)
         if shapes in self.records:
             return self.records[shapes]
-        step = self._weighted_step if has_weight else self._step
+        step = partial(self._step, has_weight=has_weight)
         if self._is_worth_recording(shapes):
             try:
                 with _keeping(self.module.buffers()):
@@ -68,7 +69,10 @@ class TracedGradient(FlatGradient):
             # Users' modules may do what no record can hold; the step is then run as it is.
             except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
                 _CANNOT_BE_RECORDED.add(self.module)
-                self._warn(str(error).strip().splitlines()[0])
+                warn(
+                    "The training step cannot be recorded and goes through autograd each time, "
+                    f"which is slower: {str(error).strip().splitlines()[0]}"
+                )
         return step
 
     def _is_worth_recording(self, shapes: tuple) -> bool:
@@ -79,24 +83,16 @@ class TracedGradient(FlatGradient):
         n_expected = self.seen[shapes] * self.n_epochs / self.n_loads
         return n_expected >= _STEPS_WORTH_RECORDING and self.supports(self.module)
 
-    def _warn(self, reason: str) -> None:
-        warn(
-            "The training step cannot be recorded and goes through autograd each time, which is "
-            f"slower: {reason}"
-        )
-
-    def _weighted_step(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return self._step(*tensors[:-1], weight=tensors[-1])
-
     @torch.enable_grad()
-    def _step(self, *tensors: Tensor, weight: Tensor | None = None) -> tuple[Tensor, ...]:
+    def _step(self, *tensors: Tensor, has_weight: bool = False) -> tuple[Tensor, ...]:
         """Outputs, losses of the rows, and the gradient with respect to each parameter.
 
-        `tensors` are the parameters, the inputs and the targets.
+        `tensors` are the parameters, the inputs, the targets, and the weight if there is one.
         """
         n = len(self.names)
         values = [value.detach().requires_grad_() for value in tensors[:n]]
         X, *targets = tensors[n:]
+        weight = targets.pop() if has_weight else None
         state = dict(zip(self.names, values, strict=True))
         outputs = functional_call(self.module, state, (X,))
         losses, d_outputs = self.objective.loss_and_gradient(outputs.detach(), tuple(targets))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Going on with a fit that was killed.
+"""Going on with a fit that was killed, and the time that a fit may take.
 
 A fit that goes on runs again from its beginning, with the same seeds. Each of its trainings that
 had ended, those of its teacher included, is restored from the checkpoint instead of run. The one
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
@@ -25,14 +26,19 @@ from ..settings import Checkpoint, Runtime
 # Parameters that change nothing about a fitted model.
 NO_MATTER = ("checkpoint", "verbose", "n_threads", "n_jobs")
 
+# A part of a budget has so many seconds at least, since it must be above 0.
+_LEAST = 1e-6
+
+# With less than this share of the time left nothing further is begun.
+_NEXT_TO_NOTHING = 0.01
+
+# Others that use the processor slow a fit down by at most this factor, it is taken, which is told
+# from so many seconds on; and more than this share of a training's time is not kept for that.
+_MOST_SLOWED, _SECONDS_TO_TELL, _MOST_FURTHER = 4.0, 0.1, 0.5
+
 
 class Progress:
-    """The trainings of a fit, one after the other, and the checkpoint that they are saved in.
-
-    Parameters
-    ----------
-    checkpoint : CheckpointFile
-    """
+    """The trainings of a fit, one after the other, and the CheckpointFile they are saved in."""
 
     def __init__(self, checkpoint: Any):
         self.checkpoint = checkpoint
@@ -60,12 +66,10 @@ class Progress:
             return drawn_from
         return copy.deepcopy(self.random_state)
 
-    def next_training(self, rows: object, draws_globally: bool) -> Any:
-        """Return the callback that restores and saves the training that is about to begin."""
-        from .._engine import SavedTraining
-
+    def next_number(self) -> int:
+        """Return how many trainings of the fit come before the one that is about to begin."""
         self.n_begun += 1
-        return SavedTraining(self, self.n_begun - 1, rows, draws_globally, clock)
+        return self.n_begun - 1
 
     def next_tasks(self, n_tasks: int) -> list[TaskProgress]:
         """Return what trainings that run side by side, as tasks of their own, go on from."""
@@ -73,7 +77,6 @@ class Progress:
         return [TaskProgress(k, self._state_of(k)) for k in range(first, self.n_begun)]
 
     def saved(self, number: int) -> dict[str, Any] | None:
-        """Return the state of a training, if there is one."""
         state = self._state_of(number)
         self.is_loading = state is not None
         self.seconds_restored += (state or {}).get("seconds", 0.0)
@@ -114,25 +117,17 @@ class Progress:
 class TaskProgress:
     """The progress of one training that runs as a task, maybe in another process.
 
-    Nothing is written there: `state` is handed to :meth:`Progress.end_task` when it has ended.
-
-    Parameters
-    ----------
-    number : int
-        How many trainings of the fit come before this one.
-    state : dict, default=None
-        What the training goes on from, and at its end the state to save.
+    Nothing is written there: `state`, from which the training goes on, is at its end the one to
+    save, and is handed to :meth:`Progress.end_task`. `number` trainings of the fit come before.
     """
 
-    def __init__(self, number: int, state: dict[str, Any] | None = None):
+    def __init__(self, number: int, state: dict[str, Any] | None):
         self.number = number
         self.state = state
         self.seconds_restored = 0.0
 
-    def next_training(self, rows: object, draws_globally: bool) -> Any:
-        from .._engine import SavedTraining
-
-        return SavedTraining(self, self.number, rows, draws_globally, clock)
+    def next_number(self) -> int:
+        return self.number
 
     def saved(self, number: int) -> dict[str, Any] | None:
         self.seconds_restored += (self.state or {}).get("seconds", 0.0)
@@ -181,21 +176,9 @@ def resumable(
     """Let a fit go on from the estimator's checkpoint, and save what it trains there.
 
     Within the fit of another estimator that has a checkpoint, as a teacher's is within its
-    student's, everything is saved in that one's.
-
-    Parameters
-    ----------
-    estimator : NetEstimator
-        The `checkpoint` of its `runtime` is used.
-    random_state : RandomState
-        The generator of the fit, of which nothing has been drawn yet.
-    data : dict
-        What `fit` was given; it must be the same when the fit goes on.
-
-    Yields
-    ------
-    random_state : RandomState
-        The generator to use.
+    student's, everything is saved in that one's. Of `random_state` nothing has been drawn yet; what
+    is yielded is the generator to use. `data` are what `fit` was given, and must be the same when
+    the fit goes on.
     """
     wanted = Checkpoint.of(Runtime.of(estimator.runtime).checkpoint)
     if wanted is None or current_progress() is not None:
@@ -216,3 +199,65 @@ def resumable(
                 raise checkpoint.misfit(error) from error
             raise
         checkpoint.remove()
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """Seconds that a fit may take, by `max_time`, counted from `begin` by :func:`clock`.
+
+    `after` seconds of them are kept for what follows training, of which `work` are work, which
+    takes longer where others use the processor too.
+    """
+
+    seconds: float
+    after: float = 0.0
+    work: float = 0.0
+    begin: float = field(default_factory=clock)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for training."""
+        return max(0.0, self.seconds - self.after - (clock() - self.begin))
+
+    @property
+    def is_spent(self) -> bool:
+        return self.left <= _NEXT_TO_NOTHING * self.seconds
+
+    def keeping(self, after: float) -> TimeBudget:
+        """Return the budget with so many seconds kept for what follows training."""
+        return replace(self, after=after, work=0.0)
+
+    def keeping_for_work(self, seconds: float, most: float) -> TimeBudget:
+        """Return the budget with time kept for so many seconds of work, at most a share of all."""
+        work = min(seconds, most * self.seconds)
+        return replace(self, after=work, work=work)
+
+    def further_for_work(self, share: float) -> Callable[[], float]:
+        """Return what tells in a training how much more time to keep for a share of the work.
+
+        A thread that waits for a processor in training waits for it in the work that follows. What
+        is told begins at 0, and is for the thread that asks for it first.
+        """
+        begin, begin_of_work = clock(), work_clock()
+        most = _MOST_FURTHER * share * self.left
+
+        def further() -> float:
+            passed = clock() - begin
+            if passed < _SECONDS_TO_TELL:
+                return 0.0
+            worked = max(work_clock() - begin_of_work, passed / _MOST_SLOWED)
+            return min(share * self.work * max(0.0, passed / worked - 1.0), most)
+
+        return further
+
+    def part(self, share: float) -> TimeBudget:
+        """Return a budget of this share of the time that is left, which begins now."""
+        return TimeBudget(max(self.left * share, _LEAST))
+
+    def of_whole(self, share: float) -> float:
+        """Return this share of all the time for training, the same however much is left."""
+        return max((self.seconds - self.after) * share, _LEAST)
+
+    def anew(self) -> TimeBudget:
+        """Return as many seconds that begin now, on another machine perhaps."""
+        return TimeBudget(self.seconds)

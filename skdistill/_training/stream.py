@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,14 +57,8 @@ def refuse_with_stream(
 ) -> None:
     """Raise a ValueError for what does not go with batches.
 
-    Parameters
-    ----------
-    params : dict
-        Parameters of the estimator, those of its parameters included.
-    neutral : dict
-        The only value with batches, of those that there are.
-    arguments : dict
-        Further arguments of `fit`, all of which must be None.
+    Of an estimator's `params`, its parameters' included, those that `neutral` names must have the
+    values there; `arguments`, further ones of `fit`, must be None.
     """
     given = {name: params[name] for name in neutral if name in params}
     for name, value in {**given, **arguments}.items():
@@ -89,40 +82,24 @@ class Part(NamedTuple):
 class Stream:
     """Batches of samples and targets, which are read once to learn what they hold.
 
-    Parameters
-    ----------
-    estimator : NetEstimator
-        By whose parameters batches are checked.
-    source : iterable
-        Gives all batches, ``(X, y)`` or ``(X, y, sample_weight)``, each time that it is iterated
-        over.
+    `source` gives all batches, ``(X, y)`` or ``(X, y, sample_weight)``, each time that it is
+    iterated over; the parameters of `estimator` say how they are checked. A TypeError or ValueError
+    says that there are none, that they can be read once only, or that one differs from the others.
 
     Attributes
     ----------
-    task : RegressionTask or ClassificationTask
-    schema : InputSchema
     n_rows : int
         Samples of positive weight.
-    total_weight : float
-    is_weighted : bool
-    row_shape : tuple of int
     dtype : dtype
         What is computed in.
-    X_moments : Moments
-        Of the columns, if samples are those of a table.
+    X_moments, y_moments : Moments
+        Of the columns, if samples are those of a table; of the targets, if they are numbers.
     X_limits : tuple of ndarray
         Smallest and largest values of the columns.
-    y_moments : Moments
-        Of the targets, if they are numbers.
     examples : Part
         Up to 10,000 samples, evenly spaced, with targets as they were given.
     first_X : object
         X of the first batch, as it was given.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there are no batches, if they can be read once only, or if one differs from the others.
     """
 
     def __init__(self, estimator: Any, source: Any):
@@ -165,8 +142,7 @@ class Stream:
                 "a batch must be a tuple (X, y) or (X, y, sample_weight), got "
                 f"{type(batch).__name__}."
             )
-        X, y, weight = (*batch, None)[:3]
-        return X, y, weight
+        return (*batch, None)[:3]
 
     def __getstate__(self) -> dict[str, object]:
         """What a task in another process needs: no samples."""
@@ -184,7 +160,6 @@ class Stream:
             ) from error
 
     def scaling(self, task: Task, normalize_y: bool) -> Buffers:
-        """Location and scale of the targets, for the module's buffers."""
         loc, scale = self.y_moments.standardisation()
         if not normalize_y:
             loc, scale = np.zeros_like(loc), np.ones_like(scale)
@@ -285,16 +260,23 @@ class _Seen:
         X, y, self.schema = read_samples(self.estimator, X, y, known)
         numbers = _numbers_of(self.schema, X)
         assert_all_finite(numbers, input_name="X")  # what is missing would have to be known before
-        facts = (X.shape[1:], X.dtype, y.shape[1:], weight is not None)
+        facts: dict[str, Any] = {
+            "X with samples of shape": X.shape[1:],
+            "X of dtype": X.dtype,
+            "y with samples of shape": y.shape[1:],
+            "sample_weight:": weight is not None,
+        }
         if is_first:
-            self.row_shape, self.dtype, self.y_shape, self.is_weighted = self.facts = facts
+            self.facts = facts
+            self.row_shape, self.dtype, self.y_shape, self.is_weighted = facts.values()
             self.limits = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
-        self._refuse_change(facts)
+        for name, found in facts.items():
+            if found != (first := self.facts[name]):
+                raise ValueError(f"it must have {name} {first}, as the first; got {found}.")
         weights = _weights(weight, len(X))
         is_kept = weights > 0
         if not is_kept.all():
-            kept = (array[is_kept] for array in (X, numbers, y, weights))
-            X, numbers, y, weights = kept
+            X, numbers, y, weights = (array[is_kept] for array in (X, numbers, y, weights))
         if not len(X):
             return
         low, high = self.limits
@@ -306,17 +288,6 @@ class _Seen:
             self.X_moments.add(numbers, weights if self.is_weighted else None)
         self._add_targets(y, weights)
         self.examples.add(Part(X, y, weights))
-
-    def _refuse_change(self, facts: tuple) -> None:
-        names = (
-            "X with samples of shape",
-            "X of dtype",
-            "y with samples of shape",
-            "sample_weight:",
-        )
-        for name, first, found in zip(names, self.facts, facts, strict=True):
-            if found != first:
-                raise ValueError(f"it must have {name} {first}, as the first; got {found}.")
 
     def _add_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
         if self.kind is RegressionTask:
@@ -386,29 +357,25 @@ def _errors_of_batch(number: int) -> Iterator[None]:
         raise kind(f"X must give batches that go together. Batch {number}: {error}") from error
 
 
-def stretch_size(stream: Stream, batch_size: int) -> int:
-    """Return how many samples to shuffle together: whole batches, as many as the buffer holds."""
-    n_batches = max(1, stream.buffer_rows // batch_size)
-    return min(n_batches * batch_size, stream.n_rows)
-
-
-Deal = Callable[[Part], Any]  # samples in memory to those of the engine
-
-
 def rows_of_stream(
     stream: Stream,
     scaling: Buffers,
     batch_size: int,
     seeds: Sequence[int],
-    deal: Deal,
+    deal: Callable[[Part], Any],
     ranks: Ranks | None = None,
 ) -> Any:
-    """Return the rows of a stream as the engine takes them, stretch by stretch as `deal` does."""
+    """Return the rows of a stream as the engine takes them, stretch by stretch.
+
+    `deal` makes those of the engine of samples in memory. Whole batches, as many as the buffer
+    holds, are shuffled together.
+    """
     from .._engine import StreamedRows
 
-    size = stretch_size(stream, batch_size)
+    size = min(max(1, stream.buffer_rows // batch_size) * batch_size, stream.n_rows)
     none = torch.from_numpy(np.empty((0, *stream.row_shape), stream.dtype))
-    stretches = partial(stream.stretches, scaling, size)
-    return StreamedRows(
-        lambda: map(deal, stretches()), stream.n_rows, batch_size, seeds, none, ranks
-    )
+
+    def stretches() -> Iterator[Any]:
+        return map(deal, stream.stretches(scaling, size))
+
+    return StreamedRows(stretches, stream.n_rows, batch_size, seeds, none, ranks)

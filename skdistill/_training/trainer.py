@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from .._method.objective import Objective
 from .._utils.messages import name_of
+from .._utils.process import is_forked, torch_threads
 from .._utils.ranks import Ranks
 from .._utils.settings import part_of
 from .._utils.validation import did_you_mean
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, parts_of, weights_and_fan_ins
 from ..settings import Optimizer, Runtime
-from .budget import TimeBudget
-from .resume import clock, current_progress
+from .resume import TimeBudget, clock, current_progress
 
 SEED_LIMIT = 2**31 - 1
 
@@ -38,6 +38,11 @@ _RATE, _RATE_TIMES_INPUTS = 0.01, 1.5
 
 # For max_epochs="auto": epochs, at least.
 _LEAST_EPOCHS = 10
+
+# A step of fewer operations is computed by one thread. On two idle cores a second one saved a fifth
+# to a quarter of the time from 3e7 to 1e8 operations; beside two or three other processes, where
+# threads of OpenMP wait for one another, the fit took up to eight times as long.
+_FLOP_OF_THREADED_STEP = 2e8
 
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
@@ -75,12 +80,11 @@ class Training:
 
         `clip_norm` is what "auto" stands for.
         """
-        callbacks = params["callbacks"]
-        is_list = isinstance(callbacks, (list, tuple, type(None)))
-        if not (is_list and all(map(_is_callback, callbacks or ()))):
+        callbacks = () if params["callbacks"] is None else params["callbacks"]
+        if not (isinstance(callbacks, (list, tuple)) and all(map(_is_callback, callbacks))):
             raise TypeError(
                 "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
-                f"{params['callbacks']!r}."
+                f"{callbacks!r}."
             )
         steps = Optimizer.of(params["optimizer"])
         optimizer = _optimizer_class(steps.kind)
@@ -93,7 +97,7 @@ class Training:
         return cls(
             optimizer=optimizer,
             optimizer_settings=settings,
-            callbacks=params["callbacks"] or (),
+            callbacks=callbacks,
             callback_settings=part_of(params, "callbacks"),
             device=device,
             compile=runtime.compile,
@@ -130,10 +134,10 @@ class Training:
         lr = learning_rate_for(self.lr, module, self.refinement)
         step = self._step(optimizer, net_settings.get("ranks"))
         if sampler is None:
-            fast = _engine.optimizer_defaults(optimizer, lr, step, self.device)
-            settings = {**fast, **settings}
+            settings = {**optimizer_defaults(optimizer, lr, step, self.device), **settings}
             if self.lr_schedule == "cosine" and time_limit is None:
-                callbacks = [("lr_schedule", _engine.cosine_schedule(n_epochs)), *callbacks]
+                cosine = _engine.LRScheduler("CosineAnnealingLR", T_max=n_epochs)
+                callbacks = [("lr_schedule", cosine), *callbacks]
         if time_limit is not None:
             callbacks = [time_limit, *callbacks]
         return _engine.StackNet(
@@ -153,6 +157,15 @@ class Training:
             **{f"callbacks__{name}": value for name, value in self.callback_settings.items()},
         )
 
+    def _step(self, optimizer: type[torch.optim.Optimizer], ranks: Ranks | None = None) -> str:
+        """How the engine runs a training step, by `compile` and the device."""
+        if self.compile != "auto":
+            return "compiled" if self.compile else "eager"
+        # An optimizer that is not made for capture would freeze its learning rate in the graph.
+        capturable = "capturable" in inspect.signature(optimizer).parameters
+        is_captured = self.device.type == "cuda" and capturable and ranks is None
+        return "captured" if is_captured else "eager"
+
     def fit(
         self,
         module: nn.Module,
@@ -167,8 +180,6 @@ class Training:
 
         `share` is that of the time left that the training may take, with `max_time`.
         """
-        from .._engine import suited_threads
-
         ranks: Ranks | None = rows.ranks
         module = module.to(self.device)  # in place; samples are encoded before the net is made
         flop = flop_per_step(module, rows) / (1 if ranks is None else ranks.size)
@@ -177,10 +188,18 @@ class Training:
                 dealt.encode_by(parts_of(module)[1])
         progress = current_progress()
         if progress is not None:
-            saved = progress.next_training(rows, draws_globally(module))
+            from .._engine import SavedTraining
+
+            number = progress.next_number()
+            saved = SavedTraining(progress, number, rows, draws_globally(module), clock)
             net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
         net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop, "ranks": ranks}
-        limit = self._time_limit(share)
+        limit: Any = None
+        if self.budget is not None:
+            from .._engine import TimeLimit
+
+            seconds, further = self.budget.left * share, self.budget.further_for_work(share)
+            limit = TimeLimit(seconds, clock, self.lr_schedule == "cosine", further)
         net = self.net(module, objective, n_epochs, time_limit=limit, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
@@ -196,24 +215,6 @@ class Training:
                 ConvergenceWarning,
             )
         return net
-
-    def _time_limit(self, share: float) -> Any:
-        """Return the limit of a training that may take this share of the time left, or None."""
-        if self.budget is None:
-            return None
-        from .._engine import TimeLimit
-
-        seconds, further = self.budget.left * share, self.budget.further_for_work(share)
-        return TimeLimit(seconds, clock, self.lr_schedule == "cosine", further)
-
-    def _step(self, optimizer: type[torch.optim.Optimizer], ranks: Ranks | None = None) -> str:
-        """How the engine runs a training step, by `compile` and the device."""
-        if self.compile != "auto":
-            return "compiled" if self.compile else "eager"
-        # An optimizer that is not made for capture would freeze its learning rate in the graph.
-        capturable = "capturable" in inspect.signature(optimizer).parameters
-        is_captured = self.device.type == "cuda" and capturable and ranks is None
-        return "captured" if is_captured else "eager"
 
     def refuse_diverged(self, net: Any, guard: Any) -> None:
         """Raise ValueError if a student diverged, KeyboardInterrupt before its first epoch."""
@@ -281,6 +282,18 @@ def batch_size_for(batch_size: int | str, n_rows: int) -> int:
         return int(batch_size)
     least, most = _BATCH_SIZES_WITHIN
     return min(max(least, int(n_rows * _SHARE_OF_BATCH)), most)
+
+
+def optimizer_defaults(
+    optimizer: type[torch.optim.Optimizer], lr: float, step: str, device: torch.device
+) -> dict:
+    """Settings that make an optimizer fast, of those that it has."""
+    accepted = inspect.signature(optimizer).parameters
+    settings: dict[str, Any] = {"fused": True} if "fused" in accepted else {}
+    if step == "captured":
+        # A graph reads the learning rate anew at each replay only if it is a tensor.
+        settings |= {"capturable": True, "lr": torch.tensor(float(lr), device=device)}
+    return settings
 
 
 def device_of(device: Any) -> torch.device:
@@ -366,6 +379,25 @@ def check_signature(build: Callable, given: Mapping[str, object], prefix: str) -
             f"{name_of(build)} takes no {given_wrongly}; it takes {known}."
             f"{did_you_mean(given_wrongly[0], known)}"
         )
+
+
+@contextlib.contextmanager
+def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
+    """Use `n_threads` threads; "auto" is one where a training step is too small for more.
+
+    The caller's setting is restored. A forked child always uses one, see
+    :mod:`skdistill._utils.process`.
+    """
+    is_small = flop_per_step < _FLOP_OF_THREADED_STEP
+    automatic = 1 if is_small else torch.get_num_threads()
+    number = automatic if n_threads == "auto" else int(n_threads)
+    if number > 1 and is_forked():
+        warn(
+            f"n_threads={number} has no effect in a forked process, which goes on with one "
+            "thread. Start processes by 'spawn' or 'forkserver' for more."
+        )
+    with torch_threads(number):
+        yield
 
 
 @contextlib.contextmanager

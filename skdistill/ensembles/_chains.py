@@ -122,7 +122,7 @@ class _StateKeeper:
 
     def __call__(self, net) -> None:
         if self.iteration in self.due:
-            weights = net.weights_now().items()
+            weights = net.steps_.weights().items()
             self.states.append(
                 {
                     name.removeprefix("network."): value.detach().cpu().clone().numpy()

@@ -11,6 +11,7 @@ from sklearn.utils import indexable
 from threadpoolctl import threadpool_limits
 
 from .._estimator.unwrapping import innermost
+from .._training.trainer import suited_threads
 from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import Number
 from ..metrics import EstimatorScorer
@@ -87,8 +88,6 @@ def latency(estimator: Any, X: ArrayLike, *, batch_size: int = 1, n_repeats: int
     Number(Integral, 1).check(n_repeats, "n_repeats")
     rows = _first_rows(X, batch_size)
     times = []
-    from .._engine import suited_threads  # it imports skorch
-
     with suited_threads(0.0, n_threads=1), threadpool_limits(1):
         estimator.predict(rows)
         for _ in range(n_repeats):

@@ -11,7 +11,6 @@ that the members share, to outputs of shape (S, n, ...). Wherever a stack has tw
 members and heads, the same holds for both.
 """
 
-from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members
 from ._connections import CONNECTIONS, Booster, Learner, Rounds
 from ._convolutional import ConvNet, ResNet
 from ._counts import (
@@ -22,15 +21,22 @@ from ._counts import (
     parts_of,
     widest_activation,
 )
-from ._dropout import with_dropout
-from ._embeddings import Periodic, PiecewiseLinear
 from ._function_draws import FunctionDraws, Gaps, UnknownDraws
 from ._inputs import InputEncoder
 from ._models import CategoricalStack, DistributionStack, GaussianStack, MultiHead, split_head
-from ._networks import ACTIVATIONS, ELEMENTWISE, MLP, ResidualLayer
-from ._random_heads import DropoutHead, GaussianHead, RandomHead
-from ._recurrent import Recurrent
-from ._sequence import RecurrentSequenceModel
+from ._networks import (
+    ACTIVATIONS,
+    ELEMENTWISE,
+    GLOBAL_GENERATOR_LOCK,
+    MLP,
+    Periodic,
+    PiecewiseLinear,
+    ResidualLayer,
+    build_member,
+    build_members,
+)
+from ._random import DropoutHead, GaussianHead, RandomHead, with_dropout
+from ._recurrent import Recurrent, RecurrentSequenceModel
 from ._stacks import (
     SharedLinear,
     StackedLinear,

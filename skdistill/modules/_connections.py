@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from ..losses import bounded_outputs
 from ._counts import n_parameters
-from ._layers import started
 from ._models import split_head
+from ._networks import started
 from ._recurrent import _LastState
 from ._stacks import StackedSequential, stack
 
@@ -39,7 +39,7 @@ class Connection(nn.Module):
 
     def __init__(self, width: int, source_width: int, generator: Generator = None):
         super().__init__()
-        self.out_features = width
+        self.out_features = width if self.is_projected else width + source_width
         self.project: nn.Module = nn.Identity()
         if self.is_projected and width != source_width:
             layer = nn.Linear(source_width, width, bias=False, device="meta")
@@ -51,7 +51,7 @@ class Connection(nn.Module):
 
     def merge(self, own: Tensor, earlier: Tensor) -> Tensor:
         """Merge activations; of equal width, if they are projected."""
-        raise NotImplementedError  # each kind of connection defines it
+        raise NotImplementedError
 
 
 class Residual(Connection):
@@ -68,10 +68,6 @@ class Dense(Connection):
 
     is_projected = False
     flop_per_unit = 0
-
-    def __init__(self, width: int, source_width: int, generator: Generator = None):
-        super().__init__(width, source_width, generator)
-        self.out_features = width + source_width
 
     def merge(self, own, earlier):
         return torch.cat((own, earlier), -1)
@@ -158,9 +154,16 @@ class Learner(nn.Module):
         generator: Generator = None,
     ):
         super().__init__()
-        core, head = split_head(network.eval(), head_layers)
+        self.core, head = split_head(network.eval(), head_layers)
         self.over_time = over_time
-        self.core = _without_last_state(core) if over_time else core
+        if over_time:
+            layers = [layer for layer in self.core if not isinstance(layer, _LastState)]
+            if len(layers) == len(self.core):
+                raise ValueError(
+                    "early=True needs a module that reads a series and its last state, such as "
+                    "skdistill.modules.Recurrent."
+                )
+            self.core = nn.Sequential(*layers)
         self.body, self.last = split_head(head, 1)
         with torch.no_grad():
             activations = self.core(torch.zeros(1, *row_shape))
@@ -235,25 +238,23 @@ class Learner(nn.Module):
     def load_trained(self, trained: nn.Module) -> None:
         """Copy the weights of a trained copy of `trainable`."""
         with torch.no_grad():
-            for own, value in zip(_tensors(self.trainable()), _tensors(trained), strict=True):
-                own.copy_(value)
-
-    @property
-    def _n_vectors(self) -> int:
-        """Number of vectors of one sample that the connections merge."""
-        return math.prod(self.hidden_shape[:-1])
+            for of in (nn.Module.parameters, nn.Module.buffers):
+                for own, value in zip(of(self.trainable()), of(trained), strict=True):
+                    own.copy_(value)
 
     @property
     def elementwise_flop(self) -> int:
         """Floating-point operations of merging for one row, which are no matrix products."""
-        return self._n_vectors * sum(c.flop_per_unit * c.out_features for c in self.connections)
+        n_vectors = math.prod(self.hidden_shape[:-1])
+        return n_vectors * sum(c.flop_per_unit * c.out_features for c in self.connections)
 
     @property
     def connection_flop(self) -> int:
         """Floating-point operations that the connections cost for one sample."""
-        n_products = self._n_vectors * sum(n_parameters(c.project) for c in self.connections)
+        n_vectors = math.prod(self.hidden_shape[:-1])  # of one sample that are merged
+        n_products = n_vectors * sum(n_parameters(c.project) for c in self.connections)
         # The last layer of a series reads its last step alone.
-        n_products += self.n_widened * (self._n_vectors if len(self.body) else 1)
+        n_products += self.n_widened * (n_vectors if len(self.body) else 1)
         return 2 * n_products + self.elementwise_flop
 
     @property
@@ -264,21 +265,6 @@ class Learner(nn.Module):
     def n_activations(self) -> int:
         """Approximate number of activations of one sample."""
         return math.prod(self.row_shape) + 4 * math.prod(self.hidden_shape)
-
-
-def _without_last_state(core: nn.Sequential) -> nn.Sequential:
-    """Layers that give the states of a series at all time steps."""
-    layers = [layer for layer in core if not isinstance(layer, _LastState)]
-    if len(layers) == len(core):
-        raise ValueError(
-            "early=True needs a module that reads a series and its last state, such as "
-            "skdistill.modules.Recurrent."
-        )
-    return nn.Sequential(*layers)
-
-
-def _tensors(module: nn.Module) -> list[Tensor]:
-    return [*module.parameters(), *module.buffers()]
 
 
 class Booster(nn.Module):
@@ -300,9 +286,7 @@ class Booster(nn.Module):
         self.register_buffer("loc", loc)
         self.register_buffer("bound", bound)
         self.centred = centred
-        self._stack: list[
-            nn.Module
-        ] = []  # the learners stacked; in a list, which hides it from nn.Module
+        self._stack: list[nn.Module] = []  # of the learners; a list hides it from nn.Module
 
     def append(self, learner: Learner, weight: float) -> None:
         self.learners.append(learner)
@@ -426,7 +410,9 @@ class Rounds:
             outputs.append(self.booster.bounded(read(hidden)))
             if self.hidden.maxlen != 0:
                 parts.append(hidden)
-        return _joined(parts, 0) if parts else None, _joined(outputs, -2)
+        if len(outputs) == 1:
+            return (parts or [None])[0], outputs[0]
+        return torch.cat(parts) if parts else None, torch.cat(outputs, -2)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with some of the samples, given as a mask (n,)."""
@@ -434,7 +420,3 @@ class Rounds:
         self.hidden = deque((hidden[rows] for hidden in self.hidden), self.hidden.maxlen)
         self.outputs = [outputs[rows] for outputs in self.outputs]
         self.mean = self.mean[rows]
-
-
-def _joined(parts: list[Tensor], axis: int) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)

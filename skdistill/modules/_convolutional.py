@@ -9,8 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from .._utils.validation import OneOf
-from ._layers import activation_named, one_for_each, row_shape, started, whole_number, whole_numbers
-from ._networks import MLP
+from ._networks import (
+    MLP,
+    activation_named,
+    one_for_each,
+    row_shape,
+    started,
+    whole_number,
+    whole_numbers,
+)
 
 _POOLINGS = {"max": nn.MaxPool2d, "avg": nn.AvgPool2d}
 
@@ -53,7 +60,7 @@ class ConvNet(nn.Sequential):
 
     Notes
     -----
-    Settings of published networks, besides that of the example, with ``padding=0``:
+    Settings of published networks, with ``padding=0``:
 
     - ``channels=(10, 20), kernel_size=4, hidden_units=(80,)``, MNIST, and ``channels=(16, 32),
       kernel_size=5, hidden_units=(200, 50)``, CIFAR-10 (GPED, Vadera et al., 2020, App. A.2);
@@ -144,9 +151,8 @@ class ResNet(nn.Sequential):
     are its last two blocks: ``head_layers=3``.
 
     With batch normalisation a row's output depends, in training, on the other rows of its batch,
-    also on those of small weight, so that a row of weight two is not the same as two rows. Every
-    member has running averages of its own. A batch of one row cannot be normalised once the image
-    is down to one pixel: torch raises an error.
+    whatever their weights. Every member has running averages of its own. A batch of one row cannot
+    be normalised once the image is down to one pixel: torch raises an error.
 
     References
     ----------

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Networks that users choose by name and shape."""
+"""Perceptrons and their embeddings, and what all networks are made with: sizes, weights, seeds."""
 
+import inspect
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .._utils.process import ProcessLock
+from .._utils.settings import Settings
 from .._utils.validation import Number, OneOf, check_parameters
-from ._embeddings import Periodic, PeriodicLayer, PiecewiseLinear
+
+Layer = TypeVar("Layer", bound=nn.Module)
 
 _SIZE = Number(Integral, 1)
+
+# Modules that draw from torch's global generator are built, and trained, one at a time.
+GLOBAL_GENERATOR_LOCK = ProcessLock()
 
 
 class Tanh(nn.Tanh):
@@ -44,19 +52,6 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 ELEMENTWISE = (*ACTIVATIONS.values(), nn.Tanh)
 
 
-def as_tuple(value: Any) -> tuple:
-    """One or several values as a tuple."""
-    is_one = not isinstance(value, Iterable) or isinstance(value, (Tensor, Mapping, bytes, type))
-    return (value,) if is_one else tuple(value)
-
-
-def check_embeddings(value: object, name: str) -> None:
-    if isinstance(value, (Periodic, PiecewiseLinear)):
-        check_parameters(value, f"{name}__")
-    else:
-        OneOf((None, "auto")).check(value, name)
-
-
 class ResidualLayer(nn.Module):
     """Layer that adds its input to its output: ``h + activation(linear(h))``."""
 
@@ -68,6 +63,90 @@ class ResidualLayer(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """Map (..., n, width) to the same shape."""
         return h + self.activation(self.linear(h))
+
+
+@dataclass(eq=False, repr=False)
+class PiecewiseLinear(Settings):
+    """Piecewise-linear encoding of the numbers of a table [1]_.
+
+    The range of each column is divided into bins, and a number becomes the share of each bin that
+    lies below it: 1 for the bins before its own, 0 for those after it. So a network can treat
+    different ranges of a column in different ways, as trees do. The columns themselves remain
+    inputs, standardised. Bins are found in `fit`; samples are encoded once, before training.
+
+    Parameters
+    ----------
+    n_bins : int, default=8
+        Number of bins of each column at most; columns with fewer values have fewer.
+    bins : {"quantile", "tree"}, default="quantile"
+        Whether bins hold about as many samples each, or are the leaves of a decision tree that
+        predicts y by the column alone.
+
+    References
+    ----------
+    .. [1] Gorishniy, Rubachev & Babenko (2022), "On Embeddings for Numerical Features in Tabular
+           Deep Learning", Section 3.2.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> from skdistill.modules import PiecewiseLinear
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = BayesianEnsembleClassifier(2, max_epochs=5, random_state=0)
+    >>> model = model.set_params(module__embeddings=PiecewiseLinear(n_bins=4)).fit(X, y)
+    >>> model.module_.inputs.n_inputs  # 13 columns, and 4 bins of each
+    65
+    """
+
+    _parameter_table = {"n_bins": Number(Integral, 2), "bins": OneOf(("quantile", "tree"))}
+
+    n_bins: int = 8
+    bins: str = "quantile"
+
+
+@dataclass(eq=False, repr=False)
+class Periodic(Settings):
+    """Periodic embeddings of the inputs of a network, whose frequencies are learnt [1]_.
+
+    A number x becomes x itself and ``sin(2 pi c x)`` and ``cos(2 pi c x)`` for some c, which each
+    network learns by itself.
+
+    Parameters
+    ----------
+    n_frequencies : int, default=8
+        Number of frequencies c for each input.
+    scale : float, default=0.1
+        Standard deviation of the normal distribution that they are drawn from before training.
+
+    References
+    ----------
+    .. [1] Gorishniy, Rubachev & Babenko (2022), "On Embeddings for Numerical Features in Tabular
+           Deep Learning", Eq 2.
+    """
+
+    _parameter_table = {
+        "n_frequencies": Number(Integral, 1),
+        "scale": Number(Real, 0, closed="neither"),
+    }
+
+    n_frequencies: int = 8
+    scale: float = 0.1
+
+
+class PeriodicLayer(nn.Module):
+    """Maps inputs (..., d) to themselves and their sines and cosines, (..., d * (1 + 2 k))."""
+
+    def __init__(self, in_features: int, settings: Periodic, generator: torch.Generator | None):
+        super().__init__()
+        drawn = torch.empty(settings.n_frequencies, in_features)
+        nn.init.normal_(drawn, std=settings.scale, generator=generator)
+        self.frequencies = nn.Parameter(drawn)
+        self.out_features = in_features * (1 + 2 * settings.n_frequencies)
+
+    def forward(self, x: Tensor) -> Tensor:
+        angles = (2 * math.pi * self.frequencies * x.unsqueeze(-2)).flatten(-2)
+        return torch.cat([x, angles.sin(), angles.cos()], dim=-1)  # Eq 2
 
 
 class MLP(nn.Sequential):
@@ -146,3 +225,105 @@ def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
     return layer
+
+
+def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Layer:
+    """Draw the weights of a layer made on the meta device, uniform on +-1 / sqrt(fan in).
+
+    These are the initial distributions of torch's linear, convolutional and recurrent layers; for
+    the last of them `fan_in` is the width of the hidden state.
+    """
+    layer.to_empty(device=torch.get_default_device())
+    bound = 1.0 / math.sqrt(fan_in)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return layer
+
+
+def activation_named(name: str) -> nn.Module:
+    OneOf(tuple(ACTIVATIONS)).check(name, "activation")
+    return ACTIVATIONS[name]()
+
+
+def row_shape(in_features: object, n_axes: Collection[int], form: str) -> tuple[int, ...]:
+    """Shape of one row as a tuple; a ValueError describes the accepted `form`."""
+    shape = as_tuple(in_features)
+    if len(shape) not in n_axes or not _are_integers(shape):
+        raise ValueError(
+            f"in_features must be {form}, the shape of one row of X; got {in_features!r}."
+        )
+    return shape
+
+
+def whole_numbers(name: str, value: object, least: int = 1) -> tuple[int, ...]:
+    """One or more integers as a tuple; a ValueError names the parameter."""
+    numbers = as_tuple(value)
+    if not numbers or not _are_integers(numbers, least):
+        raise ValueError(
+            f"{name} must be an integer of at least {least}, or a tuple of them; got {value!r}."
+        )
+    return numbers
+
+
+def one_for_each(name: str, value: object, n: int, least: int = 1) -> tuple[int, ...]:
+    """Numbers for `n` layers, from one number for all of them or a tuple with one for each."""
+    numbers = whole_numbers(name, value, least)
+    if len(numbers) not in (1, n):
+        raise ValueError(f"{name} must have one value or {n}, as many as channels; got {value!r}.")
+    return numbers * (n // len(numbers))
+
+
+def whole_number(name: str, value: object) -> int:
+    """A positive integer; a ValueError names the parameter."""
+    numbers = whole_numbers(name, value)
+    if len(numbers) > 1:
+        raise ValueError(f"{name} must be one integer, got {value!r}.")
+    return numbers[0]
+
+
+def _are_integers(numbers: tuple, least: int = 1) -> bool:
+    return all(map(Number(Integral, least).accepts, numbers))
+
+
+def as_tuple(value: Any) -> tuple:
+    """One or several values as a tuple."""
+    is_one = not isinstance(value, Iterable) or isinstance(value, (Tensor, Mapping, bytes, type))
+    return (value,) if is_one else tuple(value)
+
+
+def check_embeddings(value: object, name: str) -> None:
+    if isinstance(value, (Periodic, PiecewiseLinear)):
+        check_parameters(value, f"{name}__")
+    else:
+        OneOf((None, "auto")).check(value, name)
+
+
+def build_member(module: Callable[..., nn.Module], seed: int, **kwargs) -> nn.Module:
+    """Build one network with weights drawn from `seed`.
+
+    `module` is called with those of ``in_features``, ``out_features`` and ``generator`` that its
+    signature takes, and with whatever the user gave. Torch's global generator stays as it was.
+    """
+    (member,) = build_members(module, [seed], **kwargs)
+    return member
+
+
+def build_members(
+    module: Callable[..., nn.Module], seeds: Sequence[int], **kwargs
+) -> list[nn.Module]:
+    """Build a network for each seed, as :func:`build_member` does; equal seeds share one."""
+    accepted = inspect.signature(module).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+    for width in ("in_features", "out_features"):
+        if not takes_any and width not in accepted:
+            kwargs.pop(width, None)
+
+    def build(seed: int) -> nn.Module:
+        if "generator" in accepted:
+            return module(generator=torch.Generator().manual_seed(seed), **kwargs)
+        with GLOBAL_GENERATOR_LOCK.held(), torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed GPUs too
+            return module(**kwargs)
+
+    built = {seed: build(seed) for seed in dict.fromkeys(seeds)}
+    return [built[seed] for seed in seeds]

@@ -41,8 +41,7 @@ class StackedLinear(nn.Module):
         weight = _side_by_side([layer.weight.detach().t() for layer in layers])
         bias = _side_by_side([layer.bias.detach() for layer in layers])
         stacked = cls(weight.reshape(*lead, *weight.shape[1:]), bias.reshape(*lead, 1, -1))
-        stacked.weight.requires_grad_(layers[0].weight.requires_grad)
-        stacked.bias.requires_grad_(layers[0].bias.requires_grad)
+        _train_alike(stacked, layers[0])
         return stacked
 
     def forward(self, x: Tensor) -> Tensor:
@@ -117,11 +116,11 @@ class StackedSequential(nn.Sequential):
     @staticmethod
     def supports(member: nn.Module) -> bool:
         """Tell whether `member` is made of linear layers with bias and elementwise ones only."""
-        return (
-            is_plain_sequential(member)
-            and not _ties_weights(member)
-            and all(_is_supported(layer) for layer in member)
-        )
+        if not (is_plain_sequential(member) and all(map(_is_supported, member))):
+            return False
+        # Layers may share a parameter, or be the same one.
+        n_used = sum(len(list(layer.parameters())) for layer in member)
+        return n_used == len(list(member.parameters()))
 
 
 def _stacked(layers: Sequence[Any], lead: tuple[int, ...]) -> nn.Module:
@@ -137,7 +136,7 @@ def _is_supported(layer: nn.Module) -> bool:
     if _is_hooked(layer):
         return False
     if type(layer) is ResidualLayer:
-        return all(_is_supported(part) for part in (layer.linear, layer.activation))
+        return _is_supported(layer.linear) and _is_supported(layer.activation)
     is_linear = type(layer) is nn.Linear and layer.bias is not None
     return is_linear or type(layer) in ELEMENTWISE
 
@@ -150,12 +149,6 @@ def is_plain_sequential(network: nn.Module) -> TypeGuard[nn.Sequential]:
 
 def _is_hooked(module: nn.Module) -> bool:
     return bool(module._forward_pre_hooks or module._forward_hooks)
-
-
-def _ties_weights(network: nn.Sequential) -> bool:
-    """Whether layers share a parameter, or are the same layer."""
-    used = sum(len(list(layer.parameters())) for layer in network)
-    return used > len(list(network.parameters()))
 
 
 class _TemplatePool:
@@ -213,10 +206,8 @@ class StackedModule(nn.Module):
             else:
                 self.register_buffer(safe, value)
         template = copy.deepcopy(members[0])
-        self._template, self._vectorisable = (
-            _TemplatePool(template),
-            _TemplatePool(written_out(template)),
-        )
+        self._template = _TemplatePool(template)
+        self._vectorisable = _TemplatePool(written_out(template))
         self.row_shape: torch.Size | None = None  # of the first samples that it was called with
         self.loops_ = False
         self._vmaps: set[bool] = set()  # modes (training or not) in which vmap has worked
@@ -240,7 +231,12 @@ class StackedModule(nn.Module):
                 self.loops_ = True
                 for buffer, value in zip(self.buffers(), before, strict=True):
                     buffer.copy_(value)  # undo updates by the failed attempt
-                self._warn_of_loop(error)
+                template = self._template.network
+                warn(
+                    f"{type(template).__name__} cannot be vectorised over members, so they run "
+                    f"one by one, which is slower. {_advice_for_vmap(template)} torch reports: "
+                    f"{str(error).strip().splitlines()[0]}"
+                )
         return self._looped(state, rows).unflatten(0, self.lead)
 
     @cached_property
@@ -248,14 +244,6 @@ class StackedModule(nn.Module):
         """Size of the outputs of all layers, for one sample of the first call's shape."""
         row_shape: Any = self.row_shape
         return math.prod(self.lead) * sum(output_sizes(self._template.network, row_shape))
-
-    def _warn_of_loop(self, error: Exception) -> None:
-        template = self._template.network
-        warn(
-            f"{type(template).__name__} cannot be vectorised over members, so they run "
-            f"one by one, which is slower. {_advice_for_vmap(template)} torch reports: "
-            f"{str(error).strip().splitlines()[0]}"
-        )
 
     def _call(self, template: nn.Module, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         outputs = functional_call(template.train(self.training), state, (rows,))
@@ -360,9 +348,14 @@ def _unstacked(layer: nn.Module, m: int) -> nn.Module:
         return layer
     weight, bias = layer.weight.detach().flatten(0, -3)[m], layer.bias.detach().flatten(0, -3)[m]
     linear = as_linear(weight, bias[0])
-    linear.weight.requires_grad_(layer.weight.requires_grad)
-    linear.bias.requires_grad_(layer.bias.requires_grad)
+    _train_alike(linear, layer)
     return linear
+
+
+def _train_alike(layer: Any, like: Any) -> None:
+    """Let a layer's weights be trained if those of another are."""
+    layer.weight.requires_grad_(like.weight.requires_grad)
+    layer.bias.requires_grad_(like.bias.requires_grad)
 
 
 def as_linear(weight: Tensor, bias: Tensor) -> nn.Linear:

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._utils.validation import Number, OneOf
-from ._embeddings import Periodic
-from ._layers import activation_named
-from ._networks import as_tuple, check_embeddings
+from ._networks import Periodic, activation_named, as_tuple, check_embeddings
 from ._stacks import SharedLinear, StackedLinear, as_linear
 
 _SIZE = Number(Integral, 1)
@@ -139,10 +137,6 @@ class TabM(nn.Module):
         """Return the members as networks of their own, which predict the same; see :func:`unstack`.
 
         The matrix of member m is ``diag(r[m]) weight diag(s[m])``.
-
-        Returns
-        -------
-        networks : list of Module
         """
         return [nn.Sequential(*self._layers_of(m)) for m in range(self.n_members)]
 
@@ -161,16 +155,7 @@ class TabM(nn.Module):
         yield as_linear(self.heads.weight[0, m], self.heads.bias[0, m, 0])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map samples (1, n, in) to (1, k, n, out), and in training to (1, n, out).
-
-        Parameters
-        ----------
-        x : Tensor of shape (1, n, in)
-
-        Returns
-        -------
-        outputs : Tensor of shape (1, k, n, out) or (1, n, out)
-        """
+        """Map samples (1, n, in) to (1, k, n, out), and in training to (1, n, out)."""
         if not self.training:
             return self._outputs(x.unsqueeze(2))
         n = x.shape[1]

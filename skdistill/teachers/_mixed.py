@@ -21,7 +21,7 @@ from .._data.checks import check_weights
 from .._estimator.calibration import Temperature, fit_temperature, negative_log_likelihood
 from .._estimator.functions import align_classes
 from .._estimator.unwrapping import final_step, is_prefitted, seeded_clone, tags_of
-from .._training.budget import TimeBudget
+from .._training.resume import TimeBudget
 from .._training.trainer import SEED_LIMIT
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about

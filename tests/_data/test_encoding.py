@@ -34,8 +34,8 @@ from skdistill._data.columns import Columns
 from skdistill._data.encoding import Bins, InputEncoding
 from skdistill._utils.moments import Moments
 from skdistill.modules import InputEncoder, PiecewiseLinear
-from skdistill.modules._embeddings import Periodic, PeriodicLayer
 from skdistill.modules._inputs import compressed
+from skdistill.modules._networks import Periodic, PeriodicLayer
 from skdistill.persistence import load, save
 from skdistill.samplers import DeepEnsemble, MCDropout
 from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_lacking

@@ -49,8 +49,8 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch, _callbacks
-from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
-from skdistill._engine._steps import FlatStep
+from skdistill._engine._callbacks import asks_to_stop
+from skdistill._engine._steps import FlatStep, listens_to_batches
 from skdistill._utils.messages import time_left
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import DeepEnsemble

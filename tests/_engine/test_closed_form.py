@@ -18,9 +18,9 @@ from torch import nn
 from torch.autograd import gradcheck
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill._engine import _flat_update, _steps
+from skdistill._engine import _flat, _steps
 from skdistill._engine._closed_form import ClosedFormGradient, blocks_of
-from skdistill._engine._flat_update import FlatUpdate
+from skdistill._engine._flat import FlatUpdate
 from skdistill._method.objective import Objective
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
@@ -219,9 +219,9 @@ def test_the_public_function_does_what_the_private_kernel_does(optimizer, data, 
     model = ensemble(optimizer=optimizer, optimizer__weight_decay=0.1, max_epochs=3)
     expected = model.fit(*data).module_.state_dict()
     calls = []
-    public = _flat_update.adam
-    monkeypatch.setattr(_flat_update, "_KERNELS", {False: None, True: None})
-    monkeypatch.setattr(_flat_update, "adam", lambda *a, **k: (calls.append(1), public(*a, **k)))
+    public = _flat.adam
+    monkeypatch.setattr(_flat, "_KERNELS", {False: None, True: None})
+    monkeypatch.setattr(_flat, "adam", lambda *a, **k: (calls.append(1), public(*a, **k)))
     found = model.fit(*data).module_.state_dict()
     assert calls
     for name, value in expected.items():

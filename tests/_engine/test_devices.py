@@ -24,10 +24,10 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._engine import _steps, optimizer_defaults
+from skdistill._engine import _net
 from skdistill._estimator.batched import chunk_size
 from skdistill._method.task import RegressionTask, prepare_to_compute
-from skdistill._training.trainer import Training
+from skdistill._training.trainer import Training, optimizer_defaults
 from skdistill.distributions import Dirichlet
 from skdistill.families import (
     DirichletFamily,
@@ -153,11 +153,11 @@ class WithTensor(torch.optim.SGD):
 def test_streams_and_graphs_are_made_on_the_device_of_the_net(monkeypatch):
     made = []
     monkeypatch.setattr(torch.cuda, "device", lambda device: made.append(device) or Held(made))
-    with _steps.current_device(SECOND):
+    with _net.current_device(SECOND):
         assert made == [SECOND]
     assert made == [SECOND, "left"]
     for device in ("cpu", "cuda", "mps"):  # plain "cuda" is the current device
-        with _steps.current_device(torch.device(device)):
+        with _net.current_device(torch.device(device)):
             pass
     assert made == [SECOND, "left"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from skdistill._engine._shared_form import SharedFormGradient
+from skdistill._engine._closed_form import SharedFormGradient
 from skdistill._engine._traced import TracedGradient
 from skdistill.ensembles._plan import GaussianObjective
 from skdistill.modules import ACTIVATIONS, GaussianStack, TabM, build_member

@@ -106,8 +106,8 @@ class Outputs(Callback):
     def after_step(self, net):
         self.keeper(net)
         rows = torch.tensor(X[None, :5])
-        found = net.outputs_now(rows).clone()
-        weights = {name: value.detach() for name, value in net.weights_now().items()}
+        found = net.steps_.outputs(rows).clone()
+        weights = {name: value.detach() for name, value in net.steps_.weights().items()}
         expected = functional_call(copy.deepcopy(net.module_).eval(), weights, (rows,))
         torch.testing.assert_close(found, expected)
         Outputs.n_compared += 1

@@ -22,9 +22,9 @@ from small_stacks import (
 from torch import nn
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill._engine import suited_threads
-from skdistill._engine._flat_update import flush
+from skdistill._engine._flat import flush
 from skdistill._engine._steps import clip_each_member
+from skdistill._training.trainer import suited_threads
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Optimizer, Runtime
 

@@ -29,7 +29,7 @@ from skdistill import (
     HydraPlusRegressor,
     SequenceDistributionDistiller,
 )
-from skdistill._engine import SavedTraining, _time
+from skdistill._engine import SavedTraining, TimeLimit, _net
 from skdistill._training import resume
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
@@ -159,7 +159,7 @@ def test_steps_on_flat_buffers_have_the_learning_rate_of_the_moment(clock, optim
     passed = iter(np.arange(1, 1000))
     clock.seconds = 1000.0
     flat = ensemble(optimizer=optimizer, max_time=3.0)
-    real = _time.TimeLimit.batches
+    real = TimeLimit.batches
 
     def batches(self, net, rows):
         for batch in real(self, net, rows):
@@ -167,7 +167,7 @@ def test_steps_on_flat_buffers_have_the_learning_rate_of_the_moment(clock, optim
             clock.seconds = 1000.0 + 0.125 * next(passed)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_time.TimeLimit, "batches", batches)
+        patch.setattr(TimeLimit, "batches", batches)
         flat.fit(X, Y)
     assert flat.net_.engine_ == "closed_form"
     assert slow.net_.engine_ != "closed_form"
@@ -240,20 +240,20 @@ def test_blocks_side_by_side_have_their_parts(clock):
     with parallel_config(backend="threading"):
         trained = model.fit(X, Y)  # no second passes
     assert trained.n_members_ == 6
-    limits, real = [], _time.TimeLimit.__init__
+    limits, real = [], TimeLimit.__init__
 
     def note(self, seconds, *arguments):
         limits.append(seconds)
         real(self, seconds, *arguments)
 
     with pytest.MonkeyPatch.context() as patch, parallel_config(backend="threading"):
-        patch.setattr(_time.TimeLimit, "__init__", note)
+        patch.setattr(TimeLimit, "__init__", note)
         model.fit(X, Y)
     assert limits == pytest.approx([(12.0 - kept_for_later(12.0)) / 3] * 6)
 
 
 def test_settings_that_are_tried_share_the_time(clock):
-    limits, real = [], _time.TimeLimit.__init__
+    limits, real = [], TimeLimit.__init__
 
     def note(self, seconds, *arguments):
         limits.append(seconds)
@@ -267,7 +267,7 @@ def test_settings_that_are_tried_share_the_time(clock):
     }
     del params["module__embeddings"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_time.TimeLimit, "__init__", note)
+        patch.setattr(TimeLimit, "__init__", note)
         model = BayesianEnsembleRegressor(7, **params, max_time=17.0).fit(X, Y)
     # Three settings by five members each, and the two further members of the best.
     assert len(model.tuning_) == 3
@@ -411,7 +411,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("n_epochs", [2, 4, 7, 9])
 def test_a_fit_that_goes_on_counts_the_time_before(clock, tmp_path, monkeypatch, n_epochs):
-    batches, end_epoch, countdown = _time.TimeLimit.batches, SavedTraining.on_epoch_end, [n_epochs]
+    batches, end_epoch, countdown = TimeLimit.batches, SavedTraining.on_epoch_end, [n_epochs]
 
     def in_a_second(self, net, rows):  # no callback, which a checkpoint is compared by
         clock.seconds += 1.0
@@ -423,7 +423,7 @@ def test_a_fit_that_goes_on_counts_the_time_before(clock, tmp_path, monkeypatch,
         if not countdown[0]:
             raise Killed
 
-    monkeypatch.setattr(_time.TimeLimit, "batches", in_a_second)
+    monkeypatch.setattr(TimeLimit, "batches", in_a_second)
     teacher = ensemble(4, runtime=Runtime(member_block=2))
     student = HydraPlusRegressor(teacher, max_time=10.0, **SMALL)
     expected = clone(student).fit(X, Y)
@@ -500,7 +500,7 @@ def test_the_first_steps_tell_how_long_it_takes(clock, capsys, monkeypatch):
     # A step takes .2 seconds, a fit of two blocks 2 * 8 * 4 of them.
     steps = SimpleNamespace(seconds=0.0)
     steps.monotonic = lambda: steps.seconds
-    monkeypatch.setattr(_time, "time", steps)
+    monkeypatch.setattr(_net, "time", steps)
 
     class Slow(Callback):
         def on_batch_end(self, net, training=False, **kwargs):

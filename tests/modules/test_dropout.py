@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from skdistill.modules import MLP, ConvNet, stack, with_dropout
-from skdistill.modules._dropout import MemberDropout
+from skdistill.modules._random import MemberDropout
 
 SEED = 3
 

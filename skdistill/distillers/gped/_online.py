@@ -27,11 +27,16 @@ from ..._engine import (
     DivergenceGuard,
     Rows,
     StackNet,
-    suited_threads,
 )
 from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._method.plan import TrainingBudget, as_tensors, build_module
-from ..._training.trainer import draws_globally, flop_per_step, on_device, own_dropout
+from ..._training.trainer import (
+    draws_globally,
+    flop_per_step,
+    on_device,
+    own_dropout,
+    suited_threads,
+)
 from ..._utils.process import working_memory
 from ...ensembles import (
     EnsembleSpec,
@@ -298,7 +303,7 @@ class OnlineDistillation(Callback):
         The student learns from the first of them; of the others the running means are updated.
         """
         for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
-            outputs = net.outputs_now(net.module_.encode(X))
+            outputs = net.steps_.outputs(net.module_.encode(X))
             if not outputs.isfinite().all():
                 return  # a chain has diverged; its guard ends training after the epoch
             targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
@@ -310,7 +315,7 @@ class OnlineDistillation(Callback):
         """Add what the chains' last samples predict for X to R-hat, and for `X_monitor`."""
 
         def predict(inputs: Tensor) -> Any:
-            return self.members_of(net.module_, net.outputs_now(inputs))
+            return self.members_of(net.module_, net.steps_.outputs(inputs))
 
         members = predict(self.diagnosed)  # probabilities, or means and variances: (S, n, k)
         members = members if isinstance(members, Tensor) else torch.cat(members, dim=-1)
