@@ -48,12 +48,7 @@ class RunningRHat:
     """Split R-hat of draws that are not kept, from the moments of each half of each chain.
 
     These are updated as in Welford (1962), in float64, so that a variance that is small beside its
-    mean is not lost to rounding.
-
-    Parameters
-    ----------
-    n_draws : int
-        How many draws there will be of each chain; the middle one of an odd number is left out.
+    mean is not lost to rounding. The middle one of an odd number of draws is left out.
     """
 
     def __init__(self, n_draws: int):
@@ -91,12 +86,10 @@ class RunningRHat:
         warn_if_large(r_hat, n_chains, self.n_draws)
         return SamplerDiagnostics(r_hat, unknown)
 
-    def state(self) -> dict[str, object]:
-        """Return the moments so far, not copied."""
+    def state(self) -> dict[str, object]:  # not copied
         return {"n_seen": self.n_seen, "moments": self.moments}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
         self.n_seen, moments = state["n_seen"], state["moments"]
         self.moments = None if moments is None else np.array(moments)  # none yet in burn-in
 

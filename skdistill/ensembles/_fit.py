@@ -39,13 +39,12 @@ from ..modules import DistributionStack, shares_weights
 from ..samplers import MCDropout
 from ..settings import Runtime
 from ._blocks import EnsembleTrainer
-from ._chains import ChainTrainer, DropoutTrainer
 from ._diagnostics import diagnose
 from ._job import Data, Job, amount_of_training, has_bins, learning_rate
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._plan import EnsemblePlan
 from ._spec import EnsembleSpec
-from ._trainer import ChainObserver, Trainer
+from ._trainer import ChainObserver, ChainTrainer, DropoutTrainer, Trainer
 from ._tuning import best_of, best_of_trials
 
 # Weights of a smaller mean are warned of: they were made to sum to one, it seems.
@@ -72,18 +71,17 @@ def fit_ensemble(
 ):
     """Train the members of an ensemble, and return it.
 
-    Parameters
-    ----------
-    ensemble : BayesianEnsembleClassifier or BayesianEnsembleRegressor
-    X, y, sample_weight
-        As in its `fit`.
-    observer : ChainObserver, default=None
-        Called with the samples of Markov chains; only the last of them become members then.
+    An observer is called with the samples of Markov chains; only the last of them become members
+    then.
     """
     refuse_ranks(type(ensemble).__name__)
     spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
-        _refuse_with_stream(spec, ensemble.get_params(), y, sample_weight)
+        neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
+        params = ensemble.get_params()
+        if spec.trains_each:
+            params["inference"] = "deep_ensemble"
+        refuse_with_stream(params, neutral, {"y": y, "sample_weight": sample_weight})
     before = Fitted.of(ensemble) if spec.warm_start else None
     if before is None:
         ensemble._reset()
@@ -103,7 +101,8 @@ def fit_ensemble(
     random_state = check_random_state(ensemble.random_state)
     with resumable(ensemble, random_state, _identity(data, before)) as random_state:
         fit = EnsembleFit(spec, task, data, before, random_state, observer)
-        with fit_task(ensemble, given, fit.n_subtasks) as observed:
+        n_subtasks = fit.trainer.n_blocks * fit.trainer.job.n_epochs
+        with fit_task(ensemble, given, n_subtasks) as observed:
             try:
                 fit.run(observed)
             finally:  # what an interrupt, or a worker that dies, has left is kept too
@@ -119,14 +118,6 @@ def fit_ensemble(
                 )
                 ensemble._keep({"sampler_diagnostics_": found})
     return ensemble
-
-
-def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], y, sample_weight) -> None:
-    """Raise a ValueError for parameters and arguments that do not go with batches."""
-    neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
-    if spec.trains_each:
-        params = params | {"inference": "deep_ensemble"}
-    refuse_with_stream(params, neutral, {"y": y, "sample_weight": sample_weight})
 
 
 def _read(
@@ -177,22 +168,9 @@ def _warn_of_small_weights(data: Data | Stream) -> None:
 
 
 class EnsembleFit:
-    """One fit of an ensemble, from what its parameters say to what it has trained.
+    """One fit of an ensemble, which may go on from `before`.
 
-    Parameters
-    ----------
-    spec : EnsembleSpec
-    task : RegressionTask or ClassificationTask
-    data : Data or Stream
-    before : Fitted or None
-        What the fit goes on from.
-    random_state : RandomState
-    observer : ChainObserver or None
-
-    Attributes
-    ----------
-    trainer : Trainer
-        With the members that have been trained so far.
+    Its `trainer` has the members that have been trained so far.
     """
 
     def __init__(
@@ -207,29 +185,26 @@ class EnsembleFit:
         self.spec, self.before, self.random_state = spec, before, random_state
         self.trials: list[dict[str, Any]] | None = None
         train, valid = split(spec, task, data, random_state)
+        tuned = None
         if before is None:
             scaling = train.scaling(task, standardises(spec.normalize, "y"))
-        else:
-            scaling = scaling_of(before.module)
-        leaves_out = self._leaves_out(train)
+            self.calibrates = _calibrates(spec, train)
+            leaves_out = self.calibrates or spec.tune is not None
+        else:  # further members leave out samples as the first do
+            scaling, tuned = scaling_of(before.module), before.facts.get("tuning_")
+            self.calibrates = "calibration_" in before.facts
+            leaves_out = self.calibrates or "tuning_" in before.facts
         parts = Parts.drawn(task, train.y, random_state) if leaves_out else None
         self.job_with = partial(_job, spec, task, before, (scaling, parts, train, valid))
-        found = None if before is None else before.facts.get("tuning_")
         self.trainer = self._trainer(
-            self.job_with(best_of(found)["params"] if found else {}), observer
+            self.job_with(best_of(tuned)["params"] if tuned else {}), observer
         )
 
-    @property
-    def n_subtasks(self) -> int:
-        """Epochs of all blocks, of which scikit-learn's callbacks hear."""
-        return self.trainer.n_blocks * self.trainer.job.n_epochs
-
     def run(self, observed: ObservedTask) -> None:
-        """Train the members; `trainer` has them, also if the training does not come to its end."""
+        """Train the members; `trainer` has them, also those before an interrupt."""
         if self.spec.tune is not None and self.before is None:
             first: Any = self.trainer  # an EnsembleTrainer: chains are not tuned
-            tried = best_of_trials(first, self.job_with, self.random_state)
-            self.trainer, self.trials = tried
+            self.trainer, self.trials = best_of_trials(first, self.job_with, self.random_state)
         self.trainer.train_all(self.random_state, observed)
 
     def _trainer(self, job: Job, observer: ChainObserver | None) -> Trainer:
@@ -250,12 +225,6 @@ class EnsembleFit:
         trainer.n_restarts[: len(facts["n_restarts_"])] = facts["n_restarts_"]
         trainer.history = list(self.before.history)
         return trainer
-
-    def _leaves_out(self, train: object) -> bool:
-        """Tell whether each member leaves out some samples; further members do as the first."""
-        if self.before is not None:
-            return not {"calibration_", "tuning_"}.isdisjoint(self.before.facts)
-        return _calibrates(self.spec, train) or self.spec.tune is not None
 
     # Its many small operations would wait for threads where other processes keep the cores busy.
     @one_blas_thread()
@@ -296,12 +265,9 @@ class EnsembleFit:
 
         Beside it stands what tells the parts from which all of them left out theirs.
         """
-        job, before = self.trainer.job, self.before
-        calibrates = (
-            _calibrates(self.spec, job.train) if before is None else "calibration_" in before.facts
-        )
-        if not calibrates:
+        if not self.calibrates:
             return None, None
+        job, before = self.trainer.job, self.before
         train: Any = job.train
         some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
         drawn, first = digest((some, train.y, job.parts)), 0
@@ -328,8 +294,9 @@ class EnsembleFit:
                 mean: Tensor = module.of_outputs(outputs, rows).log_probs.mean(0)
                 return mean
 
-            read = mean_log_probs if are_classes else module.mean
-            predict = partial(read_in_chunks, module, read=read)
+            predict = partial(
+                read_in_chunks, module, read=mean_log_probs if are_classes else module.mean
+            )
             error = None if out_of_bag is None else out_of_bag.squared_error()
             n_categories = None if inputs is None else inputs.n_categories
             found = find_functions(
@@ -354,10 +321,14 @@ def _job(
     settings: dict[str, Any],
 ) -> Job:
     """Return what to train, with other settings, on `samples` in the order of Job's."""
-    if settings:
-        spec = spec.with_parameters(settings)
+    spec = spec.with_parameters(settings)
     *_, train, _ = samples
-    plan = _plan(spec, task)
+    rate = spec.inference.rate if isinstance(spec.inference, MCDropout) else None
+    beta = 0.0 if spec.runs_chains else spec.beta
+    if shares_weights(spec.networks.module):
+        plan = EnsemblePlan(task, 1, beta, n_sharing=spec.n_members)
+    else:
+        plan = EnsemblePlan(task, spec.n_members, beta, rate)
     if train.n_rows < plan.n_sharing:
         raise ValueError(
             f"X must have at least n_members={spec.n_members} samples to train on with "
@@ -387,15 +358,6 @@ def _calibrates(spec: EnsembleSpec, train: Any) -> bool:
         # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
         return is_usual and spec.kind == "classifier" and train.n_rows >= MANY_ROWS
     return is_usual and train.n_rows >= LEAST_ROWS
-
-
-def _plan(spec: EnsembleSpec, task: Task) -> EnsemblePlan:
-    """Return the plan of the ensemble."""
-    rate = spec.inference.rate if isinstance(spec.inference, MCDropout) else None
-    beta = 0.0 if spec.runs_chains else spec.beta
-    if shares_weights(spec.networks.module):
-        return EnsemblePlan(task, 1, beta, n_sharing=spec.n_members)
-    return EnsemblePlan(task, spec.n_members, beta, rate)
 
 
 def _numbers_in(before: Fitted) -> list[int]:

@@ -74,19 +74,15 @@ class Data(NamedTuple):
 
     @property
     def dtype(self) -> np.dtype:
-        """What is computed in."""
         return self.X.dtype
 
     def scaling(self, task: Task, normalize_y: bool) -> Buffers:
-        """Location and scale of the targets, for the module's buffers."""
         return task.scaling(self.y, self.weight, self.dtype, normalize_y)
 
     def inputs(self, settings: InputSettings, embedded_from: int) -> InputEncoding | None:
-        """Return the encoding that these settings ask for; None for no table."""
         return settings.encoding(self.X, self.y, self.weight, embedded_from)
 
     def at(self, rows: np.ndarray) -> Data:
-        """Return some of the samples."""
         weight = None if self.weight is None else self.weight[rows]
         return Data(self.X[rows], self.y[rows], weight)
 
@@ -109,7 +105,6 @@ class Job(NamedTuple):
 
     @property
     def training(self) -> Training:
-        """How stacks are trained."""
         return self.spec.training
 
     def with_training(self, **changes: Any) -> Job:

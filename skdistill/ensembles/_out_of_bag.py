@@ -31,18 +31,10 @@ LEAST_ROWS = 50
 
 
 class Parts(NamedTuple):
-    """Samples divided at random, into parts that members leave out in turn.
+    """Samples divided at random, into parts that members leave out in turn."""
 
-    Parameters
-    ----------
-    of_row : ndarray of shape (n,)
-        Number of each sample's part.
-    n_together : int, default=1
-        How many members in turn leave out the same part.
-    """
-
-    of_row: np.ndarray
-    n_together: int = 1
+    of_row: np.ndarray  # number of each sample's part, (n,)
+    n_together: int = 1  # so many members in turn leave out the same part
 
     @classmethod
     def drawn(cls, task: Task, y: np.ndarray, random_state: np.random.RandomState) -> Parts:
@@ -78,19 +70,11 @@ class OutOfBag(NamedTuple):
     """What members predict for samples that they have left out, on the scale of training.
 
     Samples count that some member has left out, each with equally many members.
-
-    Parameters
-    ----------
-    distribution : distribution
-        For m samples, in float64.
-    y : Tensor of shape (m, t), or of int64 of shape (m,)
-        Encoded targets.
-    weight : Tensor of shape (m,)
     """
 
-    distribution: Any
-    y: Tensor
-    weight: Tensor
+    distribution: Any  # for m samples, in float64
+    y: Tensor  # encoded targets (m, t), or codes (m,) of int64
+    weight: Tensor  # (m,)
 
     @classmethod
     def of(cls, module: Any, numbers: Sequence[int], job: Any, first: int = 0) -> OutOfBag:

@@ -20,29 +20,14 @@ from ..modules import shares_weights, stack, with_dropout
 
 @dataclass(frozen=True)
 class EnsemblePlan(Plan):
-    """Networks side by side, each of which predicts the task.
-
-    Parameters
-    ----------
-    task : RegressionTask or ClassificationTask
-    n_networks : int
-        Number of networks.
-    beta : float, default=0.0
-        Exponent of the variance in the beta-NLL of numbers.
-    dropout_rate : float, default=None
-        Probability that a unit is dropped, where members are draws of dropout.
-    n_sharing : int, default=1
-        Number of members of one network, which share its weights.
-    calibration : Temperature, default=None
-        Of the fitted ensemble.
-    """
+    """Networks side by side, each of which predicts the task."""
 
     task: Task
     n_networks: int = 1
-    beta: float = 0.0
-    dropout_rate: float | None = None
-    n_sharing: int = 1
-    calibration: Any = None
+    beta: float = 0.0  # exponent of the variance in the beta-NLL of numbers
+    dropout_rate: float | None = None  # where members are draws of dropout
+    n_sharing: int = 1  # members of one network, which share its weights
+    calibration: Any = None  # of the fitted ensemble
 
     @property
     def tells_parts(self) -> bool:

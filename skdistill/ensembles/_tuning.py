@@ -81,46 +81,31 @@ def best_of_trials(
 ) -> tuple[EnsembleTrainer, list[dict[str, Any]]]:
     """Train the first few members by each setting, from the same seeds, and return the best.
 
-    Parameters
-    ----------
-    first : EnsembleTrainer
-        Trains by the settings given.
-    job_with : callable
-        Returns the job with other settings.
-    random_state : RandomState
-        As ``train_all`` of the trainer returned is to get it; it stays as it is.
-
-    Returns
-    -------
-    best : EnsembleTrainer
-        With the members that it has trained.
-    trials : list of dict
-        Of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of samples
-        that the members have left out, on the scale of training; infinite if all of them diverged.
+    `first` trains by the settings given, and `job_with` returns the job with others. `random_state`
+    stays as it is, for ``train_all`` of the trainer returned, which has members already. Beside it
+    stand, of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of
+    samples that the members have left out, on the scale of training; infinite if all diverged.
     """
     best = first
     trials: list[dict[str, Any]] = []
-    settings = settings_to_try(first.job)
+    settings, n_members = settings_to_try(first.job), first.job.spec.n_members
+    n_tried = min(_N_TRIED, n_members)
     for number, params in enumerate(settings, 1):
         if first.job.training.verbose:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
         trainer = EnsembleTrainer(job_with(params)) if trials else first
-        n_members = first.job.spec.n_members
-        n_tried = min(_N_TRIED, n_members)
         n_later = (len(settings) - number) * n_tried + n_members - n_tried
-        loss = _loss_of(trainer, copy.deepcopy(random_state), n_later)
+        loss = _loss_of(trainer, copy.deepcopy(random_state), n_tried, n_later)
         trials.append({"params": params, "loss": loss})
         if best_of(trials) is trials[-1]:
             best = trainer
     return best, trials
 
 
-def _loss_of(trainer: EnsembleTrainer, random_state: np.random.RandomState, n_later: int) -> float:
-    """Train a few members, and judge them on the samples that they have left out.
-
-    `n_later` networks are trained after them.
-    """
-    n_members = min(_N_TRIED, trainer.job.spec.n_members)
+def _loss_of(
+    trainer: EnsembleTrainer, random_state: np.random.RandomState, n_members: int, n_later: int
+) -> float:
+    """Train a few members, and judge them on the samples that they have left out."""
     try:
         trainer.train_all(random_state, None, n_members, n_later)
     except EveryMemberDiverged:  # which another setting may not; the table tells of it
