@@ -10,13 +10,19 @@ Random folds measure performance on samples like those of training. :class:`GapS
 prediction and the uncertainty for them.
 """
 
-from ._costs import costs_and_scores as costs_and_scores
-from ._costs import flops, latency, make_cost_scorer, n_parameters, pareto_front
-from ._costs import nondominated as nondominated
-from ._cross_validation import cross_val_predict_uncertainty
 from ._gaps_and_tails import GapSplit, TailSplit
-from ._search import CheapestStudentSearchCV, CheapestWithin
-from ._unseen import score_unseen, unseen_scores
+from ._search import (
+    CheapestStudentSearchCV,
+    CheapestWithin,
+    flops,
+    latency,
+    make_cost_scorer,
+    n_parameters,
+    pareto_front,
+)
+from ._search import costs_and_scores as costs_and_scores
+from ._search import nondominated as nondominated
+from ._unseen import cross_val_predict_uncertainty, score_unseen, unseen_scores
 
 __all__ = [
     "cross_val_predict_uncertainty",

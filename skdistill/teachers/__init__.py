@@ -11,7 +11,7 @@ from ._mixed import MixedModels
 from ._out_of_fold import interpolates as interpolates
 from ._out_of_fold import out_of_fold_members
 from ._predictions import check_member_predictions as check_member_predictions
-from ._quantile_models import QuantileModels
+from ._predictive import QuantileModels
 from ._teacher import Teacher, as_teacher
 from ._thresholds import Splits as Splits
 from ._thresholds import splits_of as splits_of

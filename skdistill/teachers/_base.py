@@ -52,9 +52,9 @@ class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
         """
 
     @property
-    @abstractmethod
     def _first_model(self) -> BaseEstimator:
-        """The first of the fitted models."""
+        models = vars(self).get("models_") or [self.estimator_]
+        return next(model for model in models if model is not None)
 
     @property
     def n_features_in_(self) -> int:

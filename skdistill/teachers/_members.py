@@ -41,11 +41,11 @@ from ._predictive import predictive_moments
 # Weights of voters are made whole numbers that sum to at most this.
 _MOST_VOTES = 100
 
-# Members of a virtual ensemble, CatBoost's own default.
-_N_VIRTUAL = 10
-
 # Functions drawn from a posterior over functions.
 N_FUNCTIONS = 20
+
+# Largest rounding error, as a share of a tree's variance, at which impurities count as variances.
+_SHARE_OF_ROUNDING = 1e-3
 
 # Losses under which CatBoost's virtual ensembles predict logits, or means and variances.
 _CATBOOST_LOGITS = frozenset({"Logloss", "CrossEntropy", "MultiClass"})
@@ -157,10 +157,6 @@ def _from_leaves(forest, X, read: Callable, dtype) -> np.ndarray:
     jobs = (delayed(fill)(s) for s in range(leaves.shape[1]))
     Parallel(n_jobs=forest.n_jobs, require="sharedmem")(jobs)
     return out
-
-
-# Largest rounding error, as a share of a tree's variance, at which impurities count as variances.
-_SHARE_OF_ROUNDING = 1e-3
 
 
 def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
@@ -302,9 +298,8 @@ def _catboost_loss(model) -> str | None:
 
 def _virtual_ensembles(model, X) -> np.ndarray:
     """Raw predictions (n, S, columns) of parts of a CatBoost model (Malinin et al., 2021)."""
-    return model.virtual_ensembles_predict(
-        X, prediction_type="VirtEnsembles", virtual_ensembles_count=_N_VIRTUAL
-    )
+    settings = {"prediction_type": "VirtEnsembles", "virtual_ensembles_count": 10}  # its default
+    return model.virtual_ensembles_predict(X, **settings)
 
 
 # --- arrays -----------------------------------------------------------------------------------

@@ -39,8 +39,16 @@ from ._members import (
     read_probabilities,
 )
 from ._predictions import without_rounding
-from ._residuals import mean_squared_residual, residual_variance, with_variance
-from ._rows_and_folds import as_rows, fitted_on, folds_of, read_out_of_fold, rows_at
+from ._rows_and_folds import (
+    as_rows,
+    fitted_on,
+    folds_of,
+    mean_squared_residual,
+    read_out_of_fold,
+    residual_variance,
+    rows_at,
+    with_variance,
+)
 
 # Models of a smaller weight are left out: they would cost more than they tell.
 _LEAST_WEIGHT = 0.01
@@ -67,22 +75,20 @@ class MixedModels(EstimatorOfModels):
         networks, histogram gradient boosting that stops early, and for regression on at most 1,000
         samples of numbers, fewer with a short `max_time`, a Gaussian process.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
-        How much each model counts. "oof" finds the weights that are best on the folds of `cv`,
-        and the temperature; models that get less than 0.01 are left out. Numbers need not sum to
-        one.
+        How much each model counts; numbers need not sum to one. "oof" finds the weights that are
+        best on the folds of `cv`, and the temperature; models of less than 0.01 are left out.
     cv : int, cross-validation splitter or iterable of pairs of train and test samples, default=5
         For weights="oof", and for the residual variance of regressors that predict none. Must put
         every sample into one test fold. A number makes shuffled folds, stratified by class.
     n_members : int, default=20
-        Number of members, of equal weights. All models' members, side by side and each as wide as
-        its weight, are cut into this many groups, whose mixtures they are: the mean and the total
-        uncertainty are those of the weighted mixture.
+        All models' members, side by side and each as wide as its weight, are cut into this many
+        groups, whose mixtures are the members: the mean and the total uncertainty are those of the
+        weighted mixture.
     task : {"classification", "regression"}, default=None
         Required for models="auto".
     max_time : float, default=None
         Seconds that `fit` is to take. Models that have such a parameter themselves, and leave it at
-        None, share them: with weights="oof" what the others, fitted first, leave of them. The
-        others take as long as they do, which may be longer.
+        None, share what the others leave of them; these take as long as they do.
     random_state : int, RandomState instance or None, default=None
         For the folds, and for models whose own ``random_state`` is None.
 
@@ -145,7 +151,12 @@ class MixedModels(EstimatorOfModels):
         random = check_random_state(self.random_state)
         models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in models]
         folds = folds_of(self.cv, y, is_classifier(self), random.randint(SEED_LIMIT), "cv")
-        self._set_y(y, weight)
+        if is_classifier(self):
+            self.classes_ = np.unique(y)
+        else:
+            targets = y.reshape(len(y), -1)
+            self._y_is_1d, self._n_targets = y.ndim == 1, targets.shape[1]
+            self._y_scale = standardisation(targets, weight)[1]
         if isinstance(self.weights, str) and self.weights == "oof":
             self._stack(models, X, y, weight, folds, budget)
         else:
@@ -171,10 +182,6 @@ class MixedModels(EstimatorOfModels):
         tags.input_tags.sparse &= all(one.input_tags.sparse for one in others)
         tags.target_tags.multi_output &= all(one.target_tags.multi_output for one in others)
         return tags
-
-    @property
-    def _first_model(self) -> Any:
-        return self._kept()[0]
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
@@ -219,33 +226,19 @@ class MixedModels(EstimatorOfModels):
 
     # --- fitted attributes
 
-    def _set_y(self, y: np.ndarray, weight) -> None:
-        if is_classifier(self):
-            self.classes_ = np.unique(y)
-            return
-        targets = y.reshape(len(y), -1)
-        self._y_is_1d, self._n_targets = y.ndim == 1, targets.shape[1]
-        self._y_scale = standardisation(targets, weight)[1]
-
-    def _labels(self, y: np.ndarray) -> torch.Tensor:
-        """Codes of classes, (n,), or targets (n, t), as distributions take them."""
-        if is_classifier(self):
-            return torch.from_numpy(np.searchsorted(self.classes_, y))
-        return torch.from_numpy(y.reshape(len(y), -1).astype(float))
-
     def _stack(
         self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
     ) -> None:
         """Find weights, temperature and residual variances by predictions of samples not seen."""
         found = self._all_out_of_fold(models, X, y, weight, folds, budget)
         each = [members for members, _ in found]
-        if not is_classifier(self):
+        if is_classifier(self):
+            labels = torch.from_numpy(np.searchsorted(self.classes_, y))
+        else:
+            labels = torch.from_numpy(y.reshape(len(y), -1).astype(float))
             self.residual_variances_ = [residual for _, residual in found]
-        labels = self._labels(y)
-        distributions = map(self._distribution, each)
-        scores = np.stack(
-            [-negative_log_likelihood(d, labels).sum(1).numpy() for d in distributions]
-        )
+        losses = [negative_log_likelihood(self._distribution(one), labels) for one in each]
+        scores = np.stack([-loss.sum(1).numpy() for loss in losses])
         self.log_scores_ = np.average(scores, axis=1, weights=weight)
         self.weights_ = stacking_weights(scores, weight)
         kept = [members for members, share in zip(each, self.weights_, strict=True) if share > 0]
@@ -276,8 +269,7 @@ class MixedModels(EstimatorOfModels):
         def read(fitted, rows):
             if is_classifier(self):
                 return group_probabilities(self._probabilities(fitted, rows), self.n_members)
-            moments = read_moments(fitted, rows, self._n_targets)
-            return group_moments(moments, self.n_members)
+            return group_moments(read_moments(fitted, rows, self._n_targets), self.n_members)
 
         predicted = read_out_of_fold(model, X, y, weight, folds, read, "cv")
         if is_classifier(self):
@@ -299,9 +291,6 @@ class MixedModels(EstimatorOfModels):
         ]
 
     # --- members
-
-    def _kept(self) -> list:
-        return [model for model in self.models_ if model is not None]
 
     def without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
         """Return a copy without the random functions of its models, and the share that showed.
@@ -353,7 +342,8 @@ class MixedModels(EstimatorOfModels):
 
 @members_of_classifier.register(MixedModels)
 def _(model, X):
-    return model._tempered([model._probabilities(fitted, X) for fitted in model._kept()])
+    kept = [fitted for fitted in model.models_ if fitted is not None]
+    return model._tempered([model._probabilities(fitted, X) for fitted in kept])
 
 
 @members_of_regressor.register(MixedModels)

@@ -93,7 +93,9 @@ def interpolates(
     samples is looked at. A residual variance is right wherever the sample is, as it comes from
     samples not seen, but for that of a model that was fitted before.
     """
-    if is_classifier(teacher) or _has_residual_variance(teacher):
+    model, _ = final_step(teacher)
+    has_residual = getattr(model, "residual_variance_", None) is not None
+    if is_classifier(teacher) or (has_residual and not is_prefitted(model.estimator)):
         return False
     y = np.asarray(y, dtype=float)
     rows, targets = as_rows(X), y.reshape(len(y), -1)
@@ -104,10 +106,3 @@ def interpolates(
     weight = check_weights(sample_weight, len(targets))
     weights = None if weight is None or not weight[some].any() else weight[some]
     return bool((np.average(squares, axis=0, weights=weights) < _SMALL_SQUARE).any())
-
-
-def _has_residual_variance(teacher) -> bool:
-    """Tell whether the variance that a teacher predicts comes from samples not seen."""
-    model, _ = final_step(teacher)
-    is_found = getattr(model, "residual_variance_", None) is not None
-    return is_found and not is_prefitted(model.estimator)

@@ -33,26 +33,28 @@ def check_member_predictions(
             raise ValueError(f"{name} must be real numbers, got {members.dtype}.")
         if members.dtype != np.float32:
             members = members.astype(np.float64, copy=False)
-    _check_shape(members, n_samples, n_classes, n_targets, name)
-    if n_targets is None:
-        return _normalised(members, name)
-    _check_moments(members, name)
-    return members
-
-
-def _check_shape(members: np.ndarray, n_samples, n_classes, n_targets, name) -> None:
-    last: tuple[int, ...] = (n_targets, 2)
-    words = "samples, members, targets, (mean, variance)"
+    shape = members.shape
+    last, words = (n_targets, 2), "samples, members, targets, (mean, variance)"
     if n_targets is None:
         last, words = (n_classes,), "samples, members, class probabilities"
-    if n_targets is None and members.ndim == 3 and members.shape[2] == 1:
-        words += "; one column p of two classes is given as (1 - p, p)"
-    shape = members.shape
+        if len(shape) == 3 and shape[2] == 1:
+            words += "; one column p of two classes is given as (1 - p, p)"
     if len(shape) != 2 + len(last) or shape[0] != n_samples or shape[2:] != last or not shape[1]:
         expected = ", ".join(map(str, (n_samples, "S", *last)))
         raise ValueError(
             f"{name} must have shape ({expected}): {words}, with S at least 1; got {shape}."
         )
+    if n_targets is None:
+        return _normalised(members, name)
+    wrong = ~(np.isfinite(members).all(axis=-1) & (members[..., 1] > 0))
+    if wrong.any():
+        row, member, target = np.argwhere(wrong)[0]
+        mean, variance = members[row, member, target]
+        raise ValueError(
+            f"{name} must be finite means and positive, finite variances; in sample {row} member "
+            f"{member} gives a mean of {mean:.3g} and a variance of {variance:.3g}."
+        )
+    return members
 
 
 def without_rounding(members: np.ndarray) -> np.ndarray:
@@ -83,14 +85,3 @@ def _normalised(members: np.ndarray, name: str) -> np.ndarray:
         )
     rounding = members.shape[-1] * np.finfo(members.dtype).eps
     return members if misses.max() <= rounding else members / sums[..., None]
-
-
-def _check_moments(members: np.ndarray, name: str) -> None:
-    wrong = ~(np.isfinite(members).all(axis=-1) & (members[..., 1] > 0))
-    if wrong.any():
-        row, member, target = np.argwhere(wrong)[0]
-        mean, variance = members[row, member, target]
-        raise ValueError(
-            f"{name} must be finite means and positive, finite variances; in sample {row} member "
-            f"{member} gives a mean of {mean:.3g} and a variance of {variance:.3g}."
-        )
