@@ -51,30 +51,14 @@ def _copied(settings: dict[str, object]) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class NetworkRecipe:
-    """How to build a network, independent of later changes of the estimator's parameters.
+    """How to build a network, independent of later changes of the estimator's parameters."""
 
-    Parameters
-    ----------
-    module : callable
-        A model class, or a function that builds a network.
-    settings : dict
-        Its arguments.
-    row_shape : tuple of int
-        Shape of a row of X.
-    widths : object, default=None
-        Units that pruning has left, see :func:`skdistill.pruning.narrow`.
-    inputs : InputEncoding, default=None
-        What is done to samples before networks take them; None is nothing.
-    functions : RandomFunctions, default=None
-        By which members differ away from the training samples; None is none.
-    """
-
-    module: Callable[..., nn.Module]
-    settings: dict[str, Any]
-    row_shape: tuple[int, ...]
-    widths: Any = None
-    inputs: InputEncoding | None = None
-    functions: RandomFunctions | None = None
+    module: Callable[..., nn.Module]  # a model class, or a function that builds a network
+    settings: dict[str, Any]  # its arguments
+    row_shape: tuple[int, ...]  # of a row of X
+    widths: Any = None  # units that pruning has left, see :func:`skdistill.pruning.narrow`
+    inputs: InputEncoding | None = None  # what is done to samples before networks take them
+    functions: RandomFunctions | None = None  # by which members differ away from the samples
 
     @classmethod
     def of(

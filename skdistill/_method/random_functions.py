@@ -111,12 +111,8 @@ Predict = Callable[[np.ndarray], np.ndarray]
 class UnseenValues:
     """What :class:`skdistill.modules.Gaps` is made of, and what a value in a gap is worth.
 
-    Parameters
-    ----------
-    columns, lower, upper, unit : ndarray of shape (G,)
-        As of the module.
-    deviation : ndarray of shape (G, k)
-        Standard deviation, in units of y or of logits, where a value in the gap is unknown.
+    `deviation`, (G, k), is the standard deviation, in units of y or of logits, where a value in a
+    gap is unknown; the others are as of the module, (G,).
     """
 
     columns: np.ndarray
@@ -125,35 +121,23 @@ class UnseenValues:
     unit: np.ndarray
     deviation: np.ndarray
 
-    def module(self) -> Gaps:
-        """Return the module that tells how unknown values are."""
-        return Gaps(self.columns, self.lower, self.upper, self.unit)
-
 
 @dataclass(frozen=True, eq=False)
 class UnknownColumns:
     """What :class:`skdistill.modules.UnknownDraws` is made of: columns whose values are not known.
 
-    Parameters
-    ----------
-    unknown : ndarray of shape (n_columns, k)
-        Standard deviation, in units of y or of logits, where a column's value is not known.
-    seed : int
-        Of the draws: that of a member depends on its number, and not on the others.
-    members : tuple of int
-        Numbers of the members that have one.
+    `unknown`, (n_columns, k), is the standard deviation, in units of y or of logits, where a
+    column's value is not known. The draw of a member depends on its number, and not on the others.
     """
 
     unknown: np.ndarray
     seed: int
-    members: tuple[int, ...] = ()
+    members: tuple[int, ...] = ()  # numbers of the members that have a draw
 
     def of_members(self, members: Sequence[int]) -> Self:
-        """Return the same for members of these numbers."""
         return replace(self, members=tuple(members))
 
     def module(self) -> UnknownDraws:
-        """Return the module that evaluates the draws."""
         n_columns, n_values = self.unknown.shape
         return UnknownDraws(self._normal(n_columns, n_values) * self.unknown[:, None], self.unknown)
 
@@ -169,20 +153,10 @@ class UnknownColumns:
 class RandomFunctions(UnknownColumns):
     """What :class:`skdistill.modules.FunctionDraws` is made of, as a fit has found it.
 
-    Parameters
-    ----------
-    encoding : InputEncoding
-    relevance, length_scale, radius, growth, inducing, frequencies, phases
-        As of the module; the last three in float32.
-    scale : ndarray of shape (k,)
-        Standard deviation of the functions far from all samples, in units of y, or of logits.
-    usual, left_out : float
-        Variance that is taken off, see the module, and the mean of what is left of it at samples
-        that are left out, as shares of the square of this.
-    unseen : UnseenValues
-        The gaps of columns.
-    unknown, seed, members
-        As of :class:`UnknownColumns`.
+    `scale`, (k,), is the standard deviation of the functions far from all samples, in units of y,
+    or of logits. As shares of its square, `usual` is the variance that is taken off, see the
+    module, and `left_out` the mean of what is left of it at samples that are left out. Inducing
+    points, frequencies and phases are in float32.
     """
 
     encoding: InputEncoding
@@ -199,7 +173,6 @@ class RandomFunctions(UnknownColumns):
     unseen: UnseenValues
 
     def times(self, factor: float) -> Self:
-        """Return these functions, multiplied by a number."""
         unseen = replace(self.unseen, deviation=factor * self.unseen.deviation)
         scale, unknown = factor * self.scale, factor * self.unknown
         return replace(self, scale=scale, unknown=unknown, unseen=unseen)
@@ -230,8 +203,8 @@ class RandomFunctions(UnknownColumns):
         return grown
 
     def module(self) -> FunctionDraws:
-        """Return the module that evaluates the functions."""
         inducing, frequencies, phases = self._features
+        lower, unseen = _factor(inducing, self.length_scale), self.unseen
         return FunctionDraws(
             self.encoding.module(torch.float64),
             self.relevance,
@@ -242,25 +215,20 @@ class RandomFunctions(UnknownColumns):
             frequencies,
             phases,
             *self._weights(),
-            self._whitening(),
+            # Takes kernel functions (m,) to those whose squares sum to what is known.
+            solve_triangular(lower, np.eye(len(lower)), lower=True).T,
             self.scale,
             self.usual,
-            np.concatenate([self.unknown, self.unseen.deviation]),
-            self.unseen.module(),
+            np.concatenate([self.unknown, unseen.deviation]),
+            Gaps(unseen.columns, unseen.lower, unseen.upper, unseen.unit),
         )
 
     @property
     def _features(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inducing points, frequencies and phases, which are kept in float32, in float64."""
-        inducing, frequencies, phases = (
-            values.astype(np.float64) for values in (self.inducing, self.frequencies, self.phases)
-        )
+        """Inducing points, frequencies and phases in float64."""
+        kept = self.inducing, self.frequencies, self.phases
+        inducing, frequencies, phases = (values.astype(np.float64) for values in kept)
         return inducing, frequencies, phases
-
-    def _whitening(self) -> np.ndarray:
-        """Return what takes kernel functions (m,) to those whose squares sum to what is known."""
-        lower = _factor(self._features[0], self.length_scale)
-        return solve_triangular(lower, np.eye(len(lower)), lower=True).T
 
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
@@ -293,21 +261,11 @@ def find_functions(
 ) -> RandomFunctions | None:
     """Find the random functions that suit a table; None where they cannot be told.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, n_columns)
-        Training samples; NaN is missing.
-    y : ndarray of shape (n, t), or of int64 of shape (n,)
-        Targets, or codes of classes.
-    n_categories : ndarray of int of shape (n_columns,) or None
-        As of an InputEncoder.
-    predict : callable
-        Takes samples to the ensemble's means, (n, t), or mean log probabilities, (n, K).
-    held_out_error : ndarray of shape (t,), or (K,), or None
-        Mean squared error of these for samples that were not trained on, as a share of the variance
-        of y, or of the indicators of classes; None is that of a kernel regression.
-    are_classes : bool
-    random_state : RandomState
+    NaN is missing in the training samples X (n, n_columns); y are targets (n, t), or codes of
+    classes (n,). `predict` takes samples to the ensemble's means, (n, t), or mean log
+    probabilities, (n, K). `held_out_error`, (t,) or (K,), is the mean squared error of these for
+    samples that were not trained on, as a share of the variance of y, or of the indicators of
+    classes; None is that of a kernel regression.
     """
     chosen, fresh = _some_and_fresh(X, are_classes, random_state)
     seed = int(random_state.randint(2**31))
@@ -390,8 +348,7 @@ def _scales(
 ) -> np.ndarray:
     """Return the scale for each target, (k,), or for all classes; 0 for those that do not vary."""
     scale = np.zeros(y.shape[1])
-    groups = [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]
-    for columns in groups:
+    for columns in [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]:
         error = None if held_out_error is None else float(held_out_error[columns].mean())
         scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out)
     return scale
@@ -464,13 +421,7 @@ def find_unknown(
     are_classes: bool,
     random_state: np.random.RandomState,
 ) -> UnknownColumns:
-    """Find what predictions change by where columns are unknown, for a model without functions.
-
-    Parameters
-    ----------
-    X, predict, are_classes, random_state
-        As of :func:`find_functions`.
-    """
+    """Find what predictions change by where columns are unknown, for a model without functions."""
     chosen = random_state.permutation(len(X))[:_N_SAMPLES]
     seed = int(random_state.randint(2**31))
     return UnknownColumns(_effects_of_unknown(X[chosen], predict, are_classes), seed)
@@ -534,12 +485,10 @@ def _unseen_values(
         deviation = deviation.clip(_LEAST_UNKNOWN * unknown[column], unknown[column])
         gaps = [(-np.inf, limits[0][column]), (limits[1][column], np.inf), *_wide_gaps(values)]
         found += [(column, *gap, unit, deviation) for gap in gaps]
-    columns, lower, upper, units, deviations = zip(*found, strict=True) if found else [()] * 5
-    ends = np.array(lower, dtype=float), np.array(upper, dtype=float)
-    of_gaps = np.array(deviations, dtype=float).reshape(-1, y.shape[1])
-    return UnseenValues(
-        np.array(columns, dtype=np.int64), *ends, np.array(units, dtype=float), of_gaps
-    )
+    columns, *others = zip(*found, strict=True) if found else [()] * 5
+    lower, upper, units, deviations = (np.array(values, dtype=float) for values in others)
+    deviations = deviations.reshape(-1, y.shape[1])
+    return UnseenValues(np.array(columns, dtype=np.int64), lower, upper, units, deviations)
 
 
 def _error_without(
@@ -634,23 +583,12 @@ def _left_out(points: np.ndarray, length_scale: float) -> np.ndarray:
 
 
 class _Ridge(NamedTuple):
-    """Kernel ridge regression of some targets on samples, in closed form.
-
-    Parameters
-    ----------
-    length_scale : float
-    values : ndarray of shape (n,)
-        Eigenvalues of the kernel matrix.
-    vectors : ndarray of shape (n, n)
-        Its eigenvectors, in columns.
-    noise : float
-        Variance of the noise, as a share of that of the functions.
-    """
+    """Kernel ridge regression of some targets on n samples, in closed form."""
 
     length_scale: float
-    values: np.ndarray
-    vectors: np.ndarray
-    noise: float
+    values: np.ndarray  # eigenvalues of the kernel matrix, (n,)
+    vectors: np.ndarray  # its eigenvectors, in columns
+    noise: float  # its variance, as a share of that of the functions
 
     @classmethod
     def of(cls, points: np.ndarray, y: np.ndarray) -> _Ridge:
@@ -709,7 +647,8 @@ class _Ridge(NamedTuple):
             variance = np.diag(np.linalg.inv(exact[within])) - _NUGGET - usual
             added.append(np.maximum(variance, 0.0)[:, None])
         missed, variance = np.concatenate(errors), np.concatenate(added)
-        losses = [_gaussian_loss(missed, noise + s**2 * variance) for s in candidates]
+        variances = [noise + s**2 * variance for s in candidates]
+        losses = [np.mean(np.square(missed) / v + np.log(v)) for v in variances]  # Gaussian NLL
         return float(candidates[int(np.argmin(losses))])
 
 
@@ -724,8 +663,3 @@ def _blocks(inputs: np.ndarray, random_state: np.random.RandomState) -> list[np.
         parts = (order[n // 3 : 2 * n // 3], order[: n // 6], order[n - n // 6 :])
         blocks.append(parts[number // 2 % len(parts)])
     return blocks
-
-
-def _gaussian_loss(error: np.ndarray, variance: np.ndarray) -> float:
-    """Mean negative log-likelihood of errors (n, q) of variance (n, 1), up to a constant."""
-    return float(np.mean(np.square(error) / variance + np.log(variance)))

@@ -165,7 +165,7 @@ def pareto_front(
     Parameters
     ----------
     cv_results : dict
-        The ``cv_results_`` of a fitted search.
+        The ``cv_results_`` of a fitted search; a ValueError if it has no such columns.
     cost : str, default="neg_n_parameters"
         Name of a cost among the search's metrics, greater is better; or of another column that is
         better when smaller, such as "mean_score_time".
