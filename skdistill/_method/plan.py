@@ -36,19 +36,6 @@ from .task import Buffers, Task
 _OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel, TabM)
 
 
-def _copied(settings: dict[str, object]) -> dict[str, object]:
-    """Return copies of a module's settings; raise a TypeError for what cannot be copied."""
-    found = {}
-    for name, value in settings.items():
-        try:
-            found[name] = copy.deepcopy(value)
-        except TypeError as error:
-            raise TypeError(
-                f"module__{name} must be something that can be copied, got {value!r}: {error}."
-            ) from error
-    return found
-
-
 @dataclass(frozen=True)
 class NetworkRecipe:
     """How to build a network, independent of later changes of the estimator's parameters."""
@@ -72,8 +59,15 @@ class NetworkRecipe:
         """Return the recipe for a network that takes samples of this shape, encoded."""
         shape = row_shape if inputs is None else (inputs.n_inputs,)
         in_features = shape[0] if len(shape) == 1 else shape
-        widths = {"in_features": in_features, "out_features": n_outputs}
-        return cls(module, {**widths, **_copied(settings)}, row_shape, inputs=inputs)
+        copied: dict[str, Any] = {"in_features": in_features, "out_features": n_outputs}
+        for name, value in settings.items():
+            try:
+                copied[name] = copy.deepcopy(value)
+            except TypeError as error:
+                raise TypeError(
+                    f"module__{name} must be something that can be copied, got {value!r}: {error}."
+                ) from error
+        return cls(module, copied, row_shape, inputs=inputs)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -548,38 +548,26 @@ def _usual(
 ) -> tuple[float, float]:
     """Return the variance that most samples like those of training have, and what others add.
 
-    There are variances of `fresh` ones given the inducing points, and of points left out singly.
+    There are variances of functions, as shares of the prior one, at `fresh` samples given the
+    inducing points, and at each point given all others.
     """
-    given = _left_given(inducing, fresh, length_scale)
-    left_out = _left_out(points[:_N_LEFT_OUT], length_scale)
+    # As the module has it: with the nugget, which is most of it where points are dense.
+    inducing = inducing.astype(np.float64)
+    kernel = squared_exponential(inducing, fresh, length_scale)
+    known = solve_triangular(_factor(inducing, length_scale), kernel, lower=True)
+    given = (1.0 - np.square(known).sum(axis=0)).clip(min=0.0)
+    some = points[:_N_LEFT_OUT]
+    kernel = squared_exponential(some, some, length_scale)
+    inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(some)))
+    left_out = (1 / np.diag(inverse) - _NUGGET).clip(min=0.0)  # Rasmussen & Williams, Eq 5.12
     usual = max(float(np.quantile(given, _USUAL_GIVEN)), float(np.quantile(left_out, _USUAL_OUT)))
     return usual, max(float(np.maximum(v - usual, 0.0).mean()) for v in (given, left_out))
-
-
-def _left_given(inducing: np.ndarray, points: np.ndarray, length_scale: float) -> np.ndarray:
-    """Variance of functions at points given inducing ones, as a share of the prior one.
-
-    As the module has it: with the nugget, which is most of it where points are dense.
-    """
-    inducing = inducing.astype(np.float64)
-    kernel = squared_exponential(inducing, points, length_scale)
-    known = solve_triangular(_factor(inducing, length_scale), kernel, lower=True)
-    left: np.ndarray = 1.0 - np.square(known).sum(axis=0)
-    return left.clip(min=0.0)
 
 
 def _factor(inducing: np.ndarray, length_scale: float) -> np.ndarray:
     """Lower Cholesky factor of the kernel matrix of inducing points."""
     kernel = squared_exponential(inducing, inducing, length_scale)
     return cholesky(kernel + _NUGGET * np.eye(len(inducing)), lower=True)
-
-
-def _left_out(points: np.ndarray, length_scale: float) -> np.ndarray:
-    """Variance of functions at each point given all others, as a share of the prior one."""
-    kernel = squared_exponential(points, points, length_scale)
-    inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(points)))
-    found: np.ndarray = 1 / np.diag(inverse) - _NUGGET  # Rasmussen & Williams, Eq 5.12
-    return found.clip(min=0.0)
 
 
 class _Ridge(NamedTuple):

@@ -253,7 +253,21 @@ class ClassificationTask:
             return weight
         weight = np.ones(len(codes)) if weight is None else weight
         totals = np.bincount(codes, weight, minlength=self.size)
-        of_class = _weights_of_classes(class_weight, self.labels, totals)
+        # scikit-learn's function takes labels such as "1" for numbers, and knows weights of samples
+        # only from version 1.7 on.
+        if class_weight == "balanced":
+            n_each, ones = np.count_nonzero(totals) * totals, np.ones_like(totals)
+            of_class = np.divide(totals.sum(), n_each, ones, where=totals > 0)
+        else:
+            labels = self.labels.tolist()
+            missing = [label for label in labels if label not in class_weight]
+            unknown = [label for label in class_weight if label not in labels]
+            if missing and unknown:
+                raise ValueError(
+                    f"class_weight has weights for {unknown}, which are no classes of y, and none "
+                    f"for {missing}, which are."
+                )
+            of_class = np.array([class_weight.get(label, 1.0) for label in labels])
         return check_weights(of_class[codes] * weight, len(codes), "class_weight")
 
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
@@ -370,23 +384,3 @@ TASKS: dict[str, type[RegressionTask] | type[ClassificationTask]] = {
     "regressor": RegressionTask,
     "classifier": ClassificationTask,
 }
-
-
-def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Weight of each class, whose samples' own weights add up to `totals`.
-
-    scikit-learn's function takes labels such as "1" for numbers, and knows weights of samples only
-    from version 1.7 on.
-    """
-    if class_weight == "balanced":
-        n_present = np.count_nonzero(totals)
-        return np.divide(totals.sum(), n_present * totals, np.ones_like(totals), where=totals > 0)
-    labels = classes.tolist()
-    missing = [label for label in labels if label not in class_weight]
-    unknown = [label for label in class_weight if label not in labels]
-    if missing and unknown:
-        raise ValueError(
-            f"class_weight has weights for {unknown}, which are no classes of y, and none for "
-            f"{missing}, which are."
-        )
-    return np.array([class_weight.get(label, 1.0) for label in labels])

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -77,11 +76,7 @@ def fit_ensemble(
     refuse_ranks(type(ensemble).__name__)
     spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
-        neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
-        params = ensemble.get_params()
-        if spec.trains_each:
-            params["inference"] = "deep_ensemble"
-        refuse_with_stream(params, neutral, {"y": y, "sample_weight": sample_weight})
+        _refuse_with_stream(spec, ensemble.get_params(), {"y": y, "sample_weight": sample_weight})
     before = Fitted.of(ensemble) if spec.warm_start else None
     if before is None:
         ensemble._reset()
@@ -120,26 +115,30 @@ def fit_ensemble(
     return ensemble
 
 
+def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], given: dict) -> None:
+    """Raise a ValueError for parameters and arguments that do not go with batches."""
+    neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
+    if spec.trains_each:
+        params = params | {"inference": "deep_ensemble"}
+    refuse_with_stream(params, neutral, given)
+
+
 def _read(
-    ensemble: BaseEstimator,
-    spec: EnsembleSpec,
-    before: Fitted | None,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
+    ensemble, spec: EnsembleSpec, before: Fitted | None, X, y, sample_weight
 ) -> tuple[Data | Stream, Task, InputSchema]:
     """Check X and y, and return them with what they tell; leave out samples of weight 0."""
     if is_stream(X):
         stream = Stream(ensemble, X)
         return stream, stream.task, stream.schema
-    known = None if before is None else ensemble._input_schema
-    X, y, schema = read_samples(ensemble, X, y, known)
-    task: Any = None if before is None else before.plan.task
-    y, task = TASKS[ensemble._kind].check(y, task)
     if before is None:
+        X, y, schema = read_samples(ensemble, X, y)
+        y, task = TASKS[ensemble._kind].check(y)
         runtime = Runtime.of(ensemble.runtime)
         X, task = prepare_to_compute(runtime.dtype, runtime.device, X, task)
     else:
+        X, y, schema = read_samples(ensemble, X, y, ensemble._input_schema)
+        known: Any = before.plan.task
+        y, task = TASKS[ensemble._kind].check(y, known)
         X = in_dtype_of(before.module, X)
     weight = task.weights_of_rows(y, sample_weight, spec.class_weight)
     data = Data(X, y, weight)
@@ -250,7 +249,13 @@ class EnsembleFit:
         out_of_bag, drawn = self._out_of_bag(module, numbers)
         functions = self._functions(module, members, out_of_bag)
         if out_of_bag is not None:
-            facts["calibration_"] = out_of_bag.temperature(_added_variance(functions, job))
+            added: np.ndarray | float = (
+                0.0  # by functions, to the variance of samples, (t,), scaled
+            )
+            if functions is not None and job.plan.task.kind == "regressor":
+                scale = functions.scale / job.scaling.get("y_scale", 1.0)
+                added = np.square(scale) * functions.left_out
+            facts["calibration_"] = out_of_bag.temperature(added)
             facts["_parts_drawn"] = drawn
         before = {} if self.before is None else self.before.facts
         calibration = facts.get("calibration_", before.get("calibration_"))
@@ -261,10 +266,7 @@ class EnsembleFit:
     def _out_of_bag(
         self, module: DistributionStack, numbers: list[int]
     ) -> tuple[OutOfBag | None, str | None]:
-        """Return what members predict for samples that they left out, if they are calibrated.
-
-        Beside it stands what tells the parts from which all of them left out theirs.
-        """
+        """Return what members predict for samples that they left out, and these parts' digest."""
         if not self.calibrates:
             return None, None
         job, before = self.trainer.job, self.before
@@ -305,20 +307,8 @@ class EnsembleFit:
         return None if found is None else found.of_members(members)
 
 
-def _added_variance(functions: RandomFunctions | None, job: Job) -> np.ndarray | float:
-    """Return what functions add to the variance at samples like those of training, (t,), scaled."""
-    if functions is None or job.plan.task.kind == "classifier":
-        return 0.0
-    scale = functions.scale / job.scaling.get("y_scale", 1.0)
-    return np.square(scale) * functions.left_out
-
-
 def _job(
-    spec: EnsembleSpec,
-    task: Task,
-    before: Fitted | None,
-    samples: tuple[Any, ...],
-    settings: dict[str, Any],
+    spec: EnsembleSpec, task: Task, before: Fitted | None, samples: tuple[Any, ...], settings: dict
 ) -> Job:
     """Return what to train, with other settings, on `samples` in the order of Job's."""
     spec = spec.with_parameters(settings)

@@ -95,21 +95,16 @@ def best_of_trials(
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
         trainer = EnsembleTrainer(job_with(params)) if trials else first
         n_later = (len(settings) - number) * n_tried + n_members - n_tried
-        loss = _loss_of(trainer, copy.deepcopy(random_state), n_tried, n_later)
+        try:
+            trainer.train_all(copy.deepcopy(random_state), None, n_tried, n_later)
+        except EveryMemberDiverged:  # which another setting may not; the table tells of it
+            loss = np.inf
+        else:
+            _, module = trainer.stacked()
+            seen = OutOfBag.of(module, sorted(trainer.weights), trainer.job)
+            calibrates = trainer.job.spec.calibrate is not None
+            loss = seen.nll(seen.temperature() if calibrates else None)
         trials.append({"params": params, "loss": loss})
         if best_of(trials) is trials[-1]:
             best = trainer
     return best, trials
-
-
-def _loss_of(
-    trainer: EnsembleTrainer, random_state: np.random.RandomState, n_members: int, n_later: int
-) -> float:
-    """Train a few members, and judge them on the samples that they have left out."""
-    try:
-        trainer.train_all(random_state, None, n_members, n_later)
-    except EveryMemberDiverged:  # which another setting may not; the table tells of it
-        return np.inf
-    _, module = trainer.stacked()
-    seen = OutOfBag.of(module, sorted(trainer.weights), trainer.job)
-    return seen.nll(None if trainer.job.spec.calibrate is None else seen.temperature())

@@ -251,22 +251,19 @@ class CheapestWithin:
         if not known.any():
             raise ValueError(f"No candidate has both a {self.score} and a cost, {self.cost}.")
         best = int(np.argmax(np.where(known, scores, -np.inf)))
-        margin = self.tolerance * self._unit_at(cv_results, best, scores[best])
+        unit = 1.0 if self.unit == "absolute" else abs(scores[best])
+        if self.unit == "standard_error":
+            of_score = [name for name in cv_results if name.endswith(f"_test_{self.score}")]
+            folds = [cv_results[name][best] for name in of_score if name.startswith("split")]
+            if len(folds) < 2:
+                raise ValueError(
+                    f"unit='standard_error' needs two folds or more, got {len(folds)}. Use another "
+                    "unit, or more folds."
+                )
+            unit = float(np.std(folds, ddof=1) / np.sqrt(len(folds)))
+        margin = self.tolerance * unit
         order = np.lexsort((-scores, costs))
         return int(next(i for i in order if known[i] and scores[i] >= scores[best] - margin))
-
-    def _unit_at(self, cv_results, best: int, best_score: float) -> float:
-        """One unit of tolerance, in units of the score."""
-        if self.unit != "standard_error":
-            return 1.0 if self.unit == "absolute" else abs(best_score)
-        names = (name for name in cv_results if name.startswith("split"))
-        folds = [cv_results[name][best] for name in names if name.endswith(f"_test_{self.score}")]
-        if len(folds) < 2:
-            raise ValueError(
-                f"unit='standard_error' needs two folds or more, got {len(folds)}. Use another "
-                "unit, or more folds."
-            )
-        return float(np.std(folds, ddof=1) / np.sqrt(len(folds)))
 
 
 class CheapestStudentSearchCV(GridSearchCV):
@@ -359,7 +356,10 @@ class CheapestStudentSearchCV(GridSearchCV):
         -------
         self
         """
-        cost_name, cost = self._named_cost()
+        if not callable(self.cost):
+            AnyOf(OneOf(tuple(COSTS)), IsCallable()).check(self.cost, "cost")
+        cost = self.cost if callable(self.cost) else COSTS[self.cost]
+        cost_name = f"neg_{name_of(self.cost) if callable(self.cost) else self.cost}"
         scorers = self._named_scorers()
         score = self.refit if isinstance(self.refit, str) else "score"
         if score not in scorers:
@@ -371,20 +371,13 @@ class CheapestStudentSearchCV(GridSearchCV):
         # The search runs on a copy with the cost among its metrics, so that the user's parameters
         # stay as they are.
         search = copy.copy(self)
-        search.scoring = {**scorers, cost_name: cost}
+        search.scoring = {**scorers, cost_name: make_cost_scorer(cost)}
         search.refit = rule if self.refit else False
         super(CheapestStudentSearchCV, search).fit(X, y, **params)
         own = self.get_params(deep=False)
         self.__dict__.update({k: v for k, v in vars(search).items() if k not in own})
         self._set_best(rule, scorers)
         return self
-
-    def _named_cost(self) -> tuple[str, EstimatorScorer]:
-        """Name of the cost among the metrics, and its scorer."""
-        if callable(self.cost):
-            return f"neg_{name_of(self.cost)}", make_cost_scorer(self.cost)
-        AnyOf(OneOf(tuple(COSTS)), IsCallable()).check(self.cost, "cost")
-        return f"neg_{self.cost}", make_cost_scorer(COSTS[self.cost])
 
     def _named_scorers(self) -> dict[str, Callable[..., float]]:
         """Scorers by name, a single one as "score"."""

@@ -230,13 +230,22 @@ class MixedModels(EstimatorOfModels):
         self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
     ) -> None:
         """Find weights, temperature and residual variances by predictions of samples not seen."""
-        found = self._all_out_of_fold(models, X, y, weight, folds, budget)
-        each = [members for members, _ in found]
+        timed = set() if budget is None else {n for n, one in enumerate(models) if _is_timed(one)}
+        found: dict[int, tuple[np.ndarray, Any]] = {}
+        # Last come those that a budget is for.
+        for number in sorted(range(len(models)), key=timed.__contains__):
+            if budget is not None and number in timed and timed.isdisjoint(found):
+                # All models are fitted on each fold, and once more on all samples.
+                n_folds, spent = folds.get_n_splits(X, y), budget.seconds - budget.left
+                left = budget.keeping(spent / max(1, n_folds - 1)).part(1.0).seconds
+                _share_time(models, left, n_folds + 1)
+            found[number] = self._out_of_fold(models[number], X, y, weight, folds)
+        each, residuals = zip(*(found[number] for number in range(len(models))), strict=True)
         if is_classifier(self):
             labels = torch.from_numpy(np.searchsorted(self.classes_, y))
         else:
             labels = torch.from_numpy(y.reshape(len(y), -1).astype(float))
-            self.residual_variances_ = [residual for _, residual in found]
+            self.residual_variances_ = list(residuals)
         losses = [negative_log_likelihood(self._distribution(one), labels) for one in each]
         scores = np.stack([-loss.sum(1).numpy() for loss in losses])
         self.log_scores_ = np.average(scores, axis=1, weights=weight)
@@ -247,21 +256,6 @@ class MixedModels(EstimatorOfModels):
         self.temperature_ = fit_temperature(
             mixture, labels, rows.double(), negative_log_likelihood
         ).temperature
-
-    def _all_out_of_fold(
-        self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
-    ) -> list[tuple[np.ndarray, Any]]:
-        """Return what `_out_of_fold` does of each model, last of those that a budget is for."""
-        timed = set() if budget is None else {n for n, one in enumerate(models) if _is_timed(one)}
-        found: dict[int, tuple[np.ndarray, Any]] = {}
-        for number in sorted(range(len(models)), key=timed.__contains__):
-            if budget is not None and number in timed and timed.isdisjoint(found):
-                # All models are fitted on each fold, and once more on all samples.
-                n_folds, spent = folds.get_n_splits(X, y), budget.seconds - budget.left
-                left = budget.keeping(spent / max(1, n_folds - 1)).part(1.0).seconds
-                _share_time(models, left, n_folds + 1)
-            found[number] = self._out_of_fold(models[number], X, y, weight, folds)
-        return [found[number] for number in range(len(models))]
 
     def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
         """Out-of-fold members (n, S, ...), and the residual variance."""
