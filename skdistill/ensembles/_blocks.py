@@ -27,8 +27,7 @@ from .._training.trainer import SEED_LIMIT
 from .._utils.messages import print_line, time_left
 from .._utils.warnings import warn
 from ..settings import EarlyStopping
-from ._job import Data, Job, block_size
-from ._plan import ValidatedByBrier
+from ._job import Data, Job, ValidatedByBrier, block_size
 from ._trainer import ChainObserver, Trainer
 
 # How often blocks are trained, at most, whose samples a cluster loses with its workers.

@@ -39,9 +39,8 @@ from ..samplers import MCDropout
 from ..settings import Runtime
 from ._blocks import EnsembleTrainer
 from ._diagnostics import diagnose
-from ._job import Data, Job, amount_of_training, has_bins, learning_rate
+from ._job import Data, EnsemblePlan, Job, amount_of_training, has_bins, learning_rate
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
-from ._plan import EnsemblePlan
 from ._spec import EnsembleSpec
 from ._trainer import ChainObserver, ChainTrainer, DropoutTrainer, Trainer
 from ._tuning import best_of, best_of_trials

@@ -26,9 +26,8 @@ from .._training.trainer import SEED_LIMIT, has_epochs, on_device
 from ..modules import DistributionStack, weights_and_fan_ins
 from ..samplers import kept_iterations
 from ._diagnostics import SamplerDiagnostics
-from ._job import Data, Job
+from ._job import Data, EnsemblePlan, Job
 from ._out_of_bag import N_PARTS
-from ._plan import EnsemblePlan
 
 
 class ChainObserver(Protocol):

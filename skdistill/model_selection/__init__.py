@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Costs of a student, the search for the cheapest one within a tolerance, and cross-validation.
 
-A student must be large to match its teacher, and small to be worth while: a search weighs both.
 Costs are better when smaller; their scorers return the negative, as scikit-learn's ``neg_`` scorers
-do.
-
-Random folds measure performance on samples like those of training. :class:`GapSplit` and
-:class:`TailSplit` hold out-of-distribution samples out, and :func:`score_unseen` scores the
-prediction and the uncertainty for them.
+do. Random folds measure performance on samples like those of training; :class:`GapSplit` and
+:class:`TailSplit` hold out-of-distribution samples out, for which :func:`score_unseen` scores the
+prediction and the uncertainty.
 """
 
 from ._gaps_and_tails import GapSplit, TailSplit

@@ -58,7 +58,7 @@ def flops(estimator: BaseEstimator, X: ArrayLike) -> int:
     -------
     flops : int
         As torch's ``FlopCounterMode`` counts: additions and multiplications of matrix products and
-        convolutions, of all members or heads, and nothing else.
+        convolutions, of all members or heads.
     """
     model, rows, _ = innermost(estimator, _first_rows(X, 1), "module_", "model_selection.flops")
     return count_flop(model.module_, np.shape(rows)[1:])
@@ -74,7 +74,6 @@ def latency(estimator: Any, X: ArrayLike, *, batch_size: int = 1, n_repeats: int
     X : array-like of shape (n_samples, n_features)
         Samples to predict, repeated if there are fewer than `batch_size`.
     batch_size : int, default=1
-        Samples of one call.
     n_repeats : int, default=30
         Number of timed calls, after one to warm up.
 
@@ -165,7 +164,7 @@ def pareto_front(
     Parameters
     ----------
     cv_results : dict
-        The ``cv_results_`` of a fitted search; a ValueError if it has no such columns.
+        The ``cv_results_`` of a fitted search.
     cost : str, default="neg_n_parameters"
         Name of a cost among the search's metrics, greater is better; or of another column that is
         better when smaller, such as "mean_score_time".
@@ -176,6 +175,11 @@ def pareto_front(
     -------
     indices : ndarray of shape (n_front,)
         Of the candidates on the front, from the cheapest to the best.
+
+    Raises
+    ------
+    ValueError
+        If `cv_results` has no such columns.
 
     Examples
     --------
@@ -211,13 +215,12 @@ class CheapestWithin:
     Parameters
     ----------
     cost, score : str, default="neg_n_parameters" and "score"
-        Names of the cost and of the metric that may be lower than the best by the tolerance, as in
-        :func:`pareto_front`.
+        As in :func:`pareto_front`.
     tolerance : float, default=1.0
         Largest difference between the best mean score and the chosen one, in units of `unit`.
     unit : {"standard_error", "absolute", "relative"}, default="standard_error"
-        The best candidate's standard error over the folds, by default one [1]_; one; or the
-        absolute value of the best mean score.
+        The best candidate's standard error over the folds [1]_; one; or the absolute value of the
+        best mean score.
 
     References
     ----------
@@ -269,13 +272,14 @@ class CheapestWithin:
 class CheapestStudentSearchCV(GridSearchCV):
     """Grid search that refits the cheapest student whose score is close to the best.
 
-    :class:`~sklearn.model_selection.GridSearchCV` with a cost beside the score and
-    :class:`CheapestWithin` as the rule; everything else is as there.
+    It is GridSearchCV with a cost beside the score and :class:`CheapestWithin` as the rule.
 
     Parameters
     ----------
-    estimator, param_grid, scoring
-        As in :class:`~sklearn.model_selection.GridSearchCV`.
+    estimator, param_grid, scoring, n_jobs, cv, verbose, pre_dispatch, error_score
+        As in :class:`~sklearn.model_selection.GridSearchCV`. Measure latencies with
+        ``n_jobs=None``: parallel jobs slow each other down.
+    return_train_score : bool, default=False
     cost : {"n_parameters", "flops", "latency"} or callable, default="n_parameters"
         The cost to keep small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
         function ``cost(estimator, X)``. ``cv_results_`` has its negative as ``neg_<name>``.
@@ -284,15 +288,12 @@ class CheapestStudentSearchCV(GridSearchCV):
     refit : bool or str, default=True
         Whether to fit the chosen student on all samples. With several scores, the name of the one
         that must be close to the best.
-    n_jobs, cv, verbose, pre_dispatch, error_score, return_train_score
-        As in :class:`~sklearn.model_selection.GridSearchCV`. Measure latencies with
-        ``n_jobs=None``: parallel jobs slow each other down.
 
     Attributes
     ----------
     best_index_, best_score_, best_cost_, best_params_, best_estimator_
-        Of the chosen candidate, not of the one with the best score: its place, its mean score and
-        cost over the folds, its parameters, and the student, fitted on all samples.
+        Of the chosen candidate, not of the one with the best score; score and cost are means over
+        the folds.
     cv_results_ : dict
         As in GridSearchCV with several metrics; one score is named "score".
 

@@ -14,6 +14,13 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -27,7 +34,7 @@ from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
-from ._auto import models_for
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ._base import EstimatorOfModels
 from ._members import (
     group_moments,
@@ -37,8 +44,8 @@ from ._members import (
     moments_of_members,
     read_moments,
     read_probabilities,
+    without_rounding,
 )
-from ._predictions import without_rounding
 from ._rows_and_folds import (
     as_rows,
     fitted_on,
@@ -56,6 +63,12 @@ _LEAST_WEIGHT = 0.01
 # The expectation-maximisation of the weights ends where none changes by more, or after so many.
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000
 
+# An exact Gaussian process takes the cube of the number of samples: 1,000 about 5 s a fit.
+_MOST_OF_PROCESS = 1_000
+
+# So many trees that boosting stops early, by a tenth of the samples.
+_TREES = {"max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20, "learning_rate": 0.05}
+
 
 class MixedModels(EstimatorOfModels):
     """Models of different kinds, fitted together, as one estimator whose members are all of theirs.
@@ -70,10 +83,10 @@ class MixedModels(EstimatorOfModels):
     Parameters
     ----------
     models : list of estimators or "auto"
-        Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. Exact
-        Gaussian processes cost the cube of the number of samples. "auto" is the default ensemble of
-        networks, histogram gradient boosting that stops early, and for regression on at most 1,000
-        samples of numbers, fewer with a short `max_time`, a Gaussian process.
+        Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. "auto" is the
+        default ensemble of networks, histogram gradient boosting that stops early, and for
+        regression on at most 1,000 samples of numbers, fewer with a short `max_time`, an exact
+        Gaussian process, which costs the cube of the number of samples.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
         How much each model counts; numbers need not sum to one. "oof" finds the weights that are
         best on the folds of `cv`, and the temperature; models of less than 0.01 are left out.
@@ -99,14 +112,13 @@ class MixedModels(EstimatorOfModels):
     weights_ : ndarray of shape (n_models,)
         They sum to one.
     temperature_ : float or tuple of float
-        Multiplies the aleatoric variance of numbers, of several targets one each, and divides the
-        logarithms of the members' probabilities of classes. 1 if the weights were given.
+        Multiplies the aleatoric variance, of several targets one each, or divides the logarithms of
+        the members' probabilities of classes. 1 if the weights were given.
     log_scores_ : ndarray of shape (n_models,) or None
-        Mean logarithm of the density, or probability, of y in samples that the model has not seen.
-        None if the weights were not found by them.
+        Mean log density, or probability, of y in samples that the model has not seen; None if the
+        weights were not found by it.
     residual_variances_ : list of ndarray of shape (n_targets,) or None
-        Of each model that predicts no variance, see :class:`Teacher`; None of others. Only for
-        regressors.
+        Of each regressor that predicts no variance, see :class:`Teacher`; None of others.
     classes_ : ndarray of shape (n_classes,)
         Only for classifiers.
     n_features_in_ : int
@@ -138,8 +150,7 @@ class MixedModels(EstimatorOfModels):
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the weights, and fit the models, none of which may be fitted, on all samples.
 
-        `sample_weight`, which all models must take, also weights the samples for the models'
-        weights.
+        `sample_weight`, which all models must take, also counts for the models' weights.
         """
         if y is None:
             raise ValueError("MixedModels requires y to be passed, but the target y is None.")
@@ -433,3 +444,51 @@ def check_models(models, *, or_fitted: bool = False) -> None:
     if kinds not in ({"classifier"}, {"regressor"}):
         names = [type(final_step(model)[0]).__name__ for model in models]
         raise ValueError(f"models must be all classifiers or all regressors, got {names}.")
+
+
+# --- models that nobody has named -----------------------------------------------------------
+
+
+def models_for(task: str, X=None, y=None, max_time: float | None = None) -> list[BaseEstimator]:
+    """Return an ensemble of networks, boosting, and a Gaussian process where it can be had.
+
+    That is for regression on at most 1,000 samples of numbers without missing values, and fewer
+    with a short `max_time`. Without samples it is the models that any X and y have.
+    """
+    if task == "classification":
+        boosting: BaseEstimator = HistGradientBoostingClassifier(**_TREES)
+        return [BayesianEnsembleClassifier(), _with_codes(boosting, X)]
+    boosting = _with_codes(HistGradientBoostingRegressor(**_TREES), X)
+    if y is not None and y.ndim > 1:
+        boosting = MultiOutputRegressor(boosting)
+    models = [BayesianEnsembleRegressor(), boosting]
+    if X is not None and _has_process(X, max_time):
+        kernel = ConstantKernel() * RBF(X.shape[1] ** 0.5) + WhiteKernel(0.1)
+        process = GaussianProcessRegressor(kernel, normalize_y=True)
+        models.append(make_pipeline(StandardScaler(), process))
+    return models
+
+
+def _with_codes(boosting: BaseEstimator, X) -> BaseEstimator:
+    """Put what makes numbers of text before boosting, which takes categories but no text."""
+    text = make_column_selector(dtype_include=["object", "string"])
+    if not hasattr(X, "iloc") or not text(X):
+        return boosting
+    unknown = {"handle_unknown": "use_encoded_value", "unknown_value": np.nan}
+    encoder = OrdinalEncoder(**unknown, encoded_missing_value=np.nan)
+    columns = make_column_transformer(
+        (encoder, text), remainder="passthrough", verbose_feature_names_out=False
+    )
+    return make_pipeline(columns.set_output(transform="pandas"), boosting)
+
+
+def _has_process(X, max_time: float | None) -> bool:
+    """Tell whether X is a table of finite numbers, so small that a process can be had in time."""
+    share = len(X) / _MOST_OF_PROCESS
+    seconds = 6 * 5.0 * share**3  # of five folds and all samples
+    if share > 1 or (max_time is not None and seconds > max_time / 2):
+        return False
+    try:
+        return X.ndim == 2 and bool(np.isfinite(np.asarray(X, dtype=float)).all())
+    except (TypeError, ValueError):
+        return False

@@ -31,9 +31,9 @@ def out_of_fold_members(
 ) -> np.ndarray:
     """Predict members of every sample by a clone of the teacher that has not seen the sample.
 
-    On the samples that they were fitted on, the members of an overfitted teacher agree; elsewhere
-    they do not. A student of out-of-fold predictions sees their disagreement. (In regression a
-    model without bags is also fitted five times in every fold, for its residual variance.)
+    On the samples that they were fitted on, the members of an overfitted teacher agree; a student
+    of out-of-fold predictions sees their disagreement elsewhere. (In regression a model without
+    bags is also fitted five times in every fold, for its residual variance.)
 
     Parameters
     ----------
@@ -57,8 +57,7 @@ def out_of_fold_members(
     -------
     members : ndarray of shape (n_samples, n_members, n_classes) or \
             (n_samples, n_members, n_targets, 2)
-        The columns of class probabilities stand for the classes in y, sorted; a class that was
-        missing from a fit has probability zero.
+        Classes are those in y, sorted; one that was missing from a fit has probability zero.
 
     Raises
     ------
@@ -88,11 +87,10 @@ def interpolates(
 ) -> bool:
     """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
 
-    It does if its standardised errors there, by the total variance that it predicts, have a mean
-    square below 0.01, of one target at least. (It would be 1 on samples not seen.) A part of the
-    samples is looked at. A residual variance is right wherever the sample is, as it comes from
-    samples not seen, but for that of a model that was fitted before.
+    It does if its errors at some of these, standardised by the total variance that it predicts,
+    have a mean square below 0.01, of one target at least. (It would be 1 on samples not seen.)
     """
+    # A residual variance comes from samples not seen, but for a model that was fitted before.
     model, _ = final_step(teacher)
     has_residual = getattr(model, "residual_variance_", None) is not None
     if is_classifier(teacher) or (has_residual and not is_prefitted(model.estimator)):

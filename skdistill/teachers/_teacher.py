@@ -24,6 +24,7 @@ from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._base import EstimatorOfModels
 from ._fitted import FittedModels
 from ._members import (
+    check_member_predictions,
     dtype_for,
     group_moments,
     group_probabilities,
@@ -32,7 +33,6 @@ from ._members import (
     read_probabilities,
 )
 from ._mixed import MixedModels, check_models
-from ._predictions import check_member_predictions
 from ._predictive import QuantileModels
 from ._rows_and_folds import (
     as_rows,
