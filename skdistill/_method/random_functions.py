@@ -309,18 +309,14 @@ def find_functions(
     )
 
 
-def _some_and_fresh(
-    X: np.ndarray, are_classes: bool, random_state: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
+def _some_and_fresh(X, are_classes: bool, random_state) -> tuple[np.ndarray, np.ndarray]:
     """Return which samples to measure distances on, and fresh ones, or these if there are few."""
     chosen, others = np.split(random_state.permutation(len(X))[: 2 * _N_SAMPLES], [_N_SAMPLES])
     has_fresh = len(others) >= _LEAST_FRESH and not are_classes
     return chosen, X[others if has_fresh else chosen].astype(np.float64)
 
 
-def _targets(
-    y: np.ndarray, outputs: np.ndarray, are_classes: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _targets(y, outputs, are_classes: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return standardised targets or indicators of classes, their units, and which of them vary."""
     values = np.eye(outputs.shape[1])[y] if are_classes else y.reshape(outputs.shape)
     deviation = values.std(axis=0)
@@ -328,23 +324,14 @@ def _targets(
     return (values - values.mean(axis=0)) / unit, unit, deviation > 0
 
 
-def _standardised(
-    predict: Predict, unit: np.ndarray, are_classes: bool, rows: np.ndarray
-) -> np.ndarray:
+def _standardised(predict: Predict, unit: np.ndarray, are_classes: bool, rows) -> np.ndarray:
     """Return what an ensemble predicts, means or probabilities, in these units."""
     found = predict(rows).astype(np.float64)
     return (np.exp(found) if are_classes else found) / unit
 
 
 def _scales(
-    ridge: _Ridge,
-    y: np.ndarray,
-    varies: np.ndarray,
-    are_classes: bool,
-    blocks: Sequence[np.ndarray],
-    held_out_error: np.ndarray | None,
-    usual: float,
-    left_out: float,
+    ridge: _Ridge, y, varies: np.ndarray, are_classes: bool, blocks, held_out_error, usual, left_out
 ) -> np.ndarray:
     """Return the scale for each target, (k,), or for all classes; 0 for those that do not vary."""
     scale = np.zeros(y.shape[1])
@@ -355,13 +342,7 @@ def _scales(
 
 
 def _radius_and_slope(
-    X: np.ndarray,
-    encoding: InputEncoding,
-    inputs: np.ndarray,
-    outputs: np.ndarray,
-    predict: Predict,
-    are_classes: bool,
-    usual: float,
+    X, encoding: InputEncoding, inputs, outputs, predict: Predict, are_classes: bool, usual: float
 ) -> tuple[float, float]:
     """Return the distance from the mean beyond which functions grow, and by how much at least.
 
@@ -416,10 +397,7 @@ def _relevance(X: np.ndarray, predict: Predict, random_state) -> np.ndarray:
 
 
 def find_unknown(
-    X: np.ndarray,
-    predict: Predict,
-    are_classes: bool,
-    random_state: np.random.RandomState,
+    X: np.ndarray, predict: Predict, are_classes: bool, random_state: np.random.RandomState
 ) -> UnknownColumns:
     """Find what predictions change by where columns are unknown, for a model without functions."""
     chosen = random_state.permutation(len(X))[:_N_SAMPLES]
@@ -450,14 +428,7 @@ def _effects_of_unknown(X: np.ndarray, predict: Predict, are_classes: bool) -> n
 
 
 def _unseen_values(
-    X: np.ndarray,
-    limits: tuple[np.ndarray, np.ndarray],
-    encoding: InputEncoding,
-    ridge: _Ridge,
-    y: np.ndarray,
-    are_classes: bool,
-    unknown: np.ndarray,
-    unit_of_y: np.ndarray,
+    X: np.ndarray, limits, encoding, ridge: _Ridge, y, are_classes: bool, unknown, unit_of_y
 ) -> UnseenValues:
     """Find the gaps of columns of numbers, and the deviation in them, in units as of `unknown`.
 
@@ -467,7 +438,7 @@ def _unseen_values(
     """
     inverse = ridge.inverse(ridge.noise)
     solved = inverse @ y
-    noise = _error_without(inverse, solved, np.arange(len(y))[:, None])
+    noise = np.square(_missed(inverse, solved, np.arange(len(y))[:, None])).mean(axis=0)
     found: list[tuple] = []
     for column in np.flatnonzero((encoding.n_categories == 0) & unknown.any(axis=1)):
         values = np.sort(X[:, column])
@@ -478,7 +449,8 @@ def _unseen_values(
         thirds = list(_thirds(X[: len(y), column], unit))
         deviation = _UNTOLD * unknown[column]
         if thirds:
-            excess = _error_without(inverse, solved, [block for block, _ in thirds]) - noise
+            missed = _missed(inverse, solved, [block for block, _ in thirds])
+            excess = np.square(missed).mean(axis=0) - noise
             excess = np.full_like(excess, excess.mean()) if are_classes else excess
             share = np.concatenate([shares for _, shares in thirds]).mean()
             deviation = unit_of_y * np.sqrt(excess.clip(min=0) / share)
@@ -491,16 +463,13 @@ def _unseen_values(
     return UnseenValues(np.array(columns, dtype=np.int64), lower, upper, units, deviations)
 
 
-def _error_without(
-    inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray]
-) -> np.ndarray:
-    """Mean squared errors, (k,), of a kernel regression for blocks of samples it goes without.
+def _missed(inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
+    """Errors, (., k), of a kernel regression for blocks of samples that it goes without.
 
     Given are the inverse kernel matrix, with noise, and its product with the targets (m, k).
     """
     missed = [np.linalg.solve(inverse[np.ix_(block, block)], solved[block]) for block in blocks]
-    found: np.ndarray = np.square(np.concatenate(missed)).mean(axis=0)
-    return found
+    return np.concatenate(missed)
 
 
 def _wide_gaps(values: np.ndarray) -> list[tuple[float, float]]:
@@ -610,12 +579,7 @@ class _Ridge(NamedTuple):
         return found
 
     def scale(
-        self,
-        y: np.ndarray,
-        blocks: Sequence[np.ndarray],
-        error: float | None,
-        usual: float,
-        left_out: float,
+        self, y: np.ndarray, blocks, error: float | None, usual: float, left_out: float
     ) -> float:
         """Return the standard deviation of functions that suits errors in blocks, for y (n, q).
 
@@ -627,14 +591,9 @@ class _Ridge(NamedTuple):
         noise = self.error(y)
         is_little = _SCALES**2 * left_out <= _MOST_ADDED * (noise if error is None else error)
         candidates = _SCALES[: max(1, np.count_nonzero(is_little))]
-        solved = inverse @ y
-        errors, added = [], []
-        for block in blocks:  # what regression without a block misses, as without one sample
-            within = np.ix_(block, block)
-            errors.append(np.linalg.solve(inverse[within], solved[block]))
-            variance = np.diag(np.linalg.inv(exact[within])) - _NUGGET - usual
-            added.append(np.maximum(variance, 0.0)[:, None])
-        missed, variance = np.concatenate(errors), np.concatenate(added)
+        missed = _missed(inverse, inverse @ y, blocks)
+        added = [np.diag(np.linalg.inv(exact[np.ix_(block, block)])) for block in blocks]
+        variance = np.maximum(np.concatenate(added) - _NUGGET - usual, 0.0)[:, None]
         variances = [noise + s**2 * variance for s in candidates]
         losses = [np.mean(np.square(missed) / v + np.log(v)) for v in variances]  # Gaussian NLL
         return float(candidates[int(np.argmin(losses))])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ensemble of classification networks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 

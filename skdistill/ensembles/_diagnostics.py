@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Convergence diagnostics of Markov chains, by their predictions."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ensemble of heteroscedastic Gaussian regression networks."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Self
 

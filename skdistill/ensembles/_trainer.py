@@ -41,18 +41,7 @@ class ChainObserver(Protocol):
 class Trainer(ABC):
     """What all ways of training share; a subclass fills `weights`, and may be interrupted.
 
-    Attributes
-    ----------
-    weights : dict of int to dict of str to ndarray
-        Parameters and buffers of each network that has been trained: of a member, or of all members
-        that share them.
-    n_restarts : ndarray of shape (n_networks,)
-    best_epochs : dict of int to int
-    worse : list of int
-        Numbers of the networks that are worse than a constant prediction after training.
-    history : list of dict
-    n_blocks : int
-        Stacks that are trained one after the other, if none diverges.
+    A network is a member, or all members that share its weights.
     """
 
     _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
@@ -63,12 +52,13 @@ class Trainer(ABC):
     def __init__(self, job: Job, observer: ChainObserver | None = None):
         self.job = job
         self.observer = observer
+        # Parameters and buffers of each network that has been trained, by its number.
         self.weights: dict[int, dict[str, np.ndarray]] = {}
         self.best_epochs: dict[int, int] = {}
         self.n_restarts = np.zeros(job.plan.n_networks, dtype=int)
-        self.worse: list[int] = []
+        self.worse: list[int] = []  # networks worse than a constant prediction after training
         self.history: list[dict] = []
-        self.n_blocks = 1
+        self.n_blocks = 1  # stacks that are trained one after the other, if none diverges
         self.dtype = job.train.dtype
         # Inputs, encoded targets, and weights of shape (1, n) or None; none of a stream.
         self.train: list[Any] = [None] * 3

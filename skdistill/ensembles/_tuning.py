@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A few settings, tried by the first members of an ensemble, for the parameter `tune`."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from operator import itemgetter

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Teachers: adapters that give fitted or unfitted models members to imitate."""
 
-from __future__ import annotations
-
 from .._estimator.functions import align_classes as align_classes
 from .._estimator.unwrapping import is_prefitted as is_prefitted
 from . import _gaussian_process  # noqa: F401 -- registers its members

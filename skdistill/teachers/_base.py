@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What estimators of models have in common."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Self
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitted models that belong together: estimators, skorch nets, torch modules."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

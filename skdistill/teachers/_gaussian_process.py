@@ -11,8 +11,6 @@ with prior functions of random features. Its distances from the mean are then sc
 that the S members have the mean and the latent variance of the Gaussian process, not of S draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch

@@ -6,8 +6,6 @@ Moments of regressors are arrays (n, S, t, 3): the mean, the variance that the m
 the multiple of the residual variance that is added to it.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import singledispatch

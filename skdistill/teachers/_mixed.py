@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models of different kinds as one teacher, weighted by what they say of samples not seen."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import partial

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Member predictions of samples by teachers that have not seen them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
