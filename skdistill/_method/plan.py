@@ -49,12 +49,7 @@ class NetworkRecipe:
 
     @classmethod
     def of(
-        cls,
-        module: nn.Module,
-        row_shape: tuple[int, ...],
-        n_outputs: int,
-        settings: dict[str, Any],
-        inputs: InputEncoding | None = None,
+        cls, module, row_shape: tuple[int, ...], n_outputs: int, settings: dict, inputs=None
     ) -> NetworkRecipe:
         """Return the recipe for a network that takes samples of this shape, encoded."""
         shape = row_shape if inputs is None else (inputs.n_inputs,)
@@ -107,11 +102,8 @@ class Plan(Protocol):
     """
 
     task: Task
-
     n_sharing: int | None = None  # members of one network; None where members cannot share one
-
     read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
-
     calibration: Callable[[Any], Any] | None = None  # takes this to the one that is predicted
 
     @property
@@ -190,11 +182,7 @@ class Plan(Protocol):
 
 
 def build_module(
-    plan: Plan,
-    recipe: NetworkRecipe,
-    seeds: Sequence[int],
-    dtype: torch.dtype,
-    buffers: dict[str, Tensor] | None = None,
+    plan: Plan, recipe: NetworkRecipe, seeds: Sequence[int], dtype: torch.dtype, buffers=None
 ) -> DistributionStack:
     """Build the stack that predicts distributions; raise a ValueError for other outputs."""
     module = _built(plan, recipe, seeds, dtype, buffers or {})

@@ -26,16 +26,11 @@ _SHARE_BY_CHANCE = 0.05
 
 
 class SamplerDiagnostics(NamedTuple):
-    """Convergence of the predictions of Markov chains, row by row.
+    """Convergence of the predictions of Markov chains, arrays of shape (n_rows, n_values).
 
-    Attributes
-    ----------
-    r_hat : ndarray of shape (n_rows, n_values)
-        Split R-hat of each predicted probability, or mean and variance; not a number where there
-        are fewer than four draws of a chain.
-    effective_sample_size : ndarray of shape (n_rows, n_values)
-        How many independent draws all chains together are worth; not a number of chains that have
-        taught a student, as none of their draws is kept.
+    The `r_hat` is the split R-hat of each predicted probability, or mean and variance; NaN with
+    fewer than four draws of a chain. The `effective_sample_size` is how many independent draws all
+    chains together are worth; NaN if they have taught a student, as none of their draws is kept.
     """
 
     r_hat: np.ndarray

@@ -170,13 +170,7 @@ class EnsembleFit:
     """
 
     def __init__(
-        self,
-        spec: EnsembleSpec,
-        task: Task,
-        data: Data | Stream,
-        before: Fitted | None,
-        random_state: np.random.RandomState,
-        observer: ChainObserver | None,
+        self, spec: EnsembleSpec, task: Task, data, before: Fitted | None, random_state, observer
     ):
         self.spec, self.before, self.random_state = spec, before, random_state
         self.trials: list[dict[str, Any]] | None = None

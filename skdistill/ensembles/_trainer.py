@@ -97,15 +97,7 @@ class Trainer(ABC):
         dtype = getattr(torch, self.dtype.name)
         return build_module(self.job.plan, self.job.recipe, seeds, dtype, buffers)
 
-    def _fit(
-        self,
-        module: DistributionStack,
-        seeds: list[int],
-        weight,
-        task,
-        stopping=None,
-        **net_settings,
-    ):
+    def _fit(self, module, seeds: list[int], weight, task, stopping=None, **net_settings):
         """Train a stack whose networks have these seeds; return the net and its guard."""
         from .._engine import DivergenceGuard
 
@@ -143,9 +135,8 @@ class Trainer(ABC):
 
         def deal(part: Part) -> Rows:
             X, y, weight = self._put(part.X, part.y, part.weight if stream.is_weighted else None)
-            return Rows(
-                X, (y,), weight, batch_size, seeds, mean_weight=mean_weight, by_place=by_place
-            )
+            settings: dict[str, Any] = {"mean_weight": mean_weight, "by_place": by_place}
+            return Rows(X, (y,), weight, batch_size, seeds, **settings)
 
         return rows_of_stream(stream, self.job.scaling, batch_size, seeds, deal)
 

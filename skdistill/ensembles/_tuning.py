@@ -73,9 +73,7 @@ def best_of(trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def best_of_trials(
-    first: EnsembleTrainer,
-    job_with: Callable[[dict[str, Any]], Job],
-    random_state: np.random.RandomState,
+    first: EnsembleTrainer, job_with: Callable[[dict[str, Any]], Job], random_state
 ) -> tuple[EnsembleTrainer, list[dict[str, Any]]]:
     """Train the first few members by each setting, from the same seeds, and return the best.
 

@@ -72,7 +72,7 @@ class MixtureFamily(Family):
         softened = (members / temperature).softmax(-1).mean(-3)  # Eq 5
         return losses.cross_entropy.and_gradient(outputs, softened)
 
-    # --- tokens of sequences ------------------------------------------------------------------
+    # --- tokens of sequences
 
     weight_of_uniform: ClassVar[float] = 0.0
 
@@ -88,10 +88,7 @@ class MixtureFamily(Family):
 
 
 class _RandomHeads(Family):
-    """Last layers whose weights, or inputs, are drawn at random (Hydra+'s Gauss and Drop, L3).
-
-    For comparison: their draws are independent of the member that they are compared with.
-    """
+    """Last layers whose weights, or inputs, are drawn at random (Hydra+'s Gauss and Drop, L3)."""
 
     tells_parts: ClassVar[bool] = True
     n_samples: int
@@ -127,9 +124,8 @@ class NumericHeads(_RandomHeads, GaussianMixture):
 class GaussHeadFamily(_RandomHeads, MixtureFamily):
     """Gaussian weights of the last layer by local reparametrisation ("Gauss" of Hydra+).
 
-    For comparison, and for nothing else: draws are independent of the member that they are compared
-    with, so the loss depends on the members' mixture alone. The spread is not learnt, and what it
-    gives as the epistemic part does not follow the teacher's.
+    For comparison only: draws are independent of the member that they are compared with, so that
+    the loss depends on the mixture alone, and the epistemic part does not follow the teacher's.
 
     Parameters
     ----------

@@ -352,12 +352,7 @@ def as_net_takes(model, X):
 
 
 def check_member_predictions(
-    members: object,
-    n_samples: int,
-    *,
-    n_classes: int | None = None,
-    n_targets: int | None = None,
-    name: str = "member_predictions",
+    members: object, n_samples: int, *, n_classes=None, n_targets=None, name="member_predictions"
 ) -> np.ndarray:
     """Return predictions of members as an array, or raise a ValueError that calls them by `name`.
 
