@@ -264,8 +264,7 @@ class Validated(Objective):
 class ValidatedTogether(Validated):
     """An objective of members that share weights, whose loss in validation is their mixture's.
 
-    It is the negative log-likelihood of what `read` makes of the outputs of all members. Members
-    that have overfitted one by one may be better together, and they stop together.
+    Members that have overfitted one by one may be better together, and they stop together.
     """
 
     def __init__(self, objective: Objective, read: Callable[[Tensor], Any]):
@@ -281,11 +280,10 @@ class ValidatedTogether(Validated):
 class ValidatedByBrier(Validated):
     """An objective for classes whose loss in validation is the Brier score of the probabilities.
 
-    A temperature mends probabilities that are too sure, which raise the log loss before accuracy
-    falls, and the Brier score less so. By the log loss members kept too early an epoch: covtype's
-    validation samples had .422 after the temperature, by the Brier score .399.
-
-    Members that share weights are judged by the mean of their probabilities.
+    Of members that share weights it is that of their mean. A temperature mends probabilities that
+    are too sure, which raise the log loss before accuracy falls, and the Brier score less so. By
+    the log loss members kept too early an epoch: covtype's validation samples had .422 after the
+    temperature, by the Brier score .399.
     """
 
     def validation_loss(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:

@@ -78,10 +78,7 @@ class OutOfBag(NamedTuple):
 
     @classmethod
     def of(cls, module: Any, numbers: Sequence[int], job: Any, first: int = 0) -> OutOfBag:
-        """Predict the rows of a job by a stack of its members, which have these numbers.
-
-        Those before the number `first` have left out other samples, and are not asked.
-        """
+        """Predict the rows of a job by a stack of the members of these numbers, from `first` on."""
         train, left_out = job.train, job.parts.of_members(numbers)
         asked = np.asarray(numbers) >= first
         networks = {
@@ -102,8 +99,7 @@ class OutOfBag(NamedTuple):
     def temperature(self, added: np.ndarray | float = 0.0) -> Temperature:
         """Return the temperature that suits the labels best.
 
-        `added`, (t,) or one for all, is added to the epistemic variance of targets, in units of the
-        loss: that of functions by which members differ where nothing was trained.
+        The epistemic variance that functions have `added`, (t,) or one for all, is added again.
         """
         further = torch.as_tensor(added, dtype=torch.float64)
 
@@ -115,9 +111,9 @@ class OutOfBag(NamedTuple):
         return fit_temperature(self.distribution, self.y, self.weight, loss)
 
     def squared_error(self) -> np.ndarray:
-        """Return the mean squared error, (t,) or (K,), as a share of the variance of what is meant.
+        """Return the mean squared error of targets, (t,), or indicators of classes, (K,).
 
-        That are targets, or indicators of classes. Constants count as of variance 1.
+        It is a share of their variance; constants count as of variance 1.
         """
         is_numeric = self.y.is_floating_point()
         mean = self.distribution.mean

@@ -377,19 +377,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         super(CheapestStudentSearchCV, search).fit(X, y, **params)
         own = self.get_params(deep=False)
         self.__dict__.update({k: v for k, v in vars(search).items() if k not in own})
-        self._set_best(rule, scorers)
-        return self
-
-    def _named_scorers(self) -> dict[str, Callable[..., float]]:
-        """Scorers by name, a single one as "score"."""
-        if isinstance(self.scoring, Mapping):
-            return {name: get_scorer(scorer) for name, scorer in self.scoring.items()}
-        if isinstance(self.scoring, (list, tuple, set)):
-            return {name: get_scorer(name) for name in self.scoring}
-        return {"score": check_scoring(self.estimator, self.scoring)}
-
-    def _set_best(self, rule: CheapestWithin, scorers: dict[str, Callable[..., float]]) -> None:
-        """Set the attributes that GridSearchCV omits with a callable `refit`."""
+        # GridSearchCV omits these with a callable `refit`.
         results = self.cv_results_
         if not self.refit:
             self.best_index_ = rule(results)
@@ -399,3 +387,12 @@ class CheapestStudentSearchCV(GridSearchCV):
         self.best_cost_ = float(costs[self.best_index_])
         self.multimetric_ = isinstance(self.refit, str)
         self.scorer_ = scorers if self.multimetric_ else scorers[rule.score]
+        return self
+
+    def _named_scorers(self) -> dict[str, Callable[..., float]]:
+        """Scorers by name, a single one as "score"."""
+        if isinstance(self.scoring, Mapping):
+            return {name: get_scorer(scorer) for name, scorer in self.scoring.items()}
+        if isinstance(self.scoring, (list, tuple, set)):
+            return {name: get_scorer(name) for name in self.scoring}
+        return {"score": check_scoring(self.estimator, self.scoring)}

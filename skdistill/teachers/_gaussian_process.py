@@ -231,13 +231,10 @@ def _spectrum(kernel, n_columns: int, random) -> tuple[float, np.ndarray] | None
 
 
 @_spectrum.register(ConstantKernel)
-def _(kernel, n_columns, random):
-    return kernel.constant_value, np.zeros((_N_FEATURES, n_columns))
-
-
 @_spectrum.register(WhiteKernel)
 def _(kernel, n_columns, random):
-    return 0.0, np.zeros((_N_FEATURES, n_columns))  # noise has been taken out
+    is_constant = isinstance(kernel, ConstantKernel)  # else it is noise, which has been taken out
+    return kernel.constant_value if is_constant else 0.0, np.zeros((_N_FEATURES, n_columns))
 
 
 @_spectrum.register(RBF)
@@ -263,25 +260,14 @@ def _(kernel, n_columns, random):
 
 
 @_spectrum.register(Sum)
+@_spectrum.register(Product)
 def _(kernel, n_columns, random):
-    if (parts := _spectra(kernel, n_columns, random)) is None:
+    parts = [_spectrum(part, n_columns, random) for part in (kernel.k1, kernel.k2)]
+    if any(part is None for part in parts):
         return None
     (first, ours), (second, theirs) = parts
+    if isinstance(kernel, Product):
+        return first * second, ours + theirs
     share = first / (first + second) if first + second > 0 else 0.0
     is_first = random.uniform(size=(_N_FEATURES, 1)) < share
     return first + second, np.where(is_first, ours, theirs)
-
-
-@_spectrum.register(Product)
-def _(kernel, n_columns, random):
-    if (parts := _spectra(kernel, n_columns, random)) is None:
-        return None
-    (first, ours), (second, theirs) = parts
-    return first * second, ours + theirs
-
-
-def _spectra(kernel, n_columns: int, random) -> list[tuple[float, np.ndarray]] | None:
-    """Spectra of the two parts of a sum or product; None if one has none."""
-    found = (_spectrum(part, n_columns, random) for part in (kernel.k1, kernel.k2))
-    parts = [part for part in found if part is not None]
-    return parts if len(parts) == 2 else None
