@@ -368,7 +368,8 @@ def check_member_predictions(
         if members.dtype != np.float32:
             members = members.astype(np.float64, copy=False)
     shape = members.shape
-    last, words = (n_targets, 2), "samples, members, targets, (mean, variance)"
+    last: tuple[int | None, ...] = (n_targets, 2)
+    words = "samples, members, targets, (mean, variance)"
     if n_targets is None:
         last, words = (n_classes,), "samples, members, class probabilities"
         if len(shape) == 3 and shape[2] == 1:

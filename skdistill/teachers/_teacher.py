@@ -282,10 +282,10 @@ class Teacher(EstimatorOfModels):
             in nats, or variances in squared units of y. With one member the parts are None.
         """
         found = self.predict_distribution(X).uncertainty()
-        total, *parts = (self._per_target(part.numpy()) for part in found)
+        total, aleatoric, epistemic = (self._per_target(part.numpy()) for part in found)
         if self.n_members_ == 1:
-            parts = [None, None]
-        return Uncertainty(total, *parts, measure=found.measure)
+            return Uncertainty(total, None, None, measure=found.measure)
+        return Uncertainty(total, aleatoric, epistemic, measure=found.measure)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
