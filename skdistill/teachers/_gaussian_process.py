@@ -263,9 +263,10 @@ def _(kernel, n_columns, random):
 @_spectrum.register(Product)
 def _(kernel, n_columns, random):
     parts = [_spectrum(part, n_columns, random) for part in (kernel.k1, kernel.k2)]
-    if any(part is None for part in parts):
+    known = [part for part in parts if part is not None]
+    if len(known) < 2:
         return None
-    (first, ours), (second, theirs) = parts
+    (first, ours), (second, theirs) = known
     if isinstance(kernel, Product):
         return first * second, ours + theirs
     share = first / (first + second) if first + second > 0 else 0.0
