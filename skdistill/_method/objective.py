@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Objectives of stacks of networks."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from ..losses import by_autograd, differentiable

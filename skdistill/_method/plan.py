@@ -36,60 +36,33 @@ from .task import Buffers, Task
 _OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel, TabM)
 
 
-def _copied(settings: dict[str, object]) -> dict[str, object]:
-    """Return copies of a module's settings; raise a TypeError for what cannot be copied."""
-    found = {}
-    for name, value in settings.items():
-        try:
-            found[name] = copy.deepcopy(value)
-        except TypeError as error:
-            raise TypeError(
-                f"module__{name} must be something that can be copied, got {value!r}: {error}."
-            ) from error
-    return found
-
-
 @dataclass(frozen=True)
 class NetworkRecipe:
-    """How to build a network, independent of later changes of the estimator's parameters.
+    """How to build a network, independent of later changes of the estimator's parameters."""
 
-    Parameters
-    ----------
-    module : callable
-        A model class, or a function that builds a network.
-    settings : dict
-        Its arguments.
-    row_shape : tuple of int
-        Shape of a row of X.
-    widths : object, default=None
-        Units that pruning has left, see :func:`skdistill.pruning.narrow`.
-    inputs : InputEncoding, default=None
-        What is done to samples before networks take them; None is nothing.
-    functions : RandomFunctions, default=None
-        By which members differ away from the training samples; None is none.
-    """
-
-    module: Callable[..., nn.Module]
-    settings: dict[str, Any]
-    row_shape: tuple[int, ...]
-    widths: Any = None
-    inputs: InputEncoding | None = None
-    functions: RandomFunctions | None = None
+    module: Callable[..., nn.Module]  # a model class, or a function that builds a network
+    settings: dict[str, Any]  # its arguments
+    row_shape: tuple[int, ...]  # of a row of X
+    widths: Any = None  # units that pruning has left, see :func:`skdistill.pruning.narrow`
+    inputs: InputEncoding | None = None  # what is done to samples before networks take them
+    functions: RandomFunctions | None = None  # by which members differ away from the samples
 
     @classmethod
     def of(
-        cls,
-        module: nn.Module,
-        row_shape: tuple[int, ...],
-        n_outputs: int,
-        settings: dict[str, Any],
-        inputs: InputEncoding | None = None,
+        cls, module, row_shape: tuple[int, ...], n_outputs: int, settings: dict, inputs=None
     ) -> NetworkRecipe:
         """Return the recipe for a network that takes samples of this shape, encoded."""
         shape = row_shape if inputs is None else (inputs.n_inputs,)
         in_features = shape[0] if len(shape) == 1 else shape
-        widths = {"in_features": in_features, "out_features": n_outputs}
-        return cls(module, {**widths, **_copied(settings)}, row_shape, inputs=inputs)
+        copied: dict[str, Any] = {"in_features": in_features, "out_features": n_outputs}
+        for name, value in settings.items():
+            try:
+                copied[name] = copy.deepcopy(value)
+            except TypeError as error:
+                raise TypeError(
+                    f"module__{name} must be something that can be copied, got {value!r}: {error}."
+                ) from error
+        return cls(module, copied, row_shape, inputs=inputs)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -129,11 +102,8 @@ class Plan(Protocol):
     """
 
     task: Task
-
     n_sharing: int | None = None  # members of one network; None where members cannot share one
-
     read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
-
     calibration: Callable[[Any], Any] | None = None  # takes this to the one that is predicted
 
     @property
@@ -212,11 +182,7 @@ class Plan(Protocol):
 
 
 def build_module(
-    plan: Plan,
-    recipe: NetworkRecipe,
-    seeds: Sequence[int],
-    dtype: torch.dtype,
-    buffers: dict[str, Tensor] | None = None,
+    plan: Plan, recipe: NetworkRecipe, seeds: Sequence[int], dtype: torch.dtype, buffers=None
 ) -> DistributionStack:
     """Build the stack that predicts distributions; raise a ValueError for other outputs."""
     module = _built(plan, recipe, seeds, dtype, buffers or {})

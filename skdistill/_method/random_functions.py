@@ -111,12 +111,8 @@ Predict = Callable[[np.ndarray], np.ndarray]
 class UnseenValues:
     """What :class:`skdistill.modules.Gaps` is made of, and what a value in a gap is worth.
 
-    Parameters
-    ----------
-    columns, lower, upper, unit : ndarray of shape (G,)
-        As of the module.
-    deviation : ndarray of shape (G, k)
-        Standard deviation, in units of y or of logits, where a value in the gap is unknown.
+    `deviation`, (G, k), is the standard deviation, in units of y or of logits, where a value in a
+    gap is unknown; the others are as of the module, (G,).
     """
 
     columns: np.ndarray
@@ -125,35 +121,23 @@ class UnseenValues:
     unit: np.ndarray
     deviation: np.ndarray
 
-    def module(self) -> Gaps:
-        """Return the module that tells how unknown values are."""
-        return Gaps(self.columns, self.lower, self.upper, self.unit)
-
 
 @dataclass(frozen=True, eq=False)
 class UnknownColumns:
     """What :class:`skdistill.modules.UnknownDraws` is made of: columns whose values are not known.
 
-    Parameters
-    ----------
-    unknown : ndarray of shape (n_columns, k)
-        Standard deviation, in units of y or of logits, where a column's value is not known.
-    seed : int
-        Of the draws: that of a member depends on its number, and not on the others.
-    members : tuple of int
-        Numbers of the members that have one.
+    `unknown`, (n_columns, k), is the standard deviation, in units of y or of logits, where a
+    column's value is not known. The draw of a member depends on its number, and not on the others.
     """
 
     unknown: np.ndarray
     seed: int
-    members: tuple[int, ...] = ()
+    members: tuple[int, ...] = ()  # numbers of the members that have a draw
 
     def of_members(self, members: Sequence[int]) -> Self:
-        """Return the same for members of these numbers."""
         return replace(self, members=tuple(members))
 
     def module(self) -> UnknownDraws:
-        """Return the module that evaluates the draws."""
         n_columns, n_values = self.unknown.shape
         return UnknownDraws(self._normal(n_columns, n_values) * self.unknown[:, None], self.unknown)
 
@@ -169,20 +153,10 @@ class UnknownColumns:
 class RandomFunctions(UnknownColumns):
     """What :class:`skdistill.modules.FunctionDraws` is made of, as a fit has found it.
 
-    Parameters
-    ----------
-    encoding : InputEncoding
-    relevance, length_scale, radius, growth, inducing, frequencies, phases
-        As of the module; the last three in float32.
-    scale : ndarray of shape (k,)
-        Standard deviation of the functions far from all samples, in units of y, or of logits.
-    usual, left_out : float
-        Variance that is taken off, see the module, and the mean of what is left of it at samples
-        that are left out, as shares of the square of this.
-    unseen : UnseenValues
-        The gaps of columns.
-    unknown, seed, members
-        As of :class:`UnknownColumns`.
+    `scale`, (k,), is the standard deviation of the functions far from all samples, in units of y,
+    or of logits. As shares of its square, `usual` is the variance that is taken off, see the
+    module, and `left_out` the mean of what is left of it at samples that are left out. Inducing
+    points, frequencies and phases are in float32.
     """
 
     encoding: InputEncoding
@@ -199,7 +173,6 @@ class RandomFunctions(UnknownColumns):
     unseen: UnseenValues
 
     def times(self, factor: float) -> Self:
-        """Return these functions, multiplied by a number."""
         unseen = replace(self.unseen, deviation=factor * self.unseen.deviation)
         scale, unknown = factor * self.scale, factor * self.unknown
         return replace(self, scale=scale, unknown=unknown, unseen=unseen)
@@ -230,8 +203,8 @@ class RandomFunctions(UnknownColumns):
         return grown
 
     def module(self) -> FunctionDraws:
-        """Return the module that evaluates the functions."""
         inducing, frequencies, phases = self._features
+        lower, unseen = _factor(inducing, self.length_scale), self.unseen
         return FunctionDraws(
             self.encoding.module(torch.float64),
             self.relevance,
@@ -242,25 +215,20 @@ class RandomFunctions(UnknownColumns):
             frequencies,
             phases,
             *self._weights(),
-            self._whitening(),
+            # Takes kernel functions (m,) to those whose squares sum to what is known.
+            solve_triangular(lower, np.eye(len(lower)), lower=True).T,
             self.scale,
             self.usual,
-            np.concatenate([self.unknown, self.unseen.deviation]),
-            self.unseen.module(),
+            np.concatenate([self.unknown, unseen.deviation]),
+            Gaps(unseen.columns, unseen.lower, unseen.upper, unseen.unit),
         )
 
     @property
     def _features(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inducing points, frequencies and phases, which are kept in float32, in float64."""
-        inducing, frequencies, phases = (
-            values.astype(np.float64) for values in (self.inducing, self.frequencies, self.phases)
-        )
+        """Inducing points, frequencies and phases in float64."""
+        kept = self.inducing, self.frequencies, self.phases
+        inducing, frequencies, phases = (values.astype(np.float64) for values in kept)
         return inducing, frequencies, phases
-
-    def _whitening(self) -> np.ndarray:
-        """Return what takes kernel functions (m,) to those whose squares sum to what is known."""
-        lower = _factor(self._features[0], self.length_scale)
-        return solve_triangular(lower, np.eye(len(lower)), lower=True).T
 
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
@@ -293,21 +261,11 @@ def find_functions(
 ) -> RandomFunctions | None:
     """Find the random functions that suit a table; None where they cannot be told.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, n_columns)
-        Training samples; NaN is missing.
-    y : ndarray of shape (n, t), or of int64 of shape (n,)
-        Targets, or codes of classes.
-    n_categories : ndarray of int of shape (n_columns,) or None
-        As of an InputEncoder.
-    predict : callable
-        Takes samples to the ensemble's means, (n, t), or mean log probabilities, (n, K).
-    held_out_error : ndarray of shape (t,), or (K,), or None
-        Mean squared error of these for samples that were not trained on, as a share of the variance
-        of y, or of the indicators of classes; None is that of a kernel regression.
-    are_classes : bool
-    random_state : RandomState
+    NaN is missing in the training samples X (n, n_columns); y are targets (n, t), or codes of
+    classes (n,). `predict` takes samples to the ensemble's means, (n, t), or mean log
+    probabilities, (n, K). `held_out_error`, (t,) or (K,), is the mean squared error of these for
+    samples that were not trained on, as a share of the variance of y, or of the indicators of
+    classes; None is that of a kernel regression.
     """
     chosen, fresh = _some_and_fresh(X, are_classes, random_state)
     seed = int(random_state.randint(2**31))
@@ -351,18 +309,14 @@ def find_functions(
     )
 
 
-def _some_and_fresh(
-    X: np.ndarray, are_classes: bool, random_state: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
+def _some_and_fresh(X, are_classes: bool, random_state) -> tuple[np.ndarray, np.ndarray]:
     """Return which samples to measure distances on, and fresh ones, or these if there are few."""
     chosen, others = np.split(random_state.permutation(len(X))[: 2 * _N_SAMPLES], [_N_SAMPLES])
     has_fresh = len(others) >= _LEAST_FRESH and not are_classes
     return chosen, X[others if has_fresh else chosen].astype(np.float64)
 
 
-def _targets(
-    y: np.ndarray, outputs: np.ndarray, are_classes: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _targets(y, outputs, are_classes: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return standardised targets or indicators of classes, their units, and which of them vary."""
     values = np.eye(outputs.shape[1])[y] if are_classes else y.reshape(outputs.shape)
     deviation = values.std(axis=0)
@@ -370,41 +324,25 @@ def _targets(
     return (values - values.mean(axis=0)) / unit, unit, deviation > 0
 
 
-def _standardised(
-    predict: Predict, unit: np.ndarray, are_classes: bool, rows: np.ndarray
-) -> np.ndarray:
+def _standardised(predict: Predict, unit: np.ndarray, are_classes: bool, rows) -> np.ndarray:
     """Return what an ensemble predicts, means or probabilities, in these units."""
     found = predict(rows).astype(np.float64)
     return (np.exp(found) if are_classes else found) / unit
 
 
 def _scales(
-    ridge: _Ridge,
-    y: np.ndarray,
-    varies: np.ndarray,
-    are_classes: bool,
-    blocks: Sequence[np.ndarray],
-    held_out_error: np.ndarray | None,
-    usual: float,
-    left_out: float,
+    ridge: _Ridge, y, varies: np.ndarray, are_classes: bool, blocks, held_out_error, usual, left_out
 ) -> np.ndarray:
     """Return the scale for each target, (k,), or for all classes; 0 for those that do not vary."""
     scale = np.zeros(y.shape[1])
-    groups = [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]
-    for columns in groups:
+    for columns in [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]:
         error = None if held_out_error is None else float(held_out_error[columns].mean())
         scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out)
     return scale
 
 
 def _radius_and_slope(
-    X: np.ndarray,
-    encoding: InputEncoding,
-    inputs: np.ndarray,
-    outputs: np.ndarray,
-    predict: Predict,
-    are_classes: bool,
-    usual: float,
+    X, encoding: InputEncoding, inputs, outputs, predict: Predict, are_classes: bool, usual: float
 ) -> tuple[float, float]:
     """Return the distance from the mean beyond which functions grow, and by how much at least.
 
@@ -459,18 +397,9 @@ def _relevance(X: np.ndarray, predict: Predict, random_state) -> np.ndarray:
 
 
 def find_unknown(
-    X: np.ndarray,
-    predict: Predict,
-    are_classes: bool,
-    random_state: np.random.RandomState,
+    X: np.ndarray, predict: Predict, are_classes: bool, random_state: np.random.RandomState
 ) -> UnknownColumns:
-    """Find what predictions change by where columns are unknown, for a model without functions.
-
-    Parameters
-    ----------
-    X, predict, are_classes, random_state
-        As of :func:`find_functions`.
-    """
+    """Find what predictions change by where columns are unknown, for a model without functions."""
     chosen = random_state.permutation(len(X))[:_N_SAMPLES]
     seed = int(random_state.randint(2**31))
     return UnknownColumns(_effects_of_unknown(X[chosen], predict, are_classes), seed)
@@ -499,14 +428,7 @@ def _effects_of_unknown(X: np.ndarray, predict: Predict, are_classes: bool) -> n
 
 
 def _unseen_values(
-    X: np.ndarray,
-    limits: tuple[np.ndarray, np.ndarray],
-    encoding: InputEncoding,
-    ridge: _Ridge,
-    y: np.ndarray,
-    are_classes: bool,
-    unknown: np.ndarray,
-    unit_of_y: np.ndarray,
+    X: np.ndarray, limits, encoding, ridge: _Ridge, y, are_classes: bool, unknown, unit_of_y
 ) -> UnseenValues:
     """Find the gaps of columns of numbers, and the deviation in them, in units as of `unknown`.
 
@@ -516,7 +438,7 @@ def _unseen_values(
     """
     inverse = ridge.inverse(ridge.noise)
     solved = inverse @ y
-    noise = _error_without(inverse, solved, np.arange(len(y))[:, None])
+    noise = np.square(_missed(inverse, solved, np.arange(len(y))[:, None])).mean(axis=0)
     found: list[tuple] = []
     for column in np.flatnonzero((encoding.n_categories == 0) & unknown.any(axis=1)):
         values = np.sort(X[:, column])
@@ -527,31 +449,27 @@ def _unseen_values(
         thirds = list(_thirds(X[: len(y), column], unit))
         deviation = _UNTOLD * unknown[column]
         if thirds:
-            excess = _error_without(inverse, solved, [block for block, _ in thirds]) - noise
+            missed = _missed(inverse, solved, [block for block, _ in thirds])
+            excess = np.square(missed).mean(axis=0) - noise
             excess = np.full_like(excess, excess.mean()) if are_classes else excess
             share = np.concatenate([shares for _, shares in thirds]).mean()
             deviation = unit_of_y * np.sqrt(excess.clip(min=0) / share)
         deviation = deviation.clip(_LEAST_UNKNOWN * unknown[column], unknown[column])
         gaps = [(-np.inf, limits[0][column]), (limits[1][column], np.inf), *_wide_gaps(values)]
         found += [(column, *gap, unit, deviation) for gap in gaps]
-    columns, lower, upper, units, deviations = zip(*found, strict=True) if found else [()] * 5
-    ends = np.array(lower, dtype=float), np.array(upper, dtype=float)
-    of_gaps = np.array(deviations, dtype=float).reshape(-1, y.shape[1])
-    return UnseenValues(
-        np.array(columns, dtype=np.int64), *ends, np.array(units, dtype=float), of_gaps
-    )
+    columns, *others = zip(*found, strict=True) if found else [()] * 5
+    lower, upper, units, deviations = (np.array(values, dtype=float) for values in others)
+    deviations = deviations.reshape(-1, y.shape[1])
+    return UnseenValues(np.array(columns, dtype=np.int64), lower, upper, units, deviations)
 
 
-def _error_without(
-    inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray]
-) -> np.ndarray:
-    """Mean squared errors, (k,), of a kernel regression for blocks of samples it goes without.
+def _missed(inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
+    """Errors, (., k), of a kernel regression for blocks of samples that it goes without.
 
     Given are the inverse kernel matrix, with noise, and its product with the targets (m, k).
     """
     missed = [np.linalg.solve(inverse[np.ix_(block, block)], solved[block]) for block in blocks]
-    found: np.ndarray = np.square(np.concatenate(missed)).mean(axis=0)
-    return found
+    return np.concatenate(missed)
 
 
 def _wide_gaps(values: np.ndarray) -> list[tuple[float, float]]:
@@ -599,24 +517,20 @@ def _usual(
 ) -> tuple[float, float]:
     """Return the variance that most samples like those of training have, and what others add.
 
-    There are variances of `fresh` ones given the inducing points, and of points left out singly.
+    There are variances of functions, as shares of the prior one, at `fresh` samples given the
+    inducing points, and at each point given all others.
     """
-    given = _left_given(inducing, fresh, length_scale)
-    left_out = _left_out(points[:_N_LEFT_OUT], length_scale)
+    # As the module has it: with the nugget, which is most of it where points are dense.
+    inducing = inducing.astype(np.float64)
+    kernel = squared_exponential(inducing, fresh, length_scale)
+    known = solve_triangular(_factor(inducing, length_scale), kernel, lower=True)
+    given = (1.0 - np.square(known).sum(axis=0)).clip(min=0.0)
+    some = points[:_N_LEFT_OUT]
+    kernel = squared_exponential(some, some, length_scale)
+    inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(some)))
+    left_out = (1 / np.diag(inverse) - _NUGGET).clip(min=0.0)  # Rasmussen & Williams, Eq 5.12
     usual = max(float(np.quantile(given, _USUAL_GIVEN)), float(np.quantile(left_out, _USUAL_OUT)))
     return usual, max(float(np.maximum(v - usual, 0.0).mean()) for v in (given, left_out))
-
-
-def _left_given(inducing: np.ndarray, points: np.ndarray, length_scale: float) -> np.ndarray:
-    """Variance of functions at points given inducing ones, as a share of the prior one.
-
-    As the module has it: with the nugget, which is most of it where points are dense.
-    """
-    inducing = inducing.astype(np.float64)
-    kernel = squared_exponential(inducing, points, length_scale)
-    known = solve_triangular(_factor(inducing, length_scale), kernel, lower=True)
-    left: np.ndarray = 1.0 - np.square(known).sum(axis=0)
-    return left.clip(min=0.0)
 
 
 def _factor(inducing: np.ndarray, length_scale: float) -> np.ndarray:
@@ -625,32 +539,13 @@ def _factor(inducing: np.ndarray, length_scale: float) -> np.ndarray:
     return cholesky(kernel + _NUGGET * np.eye(len(inducing)), lower=True)
 
 
-def _left_out(points: np.ndarray, length_scale: float) -> np.ndarray:
-    """Variance of functions at each point given all others, as a share of the prior one."""
-    kernel = squared_exponential(points, points, length_scale)
-    inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(points)))
-    found: np.ndarray = 1 / np.diag(inverse) - _NUGGET  # Rasmussen & Williams, Eq 5.12
-    return found.clip(min=0.0)
-
-
 class _Ridge(NamedTuple):
-    """Kernel ridge regression of some targets on samples, in closed form.
-
-    Parameters
-    ----------
-    length_scale : float
-    values : ndarray of shape (n,)
-        Eigenvalues of the kernel matrix.
-    vectors : ndarray of shape (n, n)
-        Its eigenvectors, in columns.
-    noise : float
-        Variance of the noise, as a share of that of the functions.
-    """
+    """Kernel ridge regression of some targets on n samples, in closed form."""
 
     length_scale: float
-    values: np.ndarray
-    vectors: np.ndarray
-    noise: float
+    values: np.ndarray  # eigenvalues of the kernel matrix, (n,)
+    vectors: np.ndarray  # its eigenvectors, in columns
+    noise: float  # its variance, as a share of that of the functions
 
     @classmethod
     def of(cls, points: np.ndarray, y: np.ndarray) -> _Ridge:
@@ -684,12 +579,7 @@ class _Ridge(NamedTuple):
         return found
 
     def scale(
-        self,
-        y: np.ndarray,
-        blocks: Sequence[np.ndarray],
-        error: float | None,
-        usual: float,
-        left_out: float,
+        self, y: np.ndarray, blocks, error: float | None, usual: float, left_out: float
     ) -> float:
         """Return the standard deviation of functions that suits errors in blocks, for y (n, q).
 
@@ -701,15 +591,11 @@ class _Ridge(NamedTuple):
         noise = self.error(y)
         is_little = _SCALES**2 * left_out <= _MOST_ADDED * (noise if error is None else error)
         candidates = _SCALES[: max(1, np.count_nonzero(is_little))]
-        solved = inverse @ y
-        errors, added = [], []
-        for block in blocks:  # what regression without a block misses, as without one sample
-            within = np.ix_(block, block)
-            errors.append(np.linalg.solve(inverse[within], solved[block]))
-            variance = np.diag(np.linalg.inv(exact[within])) - _NUGGET - usual
-            added.append(np.maximum(variance, 0.0)[:, None])
-        missed, variance = np.concatenate(errors), np.concatenate(added)
-        losses = [_gaussian_loss(missed, noise + s**2 * variance) for s in candidates]
+        missed = _missed(inverse, inverse @ y, blocks)
+        added = [np.diag(np.linalg.inv(exact[np.ix_(block, block)])) for block in blocks]
+        variance = np.maximum(np.concatenate(added) - _NUGGET - usual, 0.0)[:, None]
+        variances = [noise + s**2 * variance for s in candidates]
+        losses = [np.mean(np.square(missed) / v + np.log(v)) for v in variances]  # Gaussian NLL
         return float(candidates[int(np.argmin(losses))])
 
 
@@ -724,8 +610,3 @@ def _blocks(inputs: np.ndarray, random_state: np.random.RandomState) -> list[np.
         parts = (order[n // 3 : 2 * n // 3], order[: n // 6], order[n - n // 6 :])
         blocks.append(parts[number // 2 % len(parts)])
     return blocks
-
-
-def _gaussian_loss(error: np.ndarray, variance: np.ndarray) -> float:
-    """Mean negative log-likelihood of errors (n, q) of variance (n, 1), up to a constant."""
-    return float(np.mean(np.square(error) / variance + np.log(variance)))

@@ -35,21 +35,11 @@ _MANY_ROWS = 200
 
 @dataclass(frozen=True)
 class RegressionTask:
-    """Predicting t real numbers for each sample, each by a mean and a variance.
+    """Predicting t real numbers for each sample, each by a mean and a variance."""
 
-    Parameters
-    ----------
-    size : int
-        Number of targets t.
-    is_1d : bool
-        Whether y had no axis of targets, so that predictions have none either.
-    dtype : str, default=None
-        Of the predictions; None is that of the networks.
-    """
-
-    size: int
-    is_1d: bool
-    dtype: str | None = None
+    size: int  # number of targets t
+    is_1d: bool  # y had no axis of targets, so that predictions have none either
+    dtype: str | None = None  # of the predictions; None is that of the networks
 
     kind: ClassVar[str] = "regressor"
     reading: ClassVar[dict[str, bool]] = {"multi_output": True, "y_numeric": True}
@@ -74,7 +64,6 @@ class RegressionTask:
 
     @classmethod
     def of_targets(cls, y: np.ndarray) -> RegressionTask:
-        """Return the task of predicting targets of shape (n,) or (n, t)."""
         return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
 
     @staticmethod
@@ -96,8 +85,6 @@ class RegressionTask:
         """Public attributes of an estimator fitted to the task."""
         return {"n_outputs_": self.size}
 
-    # --- targets ------------------------------------------------------------------------------
-
     @property
     def n_outputs(self) -> int:
         """Number of outputs of a network that predicts the task directly."""
@@ -108,7 +95,6 @@ class RegressionTask:
         return f"a mean and a raw variance for each of {self.size} target(s)"
 
     def weights_of_rows(self, y, sample_weight, class_weight=None) -> np.ndarray | None:
-        """Check the weights of the samples."""
         return check_weights(sample_weight, len(y))
 
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
@@ -169,8 +155,6 @@ class RegressionTask:
             )
         return encoded
 
-    # --- predictions --------------------------------------------------------------------------
-
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> GaussianStack:
         """Return a stack that predicts distributions; `buffers` may be empty."""
         like = next(network.parameters())
@@ -197,18 +181,10 @@ class RegressionTask:
 
 @dataclass(frozen=True, eq=False)
 class ClassificationTask:
-    """Predicting one of K classes for each sample, by their probabilities.
+    """Predicting one of K classes for each sample, by their probabilities."""
 
-    Parameters
-    ----------
-    labels : ndarray of shape (K,)
-        Sorted.
-    dtype : str, default=None
-        Of the predictions; None is that of the networks.
-    """
-
-    labels: np.ndarray
-    dtype: str | None = None
+    labels: np.ndarray  # sorted, (K,)
+    dtype: str | None = None  # of the predictions; None is that of the networks
 
     kind: ClassVar[str] = "classifier"
     reading: ClassVar[dict[str, bool]] = {}  # settings of scikit-learn's checks of X and y
@@ -219,10 +195,7 @@ class ClassificationTask:
     def check(
         cls, y: np.ndarray, known: ClassificationTask | None = None
     ) -> tuple[np.ndarray, ClassificationTask]:
-        """Return labels of :func:`read_samples` as codes, positions in `labels`, and their task.
-
-        `known` is as for regression.
-        """
+        """Return labels of :func:`read_samples` as codes, positions in `labels`, and their task."""
         labels, codes = np.unique(y, return_inverse=True)
         if known is not None:
             return known.codes_of(labels)[codes], known
@@ -263,14 +236,10 @@ class ClassificationTask:
 
     @property
     def fitted_attributes(self) -> dict[str, object]:
-        """Public attributes of an estimator fitted to the task."""
         return {"classes_": self.labels}
-
-    # --- targets ------------------------------------------------------------------------------
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs of a network that predicts the task directly."""
         return self.size
 
     @property
@@ -284,24 +253,34 @@ class ClassificationTask:
             return weight
         weight = np.ones(len(codes)) if weight is None else weight
         totals = np.bincount(codes, weight, minlength=self.size)
-        of_class = _weights_of_classes(class_weight, self.labels, totals)
+        # scikit-learn's function takes labels such as "1" for numbers, and knows weights of samples
+        # only from version 1.7 on.
+        if class_weight == "balanced":
+            n_each, ones = np.count_nonzero(totals) * totals, np.ones_like(totals)
+            of_class = np.divide(totals.sum(), n_each, ones, where=totals > 0)
+        else:
+            labels = self.labels.tolist()
+            missing = [label for label in labels if label not in class_weight]
+            unknown = [label for label in class_weight if label not in labels]
+            if missing and unknown:
+                raise ValueError(
+                    f"class_weight has weights for {unknown}, which are no classes of y, and none "
+                    f"for {missing}, which are."
+                )
+            of_class = np.array([class_weight.get(label, 1.0) for label in labels])
         return check_weights(of_class[codes] * weight, len(codes), "class_weight")
 
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
-        """Nothing: classes have no scale."""
-        return {}
+        return {}  # classes have no scale
 
     def scaling_by(self, y_loc, y_scale, dtype) -> Buffers:
-        """Nothing, as :meth:`scaling` does."""
         return {}
 
     def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
-        """Return the class codes as they are."""
         return y
 
     @property
     def shape_of_members(self) -> dict[str, int]:
-        """Expected size of members' predictions, for `check_member_predictions`."""
         return {"n_classes": self.size}
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
@@ -312,15 +291,11 @@ class ClassificationTask:
                 encoded[part] = np.log(members[part])
         return encoded
 
-    # --- predictions --------------------------------------------------------------------------
-
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> CategoricalStack:
-        """Return a stack that predicts distributions."""
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
         return CategoricalStack(network, read or EmpiricalCategorical.from_logits, dtype)
 
     def per_target(self, array: object) -> Any:
-        """Return the array: there is no axis of targets."""
         return array
 
     def point(self, distribution: Any) -> Tensor:
@@ -409,23 +384,3 @@ TASKS: dict[str, type[RegressionTask] | type[ClassificationTask]] = {
     "regressor": RegressionTask,
     "classifier": ClassificationTask,
 }
-
-
-def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Weight of each class, whose samples' own weights add up to `totals`.
-
-    scikit-learn's function takes labels such as "1" for numbers, and knows weights of samples only
-    from version 1.7 on.
-    """
-    if class_weight == "balanced":
-        n_present = np.count_nonzero(totals)
-        return np.divide(totals.sum(), n_present * totals, np.ones_like(totals), where=totals > 0)
-    labels = classes.tolist()
-    missing = [label for label in labels if label not in class_weight]
-    unknown = [label for label in class_weight if label not in labels]
-    if missing and unknown:
-        raise ValueError(
-            f"class_weight has weights for {unknown}, which are no classes of y, and none for "
-            f"{missing}, which are."
-        )
-    return np.array([class_weight.get(label, 1.0) for label in labels])

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Bayesian ensembles: the teachers of this library."""
 
-from __future__ import annotations
-
 from ._classifier import BayesianEnsembleClassifier
 from ._diagnostics import RunningRHat as RunningRHat
 from ._diagnostics import SamplerDiagnostics as SamplerDiagnostics

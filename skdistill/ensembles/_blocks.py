@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import copy
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.parallel import delayed
+from sklearn.utils.parallel import Parallel, delayed
 from torch import Tensor
 
 from .._data.encoding import MANY_ROWS
@@ -24,9 +27,7 @@ from .._training.trainer import SEED_LIMIT
 from .._utils.messages import print_line, time_left
 from .._utils.warnings import warn
 from ..settings import EarlyStopping
-from ._job import Data, Job, block_size
-from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memory
-from ._plan import ValidatedByBrier
+from ._job import Data, Job, ValidatedByBrier, block_size
 from ._trainer import ChainObserver, Trainer
 
 # How often blocks are trained, at most, whose samples a cluster loses with its workers.
@@ -43,29 +44,14 @@ class EveryMemberDiverged(ValueError):
 
 
 class TrainedBlock(NamedTuple):
-    """What training a block of members gives: numbers and arrays, for any process.
+    """What training a block of members gives: numbers and arrays, for any process."""
 
-    Parameters
-    ----------
-    members : list of int
-        Numbers of all members of the block.
-    weights : dict of int to dict of str to ndarray
-        Parameters and buffers of each member that has not diverged.
-    best_epochs : dict of int to int
-        Only with early stopping.
-    worse : list of int
-        Numbers of the members that are worse than a constant prediction.
-    history : list of dict
-    interrupted : bool
-        Whether Ctrl-C ended the training.
-    """
-
-    members: list[int]
-    weights: dict[int, dict[str, np.ndarray]]
-    best_epochs: dict[int, int]
-    worse: list[int]
+    members: list[int]  # numbers of all members of the block
+    weights: dict[int, dict[str, np.ndarray]]  # of each member that has not diverged
+    best_epochs: dict[int, int]  # only with early stopping
+    worse: list[int]  # numbers of the members that are worse than a constant prediction
     history: list[dict]
-    interrupted: bool
+    interrupted: bool  # by Ctrl-C
 
 
 class EnsembleTrainer(Trainer):
@@ -109,14 +95,14 @@ class EnsembleTrainer(Trainer):
         The fit trains `n_later` networks after them; for the time that these may take.
         """
         self.n_later = n_later
-        spec = self.job.spec
+        spec, size = self.job.spec, self.block_size
         pending = list(range(n_members or self.job.plan.n_networks))
         for attempt in range(spec.max_restarts + 1):
             seeds = random_state.randint(SEED_LIMIT, size=len(pending)).tolist()
             # Members of an earlier fit have a seed each too, so that others have those that they
             # would have had without it.
             drawn = [(m, s) for m, s in zip(pending, seeds, strict=True) if m not in self.weights]
-            blocks = [dict(block) for block in _batched(drawn, self.block_size)]
+            blocks = [dict(drawn[k : k + size]) for k in range(0, len(drawn), size)]
             self._train_blocks(blocks, task if attempt == 0 else None)
             pending = [m for m in pending if m not in self.weights]
             if not pending:
@@ -160,8 +146,7 @@ class EnsembleTrainer(Trainer):
         progress = current_progress()
         states = [None] * len(blocks) if progress is None else progress.next_tasks(len(blocks))
         threads, ended = Threads(), []
-        trainer = self._sharing_time(blocks)
-        report = _BlockReport(self.job, task, sum(map(len, blocks)))
+        trainer, begin = self._sharing_time(blocks), time.monotonic()
         try:
             for block, state in trainer._trained(list(zip(blocks, states, strict=True)), threads):
                 if block.interrupted:
@@ -169,7 +154,12 @@ class EnsembleTrainer(Trainer):
                 ended.append(block)
                 if progress is not None:
                     progress.end_task(state)
-                report(block)
+                n_ended = sum(len(block.members) for block in ended)
+                if self.job.training.verbose:
+                    n_members = sum(map(len, blocks))
+                    left = time_left(time.monotonic() - begin, n_ended, n_members - n_ended)
+                    print_line(f"{n_ended} of {n_members} members trained, {left}")
+                _report_epochs(block, task)
         except (KeyboardInterrupt, Exception) as error:
             n_ended = sum(len(block.members) for block in ended)
             error.add_note(
@@ -209,9 +199,12 @@ class EnsembleTrainer(Trainer):
                 for block, state in as_they_end(tasks, self.n_jobs):
                     del left[min(block.members)]
                     yield block, state
-            except Exception as error:  # dask, which need not be installed, has a class for it
+            except Exception as error:
+                # dask, which need not be installed, frees memory by keeping one copy of what it
+                # holds several of, and gives a task up if the worker with the last one dies.
+                kinds = {kind.__name__ for kind in type(error).__mro__}
                 n_attempts += 1
-                if n_attempts == _ATTEMPTS or not has_lost_rows(error):
+                if n_attempts == _ATTEMPTS or "FutureCancelledError" not in kinds:
                     raise
 
     def _tasks(self, blocks: list[tuple[dict[int, int], Any]], threads: Threads) -> list[Any]:
@@ -219,13 +212,19 @@ class EnsembleTrainer(Trainer):
 
         Of a stream each task, whether in a thread or a process, reads the batches for itself.
         """
-        if shares_memory():
+        backend, _ = get_active_backend()
+        if getattr(backend, "supports_sharedmem", False):
             return [delayed(self.train_apart)(*block, threads) for block in blocks]
         train = self.job.train
         if isinstance(train, Stream):
             train.check_pickle(self.n_jobs)
             return [delayed(_train_in_process)(self.job, *block) for block in blocks]
-        data = [on_workers(array) for array in (*train, *(self.job.valid or ()))]
+        data: list[Any] = [*train, *(self.job.valid or ())]
+        if hasattr(backend, "client"):
+            # dask gets a copy to every worker, once: joblib would send it to one, and if that one
+            # died, the array would be lost for all. Other backends share arrays by themselves.
+            scatter = partial(backend.client.scatter, broadcast=True, hash=False)
+            data = [None if array is None else scatter(array) for array in data]
         return [delayed(_train_in_process)(self.job[:-2], *block, *data) for block in blocks]
 
     def train_apart(
@@ -259,26 +258,31 @@ class EnsembleTrainer(Trainer):
         module = self._build(drawn)
         numbers = self.job.plan.members_of(members)
         phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.spec.n_members}"
-        lines = {"phase": phase, "n_epochs_later": self.job.n_epochs * n_later / len(seeds)}
-        weight = self._weights_of_rows(seeds)
         objective = self.job.plan.objective(module, TrainingBudget())
         if self.validates_out_of_bag:
             objective = ValidatedByBrier(objective)
-        share = len(seeds) / (len(seeds) + n_later)
-        settings = {"valid": valid, "objective": objective, "share": share, **lines}
-        net, guard = self._fit(module, drawn, weight, task, stopping, **settings)
-        weights = weights_of(module.network)
-        is_left = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}
-        best = (
-            {}
-            if stopping is None
-            else {m: int(stopping.best_epoch_[k]) for m, k in is_left.items()}
+        net, guard = self._fit(
+            module,
+            drawn,
+            self._weights_of_rows(seeds),
+            task,
+            stopping,
+            valid=valid,
+            objective=objective,
+            share=len(seeds) / (len(seeds) + n_later),
+            phase=phase,
+            n_epochs_later=self.job.n_epochs * n_later / len(seeds),
         )
+        weights = weights_of(module.network)
+        kept = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}
+        best = {}
+        if stopping is not None:
+            best = {m: int(stopping.best_epoch_[k]) for m, k in kept.items()}
         return TrainedBlock(
             members=members,
-            weights={m: {name: v[k] for name, v in weights.items()} for m, k in is_left.items()},
-            best_epochs={m: int(best[m]) for m in is_left if m in best},
-            worse=[m for m, k in is_left.items() if guard.worse_[k]],
+            weights={m: {name: v[k] for name, v in weights.items()} for m, k in kept.items()},
+            best_epochs=best,
+            worse=[m for m, k in kept.items() if guard.worse_[k]],
             history=list(net.history),
             interrupted=net.interrupted_,
         )
@@ -307,18 +311,15 @@ class EnsembleTrainer(Trainer):
         if parts is None and not bootstrap:
             return weight  # None of a stream, which has its own
         own = X.new_empty(len(seeds), len(X))
-        for weights, member, seed in zip(own, seeds, seeds.values(), strict=True):
+        for weights, (member, seed) in zip(own, seeds.items(), strict=True):
             shares = np.ones(len(X)) if weight is None else weight[0].cpu().double().numpy()
             if parts is not None:
                 shares = shares * parts.are_seen([member])[0]
-            weights.copy_(torch.from_numpy(_counts_of_rows(seed, shares) if bootstrap else shares))
+            if bootstrap:  # as many draws as samples have a share, in proportion to it
+                random, n_drawn = np.random.RandomState(seed), np.count_nonzero(shares)
+                shares = random.multinomial(n_drawn, shares / shares.sum())
+            weights.copy_(torch.from_numpy(shares))
         return own
-
-
-def _counts_of_rows(seed: int, shares: np.ndarray) -> np.ndarray:
-    """Draw as many samples as have a share, in proportion to it, and count each one's draws."""
-    n_drawn = np.count_nonzero(shares)
-    return np.random.RandomState(seed).multinomial(n_drawn, shares / shares.sum())
 
 
 def _train_in_process(job, seeds, progress, *data):
@@ -328,44 +329,17 @@ def _train_in_process(job, seeds, progress, *data):
     return EnsembleTrainer(job).train_apart(seeds, progress, threads=None)
 
 
-class _BlockReport:
-    """Tells the user, and scikit-learn's callbacks, of blocks that have ended as tasks.
+def _report_epochs(block: TrainedBlock, task) -> None:
+    """Tell scikit-learn's callbacks of the epochs of a block that has ended as a task."""
+    from .._engine import StopTraining
 
-    Parameters
-    ----------
-    job : Job
-    task : ObservedTask or None
-        Each epoch of a block becomes a subtask of it.
-    n_members : int
-        Members that are being trained.
-    """
-
-    def __init__(self, job: Job, task, n_members: int):
-        self.job = job
-        self.task = task
-        self.n_members = n_members
-        self.n_ended = 0
-        self.begin = time.monotonic()
-
-    def __call__(self, block: TrainedBlock) -> None:
-        from .._engine import StopTraining
-
-        self.n_ended += len(block.members)
-        if self.job.training.verbose:
-            n_left = self.n_members - self.n_ended
-            left = time_left(time.monotonic() - self.begin, self.n_ended, n_left)
-            print_line(f"{self.n_ended} of {self.n_members} members trained, {left}")
-        if self.task is not None:
-            per_epoch = self.task.per_epoch()
-            for _ in block.history:
-                per_epoch.on_epoch_begin(None)
-                with suppress(StopTraining):  # too late: the block has ended
-                    per_epoch.on_epoch_end(None)
-
-
-def _batched(items: list, size: int) -> Iterator[list]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+    if task is None:
+        return
+    per_epoch = task.per_epoch()
+    for _ in block.history:
+        per_epoch.on_epoch_begin(None)
+        with suppress(StopTraining):  # too late: the block has ended
+            per_epoch.on_epoch_end(None)
 
 
 def _warn_diverged(members: list[int], consequence: str) -> None:
@@ -374,3 +348,52 @@ def _warn_diverged(members: list[int], consequence: str) -> None:
         f"{consequence}. A smaller lr or clip_norm may help.",
         ConvergenceWarning,
     )
+
+
+class Threads:
+    """Tasks that run as threads: asked to stop, and waited for.
+
+    joblib ends its processes, but leaves its threads running; Python aborts if it ends before them.
+    """
+
+    def __init__(self):
+        self.stopping = threading.Event()
+        self._n_running = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Stand around a task, which is to end soon when ``stopping`` is set."""
+        with self._changed:
+            if self.stopping.is_set():
+                raise RuntimeError("No task may begin after the fit has ended.")
+            self._n_running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._n_running -= 1
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """Ask the tasks to stop, and return when the last one has; Ctrl-C ends the waiting."""
+        with self._changed:
+            self.stopping.set()
+            self._changed.wait_for(lambda: not self._n_running)
+
+
+def as_they_end(tasks: Sequence[object], n_jobs: int) -> Iterator[Any]:
+    """Run tasks of joblib, and yield what each returns as soon as it has ended, in any order.
+
+    From backends that cannot do so, such as ray's, results come together for every `n_jobs` tasks.
+    """
+    backend, _ = get_active_backend()
+    settings = {"n_jobs": n_jobs, "batch_size": 1}
+    if backend.supports_return_generator:
+        run = Parallel(**settings, return_as="generator_unordered")
+        with closing(run(tasks)) as results:
+            yield from results
+        return
+    with Parallel(**settings) as run:
+        for start in range(0, len(tasks), n_jobs):
+            yield from run(tasks[start : start + n_jobs])

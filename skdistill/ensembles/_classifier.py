@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ensemble of classification networks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -23,30 +21,29 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
 
     Every member minimises the cross-entropy of the labels with a Gaussian prior on the weights.
     Members differ in their initial weights and in the order of their minibatches, as in deep
-    ensembles [1]_, or are draws from the posterior, see `inference`. They are trained together, in
-    stacks. The predicted probabilities are the mean over members. The entropy of that mean is the
-    total uncertainty, the members' mean entropy the aleatoric part, and the mutual information of
-    label and member the epistemic part [2]_, all in nats.
+    ensembles [1]_, or are draws from the posterior, see `inference`. The predicted probabilities
+    are the mean over members. The entropy of that mean is the total uncertainty, the members' mean
+    entropy the aleatoric part, and the mutual information of label and member the epistemic part
+    [2]_, all in nats.
 
     Parameters
     ----------
     n_members : int, default=20
         Number of networks.
     module : callable, default=MLP
-        Class (or function) that builds one member from ``in_features``, ``out_features`` and the
-        parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
-        Its outputs are the logits of the classes. For images and series ``in_features`` is the
-        shape of a sample, see :class:`skdistill.modules.ConvNet` and its kin.
-        :class:`skdistill.modules.TabM` builds all members as one network, whose weights they share.
+        As in :class:`BayesianEnsembleRegressor`; for the MLP, ``module__hidden_units=(50, 50)``
+        unless given. Its outputs are the logits of the classes. For images and series
+        ``in_features`` is the shape of a sample, see :class:`skdistill.modules.ConvNet` and its
+        kin.
     prior_scale : float, default=10.0
-        Scale of the Gaussian prior on the weights, as in :class:`BayesianEnsembleRegressor`.
+        As in :class:`BayesianEnsembleRegressor`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as everywhere in scikit-learn; they multiply `sample_weight`.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 samples as many as show
         each member 3,000,000 samples in all, and at least 6. Chains run for 50 in any case.
     inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs
-        As in :class:`BayesianEnsembleRegressor`.
+        As in :class:`BayesianEnsembleRegressor`; "auto" is a learning rate of .01.
     normalize : bool, "X" or "y", default=True
         As in :class:`BayesianEnsembleRegressor`. Labels stay as they are: "y" is False.
     callbacks, runtime, verbose
@@ -65,20 +62,13 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     calibration_ : Temperature
-        With calibration: its number `temperature`, by which the members' logits are divided in all
-        predictions.
+        With calibration: its `temperature` divides the members' logits in all predictions.
     module_ : CategoricalStack
         The members, as one torch module.
-    n_members_, n_epochs_, n_restarts_, best_epochs_, tuning_, net_
-        As in :class:`BayesianEnsembleRegressor`.
-    sampler_diagnostics_, history_
+    n_members_, n_epochs_, n_restarts_, best_epochs_, tuning_, net_, sampler_diagnostics_, history_
         As in :class:`BayesianEnsembleRegressor`.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
-
-    Notes
-    -----
-    Ctrl-C during fit and chains that diverge: see :class:`BayesianEnsembleRegressor`.
 
     References
     ----------
@@ -99,10 +89,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     >>> total, aleatoric, epistemic = ensemble.predict_uncertainty(X[:2])
     """
 
-    _parameter_table = {
-        **PARAMETER_TABLE,
-        "class_weight": ClassWeight(),
-    }
+    _parameter_table = {**PARAMETER_TABLE, "class_weight": ClassWeight()}
 
     _kind, _clip_norm = "classifier", None
     _module_defaults = {"classifier": {"hidden_units": (50, 50)}}

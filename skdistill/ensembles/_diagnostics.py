@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Convergence diagnostics of Markov chains, by their predictions."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,16 +26,11 @@ _SHARE_BY_CHANCE = 0.05
 
 
 class SamplerDiagnostics(NamedTuple):
-    """Convergence of the predictions of Markov chains, row by row.
+    """Convergence of the predictions of Markov chains, arrays of shape (n_rows, n_values).
 
-    Attributes
-    ----------
-    r_hat : ndarray of shape (n_rows, n_values)
-        Split R-hat of each predicted probability, or mean and variance; not a number where there
-        are fewer than four draws of a chain.
-    effective_sample_size : ndarray of shape (n_rows, n_values)
-        How many independent draws all chains together are worth; not a number of chains that have
-        taught a student, as none of their draws is kept.
+    The `r_hat` is the split R-hat of each predicted probability, or mean and variance; NaN with
+    fewer than four draws of a chain. The `effective_sample_size` is how many independent draws all
+    chains together are worth; NaN if they have taught a student, as none of their draws is kept.
     """
 
     r_hat: np.ndarray
@@ -48,12 +41,7 @@ class RunningRHat:
     """Split R-hat of draws that are not kept, from the moments of each half of each chain.
 
     These are updated as in Welford (1962), in float64, so that a variance that is small beside its
-    mean is not lost to rounding.
-
-    Parameters
-    ----------
-    n_draws : int
-        How many draws there will be of each chain; the middle one of an odd number is left out.
+    mean is not lost to rounding. The middle one of an odd number of draws is left out.
     """
 
     def __init__(self, n_draws: int):
@@ -91,12 +79,10 @@ class RunningRHat:
         warn_if_large(r_hat, n_chains, self.n_draws)
         return SamplerDiagnostics(r_hat, unknown)
 
-    def state(self) -> dict[str, object]:
-        """Return the moments so far, not copied."""
+    def state(self) -> dict[str, object]:  # not copied
         return {"n_seen": self.n_seen, "moments": self.moments}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
         self.n_seen, moments = state["n_seen"], state["moments"]
         self.moments = None if moments is None else np.array(moments)  # none yet in burn-in
 

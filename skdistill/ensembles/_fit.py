@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitting an ensemble, from its parameters to its members."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
@@ -38,13 +35,11 @@ from ..modules import DistributionStack, shares_weights
 from ..samplers import MCDropout
 from ..settings import Runtime
 from ._blocks import EnsembleTrainer
-from ._chains import ChainTrainer, DropoutTrainer
 from ._diagnostics import diagnose
-from ._job import Data, Job, amount_of_training, has_bins, learning_rate
+from ._job import Data, EnsemblePlan, Job, amount_of_training, has_bins, learning_rate
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
-from ._plan import EnsemblePlan
 from ._spec import EnsembleSpec
-from ._trainer import ChainObserver, Trainer
+from ._trainer import ChainObserver, ChainTrainer, DropoutTrainer, Trainer
 from ._tuning import best_of, best_of_trials
 
 # Weights of a smaller mean are warned of: they were made to sum to one, it seems.
@@ -71,18 +66,13 @@ def fit_ensemble(
 ):
     """Train the members of an ensemble, and return it.
 
-    Parameters
-    ----------
-    ensemble : BayesianEnsembleClassifier or BayesianEnsembleRegressor
-    X, y, sample_weight
-        As in its `fit`.
-    observer : ChainObserver, default=None
-        Called with the samples of Markov chains; only the last of them become members then.
+    An observer is called with the samples of Markov chains; only the last of them become members
+    then.
     """
     refuse_ranks(type(ensemble).__name__)
     spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
-        _refuse_with_stream(spec, ensemble.get_params(), y, sample_weight)
+        _refuse_with_stream(spec, ensemble.get_params(), {"y": y, "sample_weight": sample_weight})
     before = Fitted.of(ensemble) if spec.warm_start else None
     if before is None:
         ensemble._reset()
@@ -102,7 +92,8 @@ def fit_ensemble(
     random_state = check_random_state(ensemble.random_state)
     with resumable(ensemble, random_state, _identity(data, before)) as random_state:
         fit = EnsembleFit(spec, task, data, before, random_state, observer)
-        with fit_task(ensemble, given, fit.n_subtasks) as observed:
+        n_subtasks = fit.trainer.n_blocks * fit.trainer.job.n_epochs
+        with fit_task(ensemble, given, n_subtasks) as observed:
             try:
                 fit.run(observed)
             finally:  # what an interrupt, or a worker that dies, has left is kept too
@@ -120,34 +111,30 @@ def fit_ensemble(
     return ensemble
 
 
-def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], y, sample_weight) -> None:
+def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], given: dict) -> None:
     """Raise a ValueError for parameters and arguments that do not go with batches."""
     neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
     if spec.trains_each:
         params = params | {"inference": "deep_ensemble"}
-    refuse_with_stream(params, neutral, {"y": y, "sample_weight": sample_weight})
+    refuse_with_stream(params, neutral, given)
 
 
 def _read(
-    ensemble: BaseEstimator,
-    spec: EnsembleSpec,
-    before: Fitted | None,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike,
+    ensemble, spec: EnsembleSpec, before: Fitted | None, X, y, sample_weight
 ) -> tuple[Data | Stream, Task, InputSchema]:
     """Check X and y, and return them with what they tell; leave out samples of weight 0."""
     if is_stream(X):
         stream = Stream(ensemble, X)
         return stream, stream.task, stream.schema
-    known = None if before is None else ensemble._input_schema
-    X, y, schema = read_samples(ensemble, X, y, known)
-    task: Any = None if before is None else before.plan.task
-    y, task = TASKS[ensemble._kind].check(y, task)
     if before is None:
+        X, y, schema = read_samples(ensemble, X, y)
+        y, task = TASKS[ensemble._kind].check(y)
         runtime = Runtime.of(ensemble.runtime)
         X, task = prepare_to_compute(runtime.dtype, runtime.device, X, task)
     else:
+        X, y, schema = read_samples(ensemble, X, y, ensemble._input_schema)
+        known: Any = before.plan.task
+        y, task = TASKS[ensemble._kind].check(y, known)
         X = in_dtype_of(before.module, X)
     weight = task.weights_of_rows(y, sample_weight, spec.class_weight)
     data = Data(X, y, weight)
@@ -176,59 +163,37 @@ def _warn_of_small_weights(data: Data | Stream) -> None:
 
 
 class EnsembleFit:
-    """One fit of an ensemble, from what its parameters say to what it has trained.
+    """One fit of an ensemble, which may go on from `before`.
 
-    Parameters
-    ----------
-    spec : EnsembleSpec
-    task : RegressionTask or ClassificationTask
-    data : Data or Stream
-    before : Fitted or None
-        What the fit goes on from.
-    random_state : RandomState
-    observer : ChainObserver or None
-
-    Attributes
-    ----------
-    trainer : Trainer
-        With the members that have been trained so far.
+    Its `trainer` has the members that have been trained so far.
     """
 
     def __init__(
-        self,
-        spec: EnsembleSpec,
-        task: Task,
-        data: Data | Stream,
-        before: Fitted | None,
-        random_state: np.random.RandomState,
-        observer: ChainObserver | None,
+        self, spec: EnsembleSpec, task: Task, data, before: Fitted | None, random_state, observer
     ):
         self.spec, self.before, self.random_state = spec, before, random_state
         self.trials: list[dict[str, Any]] | None = None
         train, valid = split(spec, task, data, random_state)
+        tuned = None
         if before is None:
             scaling = train.scaling(task, spec.normalize in (True, "y"))
-        else:
-            scaling = scaling_of(before.module)
-        leaves_out = self._leaves_out(train)
+            self.calibrates = _calibrates(spec, train)
+            leaves_out = self.calibrates or spec.tune is not None
+        else:  # further members leave out samples as the first do
+            scaling, tuned = scaling_of(before.module), before.facts.get("tuning_")
+            self.calibrates = "calibration_" in before.facts
+            leaves_out = self.calibrates or "tuning_" in before.facts
         parts = Parts.drawn(task, train.y, random_state) if leaves_out else None
         self.job_with = partial(_job, spec, task, before, (scaling, parts, train, valid))
-        found = None if before is None else before.facts.get("tuning_")
         self.trainer = self._trainer(
-            self.job_with(best_of(found)["params"] if found else {}), observer
+            self.job_with(best_of(tuned)["params"] if tuned else {}), observer
         )
 
-    @property
-    def n_subtasks(self) -> int:
-        """Epochs of all blocks, of which scikit-learn's callbacks hear."""
-        return self.trainer.n_blocks * self.trainer.job.n_epochs
-
     def run(self, observed: ObservedTask) -> None:
-        """Train the members; `trainer` has them, also if the training does not come to its end."""
+        """Train the members; `trainer` has them, also those before an interrupt."""
         if self.spec.tune is not None and self.before is None:
             first: Any = self.trainer  # an EnsembleTrainer: chains are not tuned
-            tried = best_of_trials(first, self.job_with, self.random_state)
-            self.trainer, self.trials = tried
+            self.trainer, self.trials = best_of_trials(first, self.job_with, self.random_state)
         self.trainer.train_all(self.random_state, observed)
 
     def _trainer(self, job: Job, observer: ChainObserver | None) -> Trainer:
@@ -249,12 +214,6 @@ class EnsembleFit:
         trainer.n_restarts[: len(facts["n_restarts_"])] = facts["n_restarts_"]
         trainer.history = list(self.before.history)
         return trainer
-
-    def _leaves_out(self, train: object) -> bool:
-        """Tell whether each member leaves out some samples; further members do as the first."""
-        if self.before is not None:
-            return not {"calibration_", "tuning_"}.isdisjoint(self.before.facts)
-        return _calibrates(self.spec, train) or self.spec.tune is not None
 
     # Its many small operations would wait for threads where other processes keep the cores busy.
     @one_blas_thread()
@@ -280,7 +239,13 @@ class EnsembleFit:
         out_of_bag, drawn = self._out_of_bag(module, numbers)
         functions = self._functions(module, members, out_of_bag)
         if out_of_bag is not None:
-            facts["calibration_"] = out_of_bag.temperature(_added_variance(functions, job))
+            added: np.ndarray | float = (
+                0.0  # by functions, to the variance of samples, (t,), scaled
+            )
+            if functions is not None and job.plan.task.kind == "regressor":
+                scale = functions.scale / job.scaling.get("y_scale", 1.0)
+                added = np.square(scale) * functions.left_out
+            facts["calibration_"] = out_of_bag.temperature(added)
             facts["_parts_drawn"] = drawn
         before = {} if self.before is None else self.before.facts
         calibration = facts.get("calibration_", before.get("calibration_"))
@@ -291,16 +256,10 @@ class EnsembleFit:
     def _out_of_bag(
         self, module: DistributionStack, numbers: list[int]
     ) -> tuple[OutOfBag | None, str | None]:
-        """Return what members predict for samples that they left out, if they are calibrated.
-
-        Beside it stands what tells the parts from which all of them left out theirs.
-        """
-        job, before = self.trainer.job, self.before
-        calibrates = (
-            _calibrates(self.spec, job.train) if before is None else "calibration_" in before.facts
-        )
-        if not calibrates:
+        """Return what members predict for samples that they left out, and these parts' digest."""
+        if not self.calibrates:
             return None, None
+        job, before = self.trainer.job, self.before
         train: Any = job.train
         some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
         drawn, first = digest((some, train.y, job.parts)), 0
@@ -327,8 +286,9 @@ class EnsembleFit:
                 mean: Tensor = module.of_outputs(outputs, rows).log_probs.mean(0)
                 return mean
 
-            read = mean_log_probs if are_classes else module.mean
-            predict = partial(read_in_chunks, module, read=read)
+            predict = partial(
+                read_in_chunks, module, read=mean_log_probs if are_classes else module.mean
+            )
             error = None if out_of_bag is None else out_of_bag.squared_error()
             n_categories = None if inputs is None else inputs.n_categories
             found = find_functions(
@@ -337,26 +297,18 @@ class EnsembleFit:
         return None if found is None else found.of_members(members)
 
 
-def _added_variance(functions: RandomFunctions | None, job: Job) -> np.ndarray | float:
-    """Return what functions add to the variance at samples like those of training, (t,), scaled."""
-    if functions is None or job.plan.task.kind == "classifier":
-        return 0.0
-    scale = functions.scale / job.scaling.get("y_scale", 1.0)
-    return np.square(scale) * functions.left_out
-
-
 def _job(
-    spec: EnsembleSpec,
-    task: Task,
-    before: Fitted | None,
-    samples: tuple[Any, ...],
-    settings: dict[str, Any],
+    spec: EnsembleSpec, task: Task, before: Fitted | None, samples: tuple[Any, ...], settings: dict
 ) -> Job:
     """Return what to train, with other settings, on `samples` in the order of Job's."""
-    if settings:
-        spec = spec.with_parameters(settings)
+    spec = spec.with_parameters(settings)
     *_, train, _ = samples
-    plan = _plan(spec, task)
+    rate = spec.inference.rate if isinstance(spec.inference, MCDropout) else None
+    beta = 0.0 if spec.runs_chains else spec.beta
+    if shares_weights(spec.networks.module):
+        plan = EnsemblePlan(task, 1, beta, n_sharing=spec.n_members)
+    else:
+        plan = EnsemblePlan(task, spec.n_members, beta, rate)
     if train.n_rows < plan.n_sharing:
         raise ValueError(
             f"X must have at least n_members={spec.n_members} samples to train on with "
@@ -386,15 +338,6 @@ def _calibrates(spec: EnsembleSpec, train: Any) -> bool:
         # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
         return is_usual and spec.kind == "classifier" and train.n_rows >= MANY_ROWS
     return is_usual and train.n_rows >= LEAST_ROWS
-
-
-def _plan(spec: EnsembleSpec, task: Task) -> EnsemblePlan:
-    """Return the plan of the ensemble."""
-    rate = spec.inference.rate if isinstance(spec.inference, MCDropout) else None
-    beta = 0.0 if spec.runs_chains else spec.beta
-    if shares_weights(spec.networks.module):
-        return EnsemblePlan(task, 1, beta, n_sharing=spec.n_members)
-    return EnsemblePlan(task, spec.n_members, beta, rate)
 
 
 def _numbers_in(before: Fitted) -> list[int]:

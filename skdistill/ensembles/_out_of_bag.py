@@ -31,18 +31,10 @@ LEAST_ROWS = 50
 
 
 class Parts(NamedTuple):
-    """Samples divided at random, into parts that members leave out in turn.
+    """Samples divided at random, into parts that members leave out in turn."""
 
-    Parameters
-    ----------
-    of_row : ndarray of shape (n,)
-        Number of each sample's part.
-    n_together : int, default=1
-        How many members in turn leave out the same part.
-    """
-
-    of_row: np.ndarray
-    n_together: int = 1
+    of_row: np.ndarray  # number of each sample's part, (n,)
+    n_together: int = 1  # so many members in turn leave out the same part
 
     @classmethod
     def drawn(cls, task: Task, y: np.ndarray, random_state: np.random.RandomState) -> Parts:
@@ -78,26 +70,15 @@ class OutOfBag(NamedTuple):
     """What members predict for samples that they have left out, on the scale of training.
 
     Samples count that some member has left out, each with equally many members.
-
-    Parameters
-    ----------
-    distribution : distribution
-        For m samples, in float64.
-    y : Tensor of shape (m, t), or of int64 of shape (m,)
-        Encoded targets.
-    weight : Tensor of shape (m,)
     """
 
-    distribution: Any
-    y: Tensor
-    weight: Tensor
+    distribution: Any  # for m samples, in float64
+    y: Tensor  # encoded targets (m, t), or codes (m,) of int64
+    weight: Tensor  # (m,)
 
     @classmethod
     def of(cls, module: Any, numbers: Sequence[int], job: Any, first: int = 0) -> OutOfBag:
-        """Predict the rows of a job by a stack of its members, which have these numbers.
-
-        Those before the number `first` have left out other samples, and are not asked.
-        """
+        """Predict the rows of a job by a stack of the members of these numbers, from `first` on."""
         train, left_out = job.train, job.parts.of_members(numbers)
         asked = np.asarray(numbers) >= first
         networks = {
@@ -118,8 +99,7 @@ class OutOfBag(NamedTuple):
     def temperature(self, added: np.ndarray | float = 0.0) -> Temperature:
         """Return the temperature that suits the labels best.
 
-        `added`, (t,) or one for all, is added to the epistemic variance of targets, in units of the
-        loss: that of functions by which members differ where nothing was trained.
+        The epistemic variance that functions have `added`, (t,) or one for all, is added again.
         """
         further = torch.as_tensor(added, dtype=torch.float64)
 
@@ -131,9 +111,9 @@ class OutOfBag(NamedTuple):
         return fit_temperature(self.distribution, self.y, self.weight, loss)
 
     def squared_error(self) -> np.ndarray:
-        """Return the mean squared error, (t,) or (K,), as a share of the variance of what is meant.
+        """Return the mean squared error of targets, (t,), or indicators of classes, (K,).
 
-        That are targets, or indicators of classes. Constants count as of variance 1.
+        It is a share of their variance; constants count as of variance 1.
         """
         is_numeric = self.y.is_floating_point()
         mean = self.distribution.mean

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ensemble of heteroscedastic Gaussian regression networks."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Self
 
@@ -33,94 +31,84 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Class (or function) that builds one member from ``in_features``, ``out_features`` and the
         parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
         ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for
-        each target; the variance is the softplus of the latter.
-        :class:`skdistill.modules.TabM` builds all members as one network, whose weights they share.
+        each target, whose softplus is the variance. :class:`skdistill.modules.TabM` builds all
+        members as one network, whose weights they share.
     inference : "deep_ensemble", DeepEnsemble, SGLD, SGHMC or MCDropout, default="deep_ensemble"
-        How members come about: trained each from weights of its own, see
-        :class:`skdistill.samplers.DeepEnsemble` for how they are bootstrapped, stopped, tuned and
-        calibrated; drawn from the posterior by Markov chains, see
-        :class:`~skdistill.samplers.SGLD` and :class:`~skdistill.samplers.SGHMC`, which bring their
-        own step size (`optimizer` and `lr` do not matter then) and run for `max_epochs` in all; or
-        by dropping units of one network, see :class:`~skdistill.samplers.MCDropout`.
+        How members come about: trained each from weights of its own, and how they are bootstrapped,
+        stopped, tuned and calibrated, see :class:`skdistill.samplers.DeepEnsemble`; drawn from the
+        posterior by Markov chains that run for `max_epochs` in all, see
+        :class:`~skdistill.samplers.SGLD` and :class:`~skdistill.samplers.SGHMC`, whose step size
+        replaces `optimizer` and `lr`; or by dropping units of one network, see
+        :class:`~skdistill.samplers.MCDropout`.
     prior_scale : float, default=3.0
         Scale of the Gaussian prior on the weights of each layer, of standard deviation
         ``prior_scale / sqrt(fan_in)``: a weight decay (L2) of ``fan_in / (prior_scale**2 * n)`` on
-        the mean loss, where n is the sum of the sample weights. Biases have a flat prior;
-        ``numpy.inf`` gives the weights one too.
+        the mean loss, where n is the sum of the sample weights. Biases have a flat prior, and with
+        ``numpy.inf`` weights too.
     beta : float, default=0.5
         Exponent of the variance that weights each sample's loss (beta-NLL [2]_); 0 is the
-        likelihood, which is what Markov chains draw by in any case.
+        likelihood, by which Markov chains draw in any case.
     optimizer : str, torch optimizer class or Optimizer, default="Adam"
         Name of an optimizer in ``torch.optim``, or its class, whose parameters are given as
-        ``optimizer__<name>``; or also how the learning rate falls and gradients are clipped, see
-        :class:`skdistill.settings.Optimizer`.
+        ``optimizer__<name>``; see :class:`skdistill.settings.Optimizer` for the schedule of the
+        learning rate and clipped gradients.
     lr : float or "auto", default="auto"
-        Learning rate, at the beginning of its schedule; "auto" is .01; for regression on
-        tables of at least 10,000 samples with piecewise-linear embeddings it falls to .003 between
-        50 and 85 epochs.
+        Learning rate, at the beginning of its schedule; "auto" is .01, and for tables of at least
+        10,000 samples with piecewise-linear embeddings falls to .003 between 50 and 85 epochs.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 100, but with piecewise-linear embeddings as many as show each
         member 80,000 samples in all, and at least 50, which from 10,000 samples on grow by their
         square to 100; on tables of more than 30,000 samples as many as show 3,000,000, and at least
-        10. Chains run for 100 in any case.
-        Twice as many with ``module=TabM``.
+        10; twice as many with ``module=TabM``. Chains run for 100 in any case.
     max_time : float, default=None
-        Seconds that `fit` may take in all; None is as long as `max_epochs` takes. Training is as
-        far as the larger of two shares, that of its epochs and that of its time, and the learning
-        rate falls by this to its end. When the time is up training ends, within an epoch too, with
-        time left for what follows it: the samples that members leave out and the random functions.
-        It is held to a tenth from a few seconds on. Blocks of members share the time, and so do
-        settings that are tried; members that diverge are trained anew only while there is some.
-        Where it is too short for one epoch a warning says so. The model depends on the speed of
-        the machine then, and is not the same each time. Of a fit that goes on from a checkpoint
-        the time before counts. Not with Markov chains.
+        Seconds that `fit` may take in all, held to a tenth from a few seconds on; not with Markov
+        chains. Training is as far as the larger of two shares, of its epochs and of its time, and
+        the learning rate falls by this. It ends, within an epoch too, with time left for what
+        follows: the samples that members leave out and the random functions. Blocks of members and
+        settings that are tried share the time; members that diverge are trained anew only while
+        there is some. A warning says where it is too short for one epoch. The model depends on the
+        speed of the machine then. Of a fit that goes on from a checkpoint the time before counts.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is one in 150 rows, but
-        at least 32 and at most 256; for chains it is 32 in any case.
-        At least 128 with ``module=TabM``.
+        at least 32, or 128 with ``module=TabM``, and at most 256; for chains it is 32.
     normalize : bool, "X" or "y", default=True
         Whether to standardise the columns of a table inside, and the targets for training; "X" or
         "y" is one of the two. Outputs are in y's units all the same. Columns that a scaler has
-        standardised are taken as they are. Where columns are standardised they may lack values:
-        their place is told by a further input where some were missing in `fit`, and else they count
-        as the column's mean.
+        standardised are taken as they are. Standardised columns may lack values: a further input
+        tells where, if some were missing in `fit`, and else they count as the column's mean.
     categorical_features : "from_dtype", None or array-like, default="from_dtype"
         Columns that hold categories, each of which becomes an input of the networks: names or
         numbers of columns, or a mask; "from_dtype" are the columns of a frame that are categorical
         or text. What was not seen in `fit`, and what is missing, is none of the categories.
     warm_start : bool, default=False
         Whether `fit` keeps the members of the fit before, bit for bit, and trains those that are
-        missing: `n_members` is their number in all, so ``set_params(n_members=more)`` adds some.
-        With an int as `random_state`, the same data and no member restarted, they are the members
-        that one fit of all would have trained, to rounding (bit for bit if blocks of
-        ``runtime__member_block`` begin at the same members). Other data may be given, of the same
-        columns and targets; the location and scale of y stay those of the first fit, and so does
-        the tuned setting; `calibration_` is found anew. `max_epochs` and the other
-        parameters of training hold for the new members. Only for deep ensembles.
+        missing of `n_members`; only for deep ensembles. With an int as `random_state`, the same
+        data and no member restarted, they are the members that one fit of all would have trained,
+        to rounding (bit for bit if blocks of ``runtime__member_block`` begin at the same members).
+        Other data may be given, of the same columns and targets; the location and scale of y and
+        the tuned setting stay, `calibration_` is found anew, and `max_epochs` and the other
+        parameters of training hold for the new members.
     distance_aware : bool, default=True
         Whether to add to each member a draw of a Gaussian process that is zero at the training
         samples [3]_, so that members disagree in gaps and beyond the data, where networks tend to
-        agree. Its scale is found on contiguous blocks of samples that a kernel regression leaves
-        out, and is small enough to change little for samples like those of training, see Notes.
-        For tables of at least 100 samples and for two members or more.
+        agree. It changes little for samples like those of training, see Notes. For tables of at
+        least 100 samples and for two members or more.
     n_jobs : int, default=None
         How many blocks of members are trained side by side on a CPU, as tasks of joblib; -1 is all
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in
         processes by default, in threads, or by dask or ray on other machines. The model is the same
-        bit for bit for every number and backend, on the same kind of processor. There is nothing
-        to give out, and `n_jobs` has no effect, where ``runtime__member_block`` leaves one block,
-        with ``inference`` by Markov chains or dropout, and on a GPU.
+        bit for bit for every number and backend, on the same kind of processor. No effect where
+        ``runtime__member_block`` leaves one block, with Markov chains or dropout, and on a GPU.
     callbacks : list of skorch callbacks, default=None
         Also as (name, callback) pairs. With several jobs each block of members has copies of them,
         and what they note there stays there.
     runtime : skdistill.settings.Runtime, default=None
         The dtype to compute in, the device, the number of threads and of members that are trained
-        together, and the file from which a fit that was killed goes on; None is ``Runtime()``, see
-        :class:`skdistill.settings.Runtime`.
+        together, and the file from which a fit that was killed goes on; None is ``Runtime()``.
     verbose : int, default=0
-        1 prints what is being trained and how long it will take, estimated from the first half
-        second of steps and then every few seconds; 2 the estimate and a table of the epochs. With
-        several jobs both print a line for each block of members that has ended.
+        1 prints what is being trained and the time that is left, estimated every few seconds; 2
+        that and a table of the epochs. With several jobs both print a line for each block of
+        members that has ended.
     random_state : int, RandomState instance or None, default=None
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
@@ -130,18 +118,18 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     n_members_ : int
         Number of members that were trained successfully.
     n_epochs_ : int
-        Number of epochs that training was set to; with `max_time` the largest number that a member
-        was trained for, the last of them maybe in part.
+        Number of epochs that training was set to; with `max_time` the most that a member was
+        trained for, the last of them maybe in part.
     n_restarts_ : ndarray of shape (n_members,)
         How often each member was restarted.
     best_epochs_ : ndarray of shape (`n_members_`,)
-        Epoch of each member's weights, only with early stopping, and for classes where samples that
-        members leave out decide, see :class:`skdistill.samplers.DeepEnsemble`.
+        Epoch of each member's weights, if held-out samples decide, see
+        :class:`skdistill.samplers.DeepEnsemble`.
     calibration_ : Temperature
-        With calibration: its number `temperature`, a tuple for several targets, by which the
-        members' variances are multiplied in all predictions.
+        With calibration: its `temperature`, a tuple for several targets, multiplies the members'
+        variances in all predictions.
     tuning_ : list of dict
-        With ``inference__tune``, for each setting that was tried its `params` and its `loss`, the
+        With ``inference__tune``, the `params` of each setting that was tried and its `loss`, the
         mean negative log-likelihood in nats of the samples left out, for standardised targets.
     module_ : GaussianStack
         The members, as one torch module.
@@ -165,16 +153,16 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     -----
     Ctrl-C during fit keeps the members trained so far, as they are, and raises
     ``KeyboardInterrupt``; before the end of the first epoch the estimator stays unfitted. With
-    several jobs it keeps the blocks that have ended, and so does a job that fails because its
-    process dies or a cluster goes away; a note on the error says how many members there are. When
-    Markov chains diverge, the error names step size and iteration, and the finite states that were
-    kept before it are the members.
+    several jobs the blocks that have ended are kept, also if a process dies or a cluster goes away;
+    a note on the error says how many members there are. When Markov chains diverge, the error names
+    step size and iteration, and the finite states that were kept before it are the members.
 
     With `distance_aware`, distances are those of standardised columns, multiplied by how much the
     members' predictions change when a column is shuffled. The kernel is squared exponential, with
     the length scale of the largest marginal likelihood up to about half the root of the number of
-    inputs. Draws are zero at up to 256 inducing points among the samples, have mean 0 over the
-    members, and grow in proportion to the distance from the mean beyond the farthest sample.
+    inputs. Its scale is found on contiguous blocks of samples that a kernel regression leaves out.
+    Draws are zero at up to 256 inducing points among the samples, have mean 0 over the members, and
+    grow in proportion to the distance from the mean beyond the farthest sample.
 
     References
     ----------
@@ -196,10 +184,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     ((3,), (3,))
     """
 
-    _parameter_table = {
-        **PARAMETER_TABLE,
-        "beta": Number(Real, 0),
-    }
+    _parameter_table = {**PARAMETER_TABLE, "beta": Number(Real, 0)}
 
     _kind, _clip_norm = "regressor", None
     _module_defaults = {"regressor": {"hidden_units": (50, 50), "activation": "tanh"}}
@@ -239,10 +224,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
             Inputs, also as a frame with categories; images or series of shape (n_samples, ...),
             best standardised, if `module` takes them. float32 is computed in float32, all else in
             float64. Predictions have the same dtype, but are float64 where float32 would round
-            targets that are far from 0.
-            Or batches that need not fit in memory: an object that gives ``(X, y)`` or ``(X, y,
-            sample_weight)`` batch by batch each time that it is iterated over, see
-            :mod:`skdistill.streams`. A memory map is not copied.
+            targets that are far from 0. A memory map is not copied. Or batches that need not fit in
+            memory: an object that gives ``(X, y)`` or ``(X, y, sample_weight)`` batch by batch each
+            time that it is iterated over, see :mod:`skdistill.streams`.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             Targets; None with batches.
         sample_weight : array-like of shape (n_samples,), default=None

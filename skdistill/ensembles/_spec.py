@@ -64,24 +64,12 @@ PARAMETER_TABLE = {
 
 @dataclass(frozen=True)
 class EnsembleSpec:
-    """What a fit needs of an ensemble's parameters, whose names the fields have.
+    """What a fit needs of an ensemble's parameters, whose names the fields have."""
 
-    Parameters
-    ----------
-    kind : str
-        Of the task, "regressor" or "classifier".
-    networks : NetworkSettings
-    training : Training
-    changed : frozenset of str
-        Names of parameters that differ from their defaults.
-    inputs : InputSettings, default=None
-        None until the columns of X are known.
-    """
-
-    kind: str
+    kind: str  # of the task, "regressor" or "classifier"
     networks: NetworkSettings
     training: Training
-    changed: frozenset[str]
+    changed: frozenset[str]  # names of parameters that differ from their defaults
     n_members: int
     inference: Any
     prior_scale: float
@@ -99,7 +87,7 @@ class EnsembleSpec:
     normalize: bool | str
     class_weight: Any = None
     beta: float = 0.0
-    inputs: InputSettings | None = None
+    inputs: InputSettings | None = None  # until the columns of X are known
 
     @classmethod
     def of(cls, ensemble: BaseEstimator) -> EnsembleSpec:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all ways of training the members of an ensemble share."""
+"""What all ways of training members share, and those by Markov chains and by dropout."""
 
 from __future__ import annotations
 
@@ -19,43 +19,29 @@ from .._method.plan import (
     as_tensors,
     build_module,
     rebuild_module,
+    weights_of,
 )
 from .._training.stream import Part, Stream, rows_of_stream
 from .._training.trainer import SEED_LIMIT, has_epochs, on_device
 from ..modules import DistributionStack, weights_and_fan_ins
+from ..samplers import kept_iterations
 from ._diagnostics import SamplerDiagnostics
-from ._job import Data, Job
+from ._job import Data, EnsemblePlan, Job
 from ._out_of_bag import N_PARTS
-from ._plan import EnsemblePlan
 
 
 class ChainObserver(Protocol):
     """Watches Markov chains: a skorch callback of the net that runs them, and a hook."""
 
-    def after_step(self, net: object, iteration: int) -> None:
-        """Look at the chains' states after an iteration, counted from 0."""
-        ...
+    def after_step(self, net: object, iteration: int) -> None: ...  # counted from 0
 
-    def diagnostics(self) -> SamplerDiagnostics:
-        """Return what tells whether the chains that were watched have converged."""
-        ...
+    def diagnostics(self) -> SamplerDiagnostics: ...
 
 
 class Trainer(ABC):
     """What all ways of training share; a subclass fills `weights`, and may be interrupted.
 
-    Attributes
-    ----------
-    weights : dict of int to dict of str to ndarray
-        Parameters and buffers of each network that has been trained: of a member, or of all members
-        that share them.
-    n_restarts : ndarray of shape (n_networks,)
-    best_epochs : dict of int to int
-    worse : list of int
-        Numbers of the networks that are worse than a constant prediction after training.
-    history : list of dict
-    n_blocks : int
-        Stacks that are trained one after the other, if none diverges.
+    A network is a member, or all members that share its weights.
     """
 
     _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
@@ -66,33 +52,28 @@ class Trainer(ABC):
     def __init__(self, job: Job, observer: ChainObserver | None = None):
         self.job = job
         self.observer = observer
+        # Parameters and buffers of each network that has been trained, by its number.
         self.weights: dict[int, dict[str, np.ndarray]] = {}
         self.best_epochs: dict[int, int] = {}
         self.n_restarts = np.zeros(job.plan.n_networks, dtype=int)
-        self.worse: list[int] = []
+        self.worse: list[int] = []  # networks worse than a constant prediction after training
         self.history: list[dict] = []
-        self.n_blocks = 1
-        self.n_rows = job.train.total_weight
+        self.n_blocks = 1  # stacks that are trained one after the other, if none diverges
         self.dtype = job.train.dtype
-        self.train: list[Any] = [None] * 3  # of a stream
+        # Inputs, encoded targets, and weights of shape (1, n) or None; none of a stream.
+        self.train: list[Any] = [None] * 3
         if isinstance(job.train, Data):
             self.train = self._as_tensors(job.train)
         self.valid = None if job.valid is None else self._as_tensors(job.valid)
 
     @abstractmethod
     def train_all(self, random_state: np.random.RandomState, task: ObservedTask | None) -> None:
-        """Fill `weights`.
-
-        `task` makes the callback that reports epochs, if it is not None.
-        """
+        """Fill `weights`; a `task` makes the callback that reports epochs."""
 
     def stacked(
         self, calibration: object = None, recipe: NetworkRecipe | None = None
     ) -> tuple[EnsemblePlan, Any]:
-        """Return the plan and the stack of the members that have been trained, in their order.
-
-        `recipe` may say more of the stack than that of the job.
-        """
+        """Return the plan and the stack of the members that have been trained, in their order."""
         members = [self.weights[number] for number in sorted(self.weights)]
         values = {
             f"network.{name}": np.ascontiguousarray(np.stack([member[name] for member in members]))
@@ -103,12 +84,10 @@ class Trainer(ABC):
         return plan, module.to(self.job.training.device)
 
     def _as_tensors(self, data: Data) -> list[Any]:
-        """Inputs, encoded targets, and weights of shape (1, n) or None."""
         y = self.job.plan.task.encode(data.y, self.job.scaling, self.dtype)
         return self._put(data.X, y, data.weight)
 
     def _put(self, X, y, weight) -> list[Any]:
-        """Inputs, targets, and weights of shape (1, n) or None, as tensors."""
         weight = None if weight is None else weight[None].astype(self.dtype)
         put = partial(on_device, device=self.job.training.device)
         return [None if array is None else put(array) for array in (X, y, weight)]
@@ -118,15 +97,7 @@ class Trainer(ABC):
         dtype = getattr(torch, self.dtype.name)
         return build_module(self.job.plan, self.job.recipe, seeds, dtype, buffers)
 
-    def _fit(
-        self,
-        module: DistributionStack,
-        seeds: list[int],
-        weight,
-        task,
-        stopping=None,
-        **net_settings,
-    ):
+    def _fit(self, module, seeds: list[int], weight, task, stopping=None, **net_settings):
         """Train a stack whose networks have these seeds; return the net and its guard."""
         from .._engine import DivergenceGuard
 
@@ -138,13 +109,9 @@ class Trainer(ABC):
         per_epoch = None if task is None else task.per_epoch(self._in_training)
         callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
         net_settings.setdefault("weight_decay", self._prior(module))
+        objective = net_settings.pop("objective", None) or plan.objective(module, TrainingBudget())
         net = self.job.training.fit(
-            module,
-            net_settings.pop("objective", None) or plan.objective(module, TrainingBudget()),
-            rows,
-            self.job.n_epochs,
-            callbacks=callbacks,
-            **net_settings,
+            module, objective, rows, self.job.n_epochs, callbacks=callbacks, **net_settings
         )
         if net.interrupted_ and not has_epochs(net):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
@@ -168,9 +135,8 @@ class Trainer(ABC):
 
         def deal(part: Part) -> Rows:
             X, y, weight = self._put(part.X, part.y, part.weight if stream.is_weighted else None)
-            return Rows(
-                X, (y,), weight, batch_size, seeds, mean_weight=mean_weight, by_place=by_place
-            )
+            settings: dict[str, Any] = {"mean_weight": mean_weight, "by_place": by_place}
+            return Rows(X, (y,), weight, batch_size, seeds, **settings)
 
         return rows_of_stream(stream, self.job.scaling, batch_size, seeds, deal)
 
@@ -182,9 +148,148 @@ class Trainer(ABC):
         scale = self.job.spec.prior_scale
         if np.isinf(scale):
             return []
-        n_rows = self.n_rows * (1 if self.job.parts is None else 1 - 1 / N_PARTS)
+        n_rows = self.job.train.total_weight * (1 if self.job.parts is None else 1 - 1 / N_PARTS)
         decays = [(w, fan_in / scale**2 / n_rows) for w, fan_in in weights_and_fan_ins(module)]
         if self.job.plan.n_sharing > 1:
             own = module.network.heads.weight
             decays = [(w, d / self.job.plan.n_sharing if w is own else d) for w, d in decays]
         return decays
+
+
+class ChainTrainer(Trainer):
+    """Runs Markov chains side by side and keeps their states as members.
+
+    Members of the same chain follow one another: member ``c * n_draws + d`` is draw d of chain c.
+    """
+
+    _ends_with = staticmethod(torch.any)
+    network_is = "Chain"
+
+    def train_all(self, random_state, task):
+        spec = self.job.spec
+        n_members = spec.n_members if self.observer is None else None
+        inference = spec.inference.resolved(n_members)
+        seeds = random_state.randint(SEED_LIMIT, size=inference.n_chains + 1).tolist()
+        noise = torch.Generator(self.job.training.device).manual_seed(seeds.pop())
+        n_iterations = self.job.n_epochs * -(-len(self.train[0]) // self.job.batch_size)
+        if self.observer is None:
+            due = kept_iterations(inference, n_iterations, spec.n_members)
+        else:
+            due = inference.sampling_iterations(n_iterations)[-1:]
+        keeper = _StateKeeper(inference, n_iterations, due, self.observer)
+        module = self._build(seeds)
+        settings: dict[str, Any] = {}
+        if inference.prior_precision is not None:
+            decay = inference.prior_precision / self.job.train.total_weight
+            settings["weight_decay"] = [(p, decay) for p in module.parameters()]
+        net, guard = self._fit(
+            module,
+            seeds,
+            self.train[2],
+            task,
+            phase=f"{len(seeds)} chain(s)",
+            sampler=(
+                inference.optimizer_class,
+                {**keeper.settings(), "n_rows": self.job.train.total_weight, "generator": noise},
+            ),
+            after_step=keeper,
+            **settings,
+        )
+        self.history = [{**row, "chains": list(range(len(seeds)))} for row in net.history]
+        self.worse = torch.nonzero(guard.worse_).flatten().tolist()
+        self._keep(keeper, module)
+        if net.interrupted_:
+            raise KeyboardInterrupt
+        self._check_outcome(keeper, guard)
+
+    def _check_outcome(self, keeper: _StateKeeper, guard: Any) -> None:
+        """Raise ValueError if a chain diverged, or nothing was kept."""
+        inference, n_iterations = keeper.inference, keeper.n_iterations
+        if guard.diverged_.any():
+            chains = torch.nonzero(guard.diverged_).flatten().tolist()
+            size = inference.step_size
+            reason = "finds none that is small enough" if size is None else "is too large"
+            raise ValueError(
+                f"inference__step_size={size!r} {reason}: chain(s) {chains} "
+                f"diverged before iteration {keeper.iteration} of {n_iterations}, when "
+                f"{len(self.weights)} finite states had been kept."
+            )
+        if not self.weights:
+            raise ValueError(
+                f"A callback ended training at iteration {keeper.iteration} of {n_iterations}, "
+                f"with inference__burn_in={inference.burn_in} before any state was kept."
+            )
+
+    def _keep(self, keeper: _StateKeeper, module: DistributionStack) -> None:
+        """Make members of the states, in the order of the chains; finite ones only."""
+        buffers = {name: value.cpu().numpy() for name, value in module.network.named_buffers()}
+        for draw, state in enumerate(keeper.states):
+            for chain in range(keeper.inference.n_chains):
+                member = {name: value[chain] for name, value in (state | buffers).items()}
+                if all(np.isfinite(value).all() for value in member.values()):
+                    self.weights[chain * keeper.n_draws + draw] = member
+
+
+class _StateKeeper:
+    """Called after each step of chains: keeps the states that are due, and sets the step size."""
+
+    def __init__(self, inference, n_iterations: int, due: np.ndarray, observer=None):
+        self.inference = inference
+        self.n_iterations = n_iterations
+        self.due = frozenset(due.tolist())
+        self.n_draws = len(due)
+        self.observer = observer
+        self.iteration = 0
+        self.states: list[dict[str, np.ndarray]] = []  # weights, each of shape (n_chains, ...)
+
+    def state_dict(self) -> dict[str, object]:
+        return {"iteration": self.iteration, "states": list(self.states)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.iteration, self.states = state["iteration"], list(state["states"])
+
+    def settings(self) -> dict[str, object]:
+        """Settings of the optimizer for the next step."""
+        return self.inference.settings_at(self.iteration, self.n_iterations)
+
+    def __call__(self, net) -> None:
+        if self.iteration in self.due:
+            self.states.append(
+                {
+                    name.removeprefix("network."): value.detach().cpu().clone().numpy()
+                    for name, value in net.steps_.weights().items()
+                }
+            )
+        self.iteration += 1
+        (group,) = net.optimizer_.param_groups
+        group.update(self.settings())
+        if self.observer is not None:
+            self.observer.after_step(net, self.iteration - 1)
+
+
+class DropoutTrainer(Trainer):
+    """Trains one network with dropout; members are its weights with units dropped for good."""
+
+    network_is = "Network"
+
+    def train_all(self, random_state, task):
+        n_members = self.job.spec.n_members
+        seeds = random_state.randint(SEED_LIMIT, size=n_members).tolist()
+        module = self._build(seeds[:1])
+        net, guard = self._fit(module, seeds[:1], self.train[2], task)
+        self.history = list(net.history)
+        self.worse = torch.nonzero(guard.worse_).flatten().tolist()
+        if guard.diverged_.any():
+            raise ValueError(
+                f"The network diverged. Try a smaller lr than {self.job.training.lr}, clip_norm, "
+                "or other module parameters."
+            )
+        network: Any = self._build(seeds).network
+        trained = {name: value[0] for name, value in weights_of(module.network).items()}
+        buffers = network.named_buffers()
+        masks = {name: mask.numpy() for name, mask in buffers if name.endswith("dropout_mask")}
+        for member in range(n_members):
+            own = {name: mask[member] for name, mask in masks.items()}
+            self.weights[member] = {**trained, **own}
+        if net.interrupted_:
+            raise KeyboardInterrupt

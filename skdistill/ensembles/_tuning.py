@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A few settings, tried by the first members of an ensemble, for the parameter `tune`."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from operator import itemgetter
@@ -75,56 +73,34 @@ def best_of(trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def best_of_trials(
-    first: EnsembleTrainer,
-    job_with: Callable[[dict[str, Any]], Job],
-    random_state: np.random.RandomState,
+    first: EnsembleTrainer, job_with: Callable[[dict[str, Any]], Job], random_state
 ) -> tuple[EnsembleTrainer, list[dict[str, Any]]]:
     """Train the first few members by each setting, from the same seeds, and return the best.
 
-    Parameters
-    ----------
-    first : EnsembleTrainer
-        Trains by the settings given.
-    job_with : callable
-        Returns the job with other settings.
-    random_state : RandomState
-        As ``train_all`` of the trainer returned is to get it; it stays as it is.
-
-    Returns
-    -------
-    best : EnsembleTrainer
-        With the members that it has trained.
-    trials : list of dict
-        Of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of samples
-        that the members have left out, on the scale of training; infinite if all of them diverged.
+    `first` trains by the settings given, and `job_with` returns the job with others. `random_state`
+    stays as it is, for ``train_all`` of the trainer returned, which has members already. Beside it
+    stand, of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of
+    samples that the members have left out, on the scale of training; infinite if all diverged.
     """
     best = first
     trials: list[dict[str, Any]] = []
-    settings = settings_to_try(first.job)
+    settings, n_members = settings_to_try(first.job), first.job.spec.n_members
+    n_tried = min(_N_TRIED, n_members)
     for number, params in enumerate(settings, 1):
         if first.job.training.verbose:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
         trainer = EnsembleTrainer(job_with(params)) if trials else first
-        n_members = first.job.spec.n_members
-        n_tried = min(_N_TRIED, n_members)
         n_later = (len(settings) - number) * n_tried + n_members - n_tried
-        loss = _loss_of(trainer, copy.deepcopy(random_state), n_later)
+        try:
+            trainer.train_all(copy.deepcopy(random_state), None, n_tried, n_later)
+        except EveryMemberDiverged:  # which another setting may not; the table tells of it
+            loss = np.inf
+        else:
+            _, module = trainer.stacked()
+            seen = OutOfBag.of(module, sorted(trainer.weights), trainer.job)
+            calibrates = trainer.job.spec.calibrate is not None
+            loss = seen.nll(seen.temperature() if calibrates else None)
         trials.append({"params": params, "loss": loss})
         if best_of(trials) is trials[-1]:
             best = trainer
     return best, trials
-
-
-def _loss_of(trainer: EnsembleTrainer, random_state: np.random.RandomState, n_later: int) -> float:
-    """Train a few members, and judge them on the samples that they have left out.
-
-    `n_later` networks are trained after them.
-    """
-    n_members = min(_N_TRIED, trainer.job.spec.n_members)
-    try:
-        trainer.train_all(random_state, None, n_members, n_later)
-    except EveryMemberDiverged:  # which another setting may not; the table tells of it
-        return np.inf
-    _, module = trainer.stacked()
-    seen = OutOfBag.of(module, sorted(trainer.weights), trainer.job)
-    return seen.nll(None if trainer.job.spec.calibrate is None else seen.temperature())

@@ -10,12 +10,10 @@ a student predicts. For custom families, subclasses of :class:`Family`, see
 from .._utils.validation import did_you_mean
 from ._dirichlet import DirichletFamily
 from ._family import Family
-from ._gaussian import GaussianFamily
+from ._gaussian import GaussianFamily, NormalInverseGammaFamily, NormalInverseWishartFamily
 from ._latent_factor import LatentFactorFamily
 from ._logit_normal import LogitNormalFamily
-from ._mixture import MixtureFamily
-from ._normal_inverse import NormalInverseGammaFamily, NormalInverseWishartFamily
-from ._random_heads import DropoutHeadFamily, GaussHeadFamily
+from ._mixture import DropoutHeadFamily, GaussHeadFamily, MixtureFamily
 
 __all__ = [
     "DirichletFamily",

@@ -32,23 +32,21 @@ class DirichletFamily(Family):
     loss : {"auto", "moments", "reverse_kl", "reverse_kl_reference", "forward_kl", "nll"}, \
             default="auto"
         ``"moments"``, what "auto" stands for, matches the members' mean and their mutual
-        information, the epistemic part, each by a term of its own (ours). ``"reverse_kl"`` is the
-        divergence KL(student || proxy) from the Dirichlet that is as wide as the members (Eqs 14
-        and 17), divided by the proxy's precision, so that samples on which members agree do not
-        drown the others: for tokens of sequences it is what "auto" stands for, and "moments" is
-        not there. ``"reverse_kl_reference"`` is the form that its authors released (Eq 18), whose
+        information, the epistemic part, each by a term of its own (ours). ``"reverse_kl"``, what
+        "auto" stands for with tokens of sequences, which have no "moments", is the divergence
+        KL(student || proxy) from the Dirichlet that is as wide as the members (Eqs 14 and 17),
+        divided by the proxy's precision, so that samples on which members agree do not drown the
+        others. ``"reverse_kl_reference"`` is the form that its authors released (Eq 18), whose
         proxy is narrower. For comparison there are ``"forward_kl"`` (Eq 13) and ``"nll"``, the
         members' likelihood (Eq 11, EnD2), neither of which trains with many classes.
     max_precision : float, default="auto"
         Largest precision of the proxy, for losses that have one, which members that agree would
-        make infinite; "auto" is 1,000 for each class. In float32 it is 8,400 for each class at
-        most, as much as losses hold.
+        make infinite; "auto" is 1,000 for each class, of 8,400 at most in float32.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member's probabilities. "auto"
-        is 1e-3 for ``loss="nll"`` and 0 otherwise; and where one of M members gives a class a
-        probability of exactly zero, as trees do, members are mixed with their mean, of weight
-        1 / (M + 1), which leaves the mean as it is and makes their disagreement finite;
-        ``loss="moments"`` does not need that.
+        is 1e-3 for ``loss="nll"`` and 0 otherwise; and but for ``loss="moments"``, where one of M
+        members gives a class a probability of exactly zero, as trees do, members are mixed with
+        their mean, of weight 1 / (M + 1), which makes their disagreement finite.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         Divides the logits of members and student in training. Of a tuple it falls linearly to 1
         between two epochs. Only students of sequences may have a constant one.
@@ -119,7 +117,6 @@ class DirichletFamily(Family):
         return automatic if self.smoothing == "auto" else float(self.smoothing)
 
     def _cap(self, members: Tensor) -> float:
-        """Largest precision of a proxy of members (..., K)."""
         n_classes, given = members.shape[-1], self.max_precision
         cap = _PRECISION_PER_CLASS * n_classes if given == "auto" else float(given)
         return min(cap, losses.largest_precision(n_classes, members.dtype))
@@ -137,7 +134,7 @@ class DirichletFamily(Family):
         proxy = losses.proxy_target(members, self._cap(members), temperature, smoothing)
         return losses.weighted_sum([losses.proxy_term(self.loss, *proxy)], outputs)
 
-    # --- tokens of sequences ------------------------------------------------------------------
+    # --- tokens of sequences
 
     def _for_tokens(self) -> Family:
         self.check()

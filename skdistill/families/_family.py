@@ -23,10 +23,9 @@ class Family(Settings, ABC):
 
     A subclass holds settings, by a constructor that assigns them, and defines :meth:`n_outputs`,
     :meth:`distribution`, and :meth:`loss_per_sample`, or :meth:`loss_and_gradient` where the
-    gradient is known. Everything else has a default. Outputs are on the scale of the loss: targets
-    are standardised. `size` is the number of targets t, or of classes K. M members stand on the
-    axis before the samples: a :class:`skdistill.distributions.Gaussian` of shape (..., M, n, t), or
-    log probabilities (..., M, n, K).
+    gradient is known. Targets are standardised; `size` is their number t, or that of classes K. M
+    members stand on the axis before the samples: a :class:`skdistill.distributions.Gaussian` of
+    shape (..., M, n, t), or log probabilities (..., M, n, K).
 
     Attributes
     ----------
@@ -51,8 +50,6 @@ class Family(Settings, ABC):
     has_members: ClassVar[bool] = False
     takes_functions: ClassVar[bool] = True
     temperature: Any = 1.0
-
-    # --- to be defined ------------------------------------------------------------------------
 
     @abstractmethod
     def n_outputs(self, size: int) -> int:
@@ -105,7 +102,6 @@ class Family(Settings, ABC):
         outputs : Tensor of shape (1, n, p) or (1, S, n, p)
             Divided by the temperature.
         members : Gaussian or Tensor
-            Predictions of the members.
         temperature : Tensor of shape ()
             1 but for families that have the setting.
         given : Tensor or None
@@ -117,8 +113,6 @@ class Family(Settings, ABC):
         gradient : Tensor of the shape of outputs
         """
         return by_autograd(self.loss_per_sample, outputs, members)
-
-    # --- defaults -----------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise a TypeError or ValueError for settings that break the rules of the class."""
@@ -178,9 +172,9 @@ class Family(Settings, ABC):
         Parameters
         ----------
         members : Gaussian or Tensor
-            Predictions of the members for some samples.
+            For some samples.
         weight : Tensor of shape (n,)
-            Weights of these samples.
+            Of these samples.
 
         Returns
         -------
@@ -270,10 +264,7 @@ class Family(Settings, ABC):
         return None
 
     def _as(self, kind: type[Family], task: Any) -> Family:
-        """Return a family that does a part of what this one does, with the settings that it has.
-
-        The others must have their defaults.
-        """
+        """Return a family that does a part of this one; other settings must be defaults."""
         defaults, settings = self._defaults(), self.get_params(deep=False)
         known = kind._defaults()
         for name in sorted(settings.keys() - known.keys()):

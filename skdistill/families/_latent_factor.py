@@ -120,10 +120,7 @@ class Factors(Family):
 
 @dataclass(eq=False, repr=False)
 class GaussianFactors(Factors, NumericFamily):
-    """A Gaussian process of which the members' means are draws.
-
-    Its marginal at a sample is that of the family "gaussian".
-    """
+    """A Gaussian process of which the members' means are draws."""
 
     n_of_marginal: ClassVar[int] = GaussianNormal.outputs_per_target["diagonal"]
     _marginal = GaussianFamily(loss="moments")  # whose spread is not to hold errors of the mean
@@ -154,23 +151,21 @@ class GaussianFactors(Factors, NumericFamily):
 class LatentFactorFamily(Factors):
     """A Gaussian process of which the members' means, or logits, are draws (Park et al., 2025).
 
-    At a sample it is as :class:`GaussianFamily` with ``loss="moments"``, or logit-normal, with the
-    covariance between samples; see :meth:`skdistill.DistributionDistiller.sample_members`. Take
+    At a sample it is as :class:`GaussianFamily` with ``loss="moments"``, or logit-normal; with the
+    covariance between samples, see :meth:`skdistill.DistributionDistiller.sample_members`. Take
     that of a classifier for its draws: the epistemic part is many times too large on samples of
     which the teacher is sure.
 
     Parameters
     ----------
     n_factors : int or "auto", default="auto"
-        Number of factors of the members' disagreement that are common to all samples; at most one
-        less than there are members. "auto" is how many explain at least a twentieth of it each, on
-        256 samples of X or on all of them where their predictions are known, in units of the spread
-        at each sample. The rest is a residual variance of the sample, so that the epistemic part
-        does not depend on it.
+        Number of factors of the members' disagreement that all samples share, less than there are
+        members. "auto" is how many explain at least a twentieth of it each, on 256 samples of X, or
+        all whose predictions are known, in units of the spread at each sample. The rest is a
+        residual variance of the sample, so that the epistemic part does not depend on it.
     smoothing : float, default="auto"
-        Of a classifier: weight of the uniform distribution that is mixed into every member's
-        probabilities. "auto" is 0, and mixes members with their mean where one of them gives a
-        class a probability of exactly zero, as :class:`DirichletFamily` does.
+        Of a classifier: as of :class:`DirichletFamily`; "auto" is 0, and mixes members with their
+        mean where one of them gives a class a probability of exactly zero.
     n_samples : int, default=100
         Of a classifier: how many draws stand for the distribution at prediction.
     """

@@ -35,13 +35,11 @@ class LogitNormalFamily(Family):
         10), which alone can tell a covariance of low rank, and which does not train with many
         classes.
     smoothing : float, default="auto"
-        Weight of the uniform distribution that is mixed into every member's probabilities. "auto"
-        is 0, but where one of M members gives a class a probability of exactly zero ``loss="nll"``
-        mixes members with their mean, as :class:`DirichletFamily` does.
+        As of :class:`DirichletFamily`; "auto" is 0, but ``loss="nll"`` mixes members with their
+        mean where one of them gives a class a probability of exactly zero.
     n_samples : int, default=100
-        How many draws stand for the distribution at prediction: the same for every sample, so that
-        predictions are deterministic. See :class:`skdistill.distributions.LogitNormal` for the
-        error that is left.
+        How many draws stand for the distribution at prediction: the same for every sample, see
+        :class:`skdistill.distributions.LogitNormal` for the error that is left.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("classifier",)

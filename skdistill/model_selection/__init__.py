@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Costs of a student, the search for the cheapest one within a tolerance, and cross-validation.
 
-A student must be large to match its teacher, and small to be worth while: a search weighs both.
 Costs are better when smaller; their scorers return the negative, as scikit-learn's ``neg_`` scorers
-do.
-
-Random folds measure performance on samples like those of training. :class:`GapSplit` and
-:class:`TailSplit` hold out-of-distribution samples out, and :func:`score_unseen` scores the
-prediction and the uncertainty for them.
+do. Random folds measure performance on samples like those of training; :class:`GapSplit` and
+:class:`TailSplit` hold out-of-distribution samples out, for which :func:`score_unseen` scores the
+prediction and the uncertainty.
 """
 
-from ._costs import costs_and_scores as costs_and_scores
-from ._costs import flops, latency, make_cost_scorer, n_parameters, pareto_front
-from ._costs import nondominated as nondominated
-from ._cross_validation import cross_val_predict_uncertainty
 from ._gaps_and_tails import GapSplit, TailSplit
-from ._search import CheapestStudentSearchCV, CheapestWithin
-from ._unseen import score_unseen, unseen_scores
+from ._search import (
+    CheapestStudentSearchCV,
+    CheapestWithin,
+    flops,
+    latency,
+    make_cost_scorer,
+    n_parameters,
+    pareto_front,
+)
+from ._search import costs_and_scores as costs_and_scores
+from ._search import nondominated as nondominated
+from ._unseen import cross_val_predict_uncertainty, score_unseen, unseen_scores
 
 __all__ = [
     "cross_val_predict_uncertainty",

@@ -83,22 +83,20 @@ class _SplitByFeature(BaseCrossValidator, ABC):
         (X,) = indexable(X)
         if len(np.shape(X)) != 2:
             raise ValueError(f"X must have samples and features, got shape {np.shape(X)}.")
-        if isinstance(self.features, str):
-            columns = {j: _as_floats(X, j) for j in range(np.shape(X)[1])}
-            known = {j: column for j, column in columns.items() if column is not None}
-            return {
-                j: column
-                for j, column in known.items()
-                if len(np.unique(column[~np.isnan(column)])) > self.min_values
-            }
-        chosen = {j: _as_floats(X, j) for j in self._numbers(X)}
-        if texts := [j for j, column in chosen.items() if column is None]:
+        n_features, is_auto = np.shape(X)[1], isinstance(self.features, str)
+        chosen = range(n_features) if is_auto else self._numbers(X, n_features)
+        columns = {j: _as_floats(X, j) for j in chosen}
+        texts = [j for j, column in columns.items() if column is None]
+        if texts and not is_auto:
             raise ValueError(f"features must hold numbers, but those at {texts} do not.")
-        return {j: column for j, column in chosen.items() if column is not None}
+        known = {j: column for j, column in columns.items() if column is not None}
+        if not is_auto:
+            return known
+        n_values = {j: len(np.unique(column[~np.isnan(column)])) for j, column in known.items()}
+        return {j: column for j, column in known.items() if n_values[j] > self.min_values}
 
-    def _numbers(self, X: ArrayLike) -> list[int]:
+    def _numbers(self, X: ArrayLike, n_features: int) -> list[int]:
         """Numbers of the columns that `features` names."""
-        n_features = np.shape(X)[1]
         places = {name: j for j, name in enumerate(names_of_columns(X) or ())}
         found = [places.get(feature, feature) for feature in self.features]
         for given, j in zip(self.features, found, strict=True):
@@ -134,17 +132,16 @@ class GapSplit(_SplitByFeature):
     r"""Cross-validator that leaves out the middle third along each feature.
 
     Fold :math:`j` sorts the :math:`n` samples by feature :math:`j`. Its test samples are those of
-    ranks :math:`\lfloor n/3 \rfloor` to :math:`\lfloor 2n/3 \rfloor - 1`, counted from 0; the
-    others are for training [1]_. A model should be uncertain of samples in the gap.
+    ranks :math:`\lfloor n/3 \rfloor` to :math:`\lfloor 2n/3 \rfloor - 1`, counted from 0 [1]_. A
+    model should be uncertain of samples in the gap.
 
     Parameters
     ----------
     features : "auto" or array-like of int or str, default="auto"
-        Features to sort by, a fold for each. "auto" takes all numeric ones with more than
-        `min_values` distinct values; text and categories are skipped. A list names columns of a
-        frame, or numbers those of X, and takes them whatever their number of values.
+        Names of columns of a frame, or numbers of those of X, to sort by, a fold for each. "auto"
+        is all numeric ones with more than `min_values` distinct values.
     min_values : int, default=10
-        With ``features="auto"``, a feature of at most this number of distinct values has no fold.
+        For ``features="auto"``.
 
     See Also
     --------
@@ -154,9 +151,8 @@ class GapSplit(_SplitByFeature):
 
     Notes
     -----
-    Samples whose feature is missing are for training in its fold, and do not count in :math:`n`.
-    Samples of equal value keep their order, so that a value at the edge of the gap may be on both
-    sides of it.
+    Samples whose feature is missing are for training, and do not count in :math:`n`. Samples of
+    equal value keep their order, so that they may be on both sides of an edge of the gap.
 
     References
     ----------
@@ -186,8 +182,7 @@ class TailSplit(_SplitByFeature):
     r"""Cross-validator that leaves out the outer sixths along each feature.
 
     Fold :math:`j` sorts the :math:`n` samples by feature :math:`j`. Its test samples are the first
-    and the last :math:`\lfloor n/6 \rfloor`; the others are for training. A model has to
-    extrapolate to them, and should be uncertain.
+    and the last :math:`\lfloor n/6 \rfloor`, to which a model has to extrapolate.
 
     Parameters
     ----------

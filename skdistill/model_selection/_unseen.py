@@ -1,28 +1,103 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scores on samples unlike those of training, beside held-out ones that are like them."""
+"""Uncertainty of samples that a model has not seen, like those of training and unlike them."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
-from sklearn.model_selection import check_cv, train_test_split
+from sklearn.model_selection import check_cv, cross_val_predict, train_test_split
 from sklearn.utils import Bunch, check_random_state, indexable
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
-from .._estimator.unwrapping import has_inside, innermost
+from .._estimator.unwrapping import has_inside, innermost, tags_of
 from .._utils.typing import ArrayLike, Folds, RandomStateLike
 from .._utils.validation import Number, NumberOfJobs
 from .._utils.warnings import without_schema_warnings
+from ..distributions import Uncertainty
 from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc
 
 _COVERAGE = 0.9
+
+
+def cross_val_predict_uncertainty(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None, **kwargs: object
+) -> Uncertainty:
+    """Predict the uncertainty of every sample by a clone that has not seen the sample in its fit.
+
+    It is :func:`~sklearn.model_selection.cross_val_predict`, which takes scikit-learn's own methods
+    only, for :func:`skdistill.predict_uncertainty`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Anything that :func:`skdistill.predict_uncertainty` takes; its clones are fitted. A teacher
+        in a FrozenEstimator is cloned as it is, and may have seen the samples left out.
+    X, y
+        As in :func:`~sklearn.model_selection.cross_val_predict`.
+    **kwargs : dict
+        Its keywords, all but `method`. `cv` must put every sample into one test fold; `params` are
+        arguments of the fit, such as ``{"sample_weight": weights}``, or
+        ``{"<step>__sample_weight": weights}`` for a Pipeline.
+
+    Returns
+    -------
+    uncertainty : Uncertainty
+        As the estimator's ``predict_uncertainty(X)`` returns it, samples in the order of `X`.
+
+    Raises
+    ------
+    TypeError
+        If `estimator` has no uncertainty to predict.
+    ValueError
+        If the test folds of `cv` are no partition of the samples.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.model_selection import cross_val_predict_uncertainty
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianEnsembleRegressor(3, max_epochs=5, random_state=0)
+    >>> uncertainty = cross_val_predict_uncertainty(model, X, y, cv=3)
+    >>> uncertainty.epistemic.shape, uncertainty.measure
+    ((442,), 'variance')
+    """
+    if "method" in kwargs:
+        raise TypeError(f"method is that of the uncertainty, got {kwargs['method']!r}.")
+    parts = cross_val_predict(_PredictsParts(estimator), X, y, **kwargs)
+    total, *others = np.moveaxis(parts, 1, 0)
+    aleatoric, epistemic = (None if np.isnan(part).any() else part for part in others)
+    measure = "entropy" if is_classifier(estimator) else "variance"
+    return Uncertainty(total, aleatoric, epistemic, measure=measure)
+
+
+class _PredictsParts(MetaEstimatorMixin, BaseEstimator):
+    """Predicts the parts of the uncertainty, (n, 3, ...), NaN where a model cannot tell one."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, y=None, **params):
+        self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        found = predict_uncertainty(self.estimator_, X)
+        unknown = np.full_like(found.total, np.nan)
+        return np.stack([unknown if part is None else part for part in found], axis=1)
+
+    def __sklearn_tags__(self):
+        return tags_of(self.estimator)
+
+    def get_metadata_routing(self):
+        return get_routing_for_object(self.estimator)
 
 
 @without_schema_warnings()
@@ -38,17 +113,15 @@ def score_unseen(
 ) -> Bunch:
     r"""Score an estimator on samples unlike those of training, beside held-out ones like them.
 
-    For each fold of `cv` a clone is fitted to the training samples less a random share, the
-    held-out samples. It is scored on these and on the test samples of the fold, the unseen
-    samples: how well it predicts either, and whether it is more uncertain of the unseen ones.
+    For each fold of `cv` a clone is fitted to the training samples less a random share. It is
+    scored on these held-out samples and on the test samples of the fold, the unseen ones: how well
+    it predicts either, and whether it is more uncertain of the unseen.
 
     Parameters
     ----------
     estimator : estimator
-        Anything that :func:`skdistill.predict_uncertainty` takes: an estimator of this package, a
-        Pipeline around one, or :func:`skdistill.teachers.as_teacher` of another model. It is not
-        fitted here, its clones are. Give a student a teacher that is not frozen: a frozen one is
-        cloned as it is, and may have seen the samples that are left out.
+        Anything that :func:`skdistill.predict_uncertainty` takes; its clones are fitted. A teacher
+        in a FrozenEstimator is cloned as it is, and may have seen the samples that are left out.
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
     cv : cross-validation splitter or iterable of pairs of training and test indices
@@ -64,10 +137,8 @@ def score_unseen(
     Returns
     -------
     scores : :class:`~sklearn.utils.Bunch` of ndarray of shape (n_splits,)
-        The scores of :func:`unseen_scores`, and with them:
-
-        fit_time : CPU seconds of each fit, of the process that runs it.
-        n_train, n_held_out, n_unseen : Numbers of samples.
+        The scores of :func:`unseen_scores`; `fit_time`, the CPU seconds of each fit, of the process
+        that runs it; and the numbers of samples `n_train`, `n_held_out` and `n_unseen`.
 
     Raises
     ------
@@ -133,8 +204,8 @@ def unseen_scores(
     X_held_out, y_held_out : array-like
         Samples like those of training, that played no part in it.
     X_unseen, y_unseen : array-like
-        Samples unlike those of training. `y_unseen` is None where there is no truth, such as for
-        samples of another data set: what needs it is then NaN.
+        Samples unlike those of training. Where there is no truth `y_unseen` is None, and what needs
+        it NaN.
 
     Returns
     -------
@@ -147,12 +218,11 @@ def unseen_scores(
         - `<part>_log_loss`, `<part>_accuracy` and `<part>_top_probability` of classifiers: log loss
           in nats, without samples of classes that the model does not know, accuracy, and mean of
           the largest class probability.
-        - `auroc_epistemic` and `auroc_total`: :func:`~skdistill.metrics.ood_auroc` of the epistemic
-          and of the total uncertainty, by which unseen samples are told from held-out ones.
+        - `auroc_epistemic` and `auroc_total`: :func:`~skdistill.metrics.ood_auroc`, by which the
+          epistemic and the total uncertainty tell unseen samples from held-out ones.
         - `selective_risk`: :func:`~skdistill.metrics.aurc` of a mixture in which either part has
-          half of the weight. The loss is the squared error or that of a wrong label; samples are
-          ordered by the total uncertainty. A model that is uncertain where it is wrong has a small
-          one, even where unseen samples are predicted badly.
+          half of the weight, of the squared error or a wrong label, by the total uncertainty. It is
+          small for a model that is uncertain where it is wrong.
         - `epistemic_ratio`: median epistemic part of the unseen samples, divided by that of the
           held-out ones; 0 / 0 counts as 1.
 
@@ -178,9 +248,8 @@ def unseen_scores(
     }
 
 
-@dataclass
-class _Answers:
-    """What a model says of samples: scores, the loss of each sample, and its uncertainty."""
+class _Answers(NamedTuple):
+    """What a model says of samples."""
 
     scores: dict[str, float]
     losses: np.ndarray | None  # (n,) or (n, t)
@@ -203,8 +272,8 @@ def _numbers(model, X, y) -> _Answers:
 def _density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
     """NLL and central intervals of the predictive distribution.
 
-    A model in a TransformedTargetRegressor has members, each of which stays Gaussian; where there
-    are none, as in a VotingRegressor, the distribution is the Gaussian of `mean` and `std`.
+    Of a model in a TransformedTargetRegressor members stay Gaussian; where there are none, as in a
+    VotingRegressor, the distribution is the Gaussian of `mean` and `std`.
     """
     if has_inside(model, "predict_distribution"):
         inner, rows, inverses = innermost(model, X, "predict_distribution")
@@ -237,7 +306,6 @@ def _classes(model, X, y) -> _Answers:
 
 
 def _comparisons(held_out: _Answers, unseen: _Answers) -> dict[str, float]:
-    """How the uncertainty of unseen samples stands to that of held-out ones."""
     scores = dict.fromkeys(
         ("auroc_epistemic", "auroc_total", "selective_risk", "epistemic_ratio"), np.nan
     )

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What estimators of models have in common."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -52,9 +50,9 @@ class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
         """
 
     @property
-    @abstractmethod
     def _first_model(self) -> BaseEstimator:
-        """The first of the fitted models."""
+        models = vars(self).get("models_") or [self.estimator_]
+        return next(model for model in models if model is not None)
 
     @property
     def n_features_in_(self) -> int:

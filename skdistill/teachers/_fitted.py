@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitted models that belong together: estimators, skorch nets, torch modules."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np
@@ -47,16 +45,14 @@ class FittedModels(BaseEstimator):
         Fitted classifiers with ``predict_proba`` or fitted regressors, skorch nets among them, or
         torch modules. If all have members of their own (ensembles and students of this package, a
         :class:`Teacher`, Pipelines around them), these are joined, with equal weights. Otherwise
-        each model is one member, the mixture of its own members if it has any.
-        Modules are put in evaluation mode and run in the dtype, and on the device, of their
-        parameters. They give logits (n, K); or means (n, t), or means and as many raw variances
-        (n, 2 t) as :meth:`skdistill.distributions.Gaussian.from_outputs` takes them, in units of
-        y.
+        each model is one member, the mixture of its own members if it has any. Modules run in
+        evaluation mode, in the dtype and on the device of their parameters. They give logits
+        (n, K); or means (n, t), or means and as many raw variances (n, 2 t) as
+        :meth:`skdistill.distributions.Gaussian.from_outputs` takes them, in units of y.
     task : {"classification", "regression"}, default=None
         Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
-        Class of each column, for torch modules; None is the classes in the y of the teacher's
-        fit, sorted.
+        Of the columns of torch modules; None is the classes in the y of the teacher's fit, sorted.
     """
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
@@ -71,9 +67,7 @@ class FittedModels(BaseEstimator):
 
         Parameters
         ----------
-        X, y : object
-            Ignored.
-        **fit_params
+        X, y, **fit_params : object
             Ignored.
 
         Returns
@@ -93,7 +87,17 @@ class FittedModels(BaseEstimator):
             check_is_fitted(model)
             if task == "classification" and not hasattr(model, "predict_proba"):
                 raise TypeError(f"models must have predict_proba, which this one has not: {model}.")
-        self._check_classes()
+        known = {
+            f"{type(model).__name__} (number {number})": np.asarray(model.classes_).tolist()
+            for number, model in enumerate(self.models)
+            if hasattr(model, "classes_")
+        }
+        if self.classes is not None:
+            with errors_about("classes"):
+                given = check_array(self.classes, dtype=None, ensure_2d=False, input_name="classes")
+            known = {"the parameter classes": given.tolist(), **known}
+        if len({frozenset(classes) for classes in known.values()}) > 1:
+            raise ValueError(f"models must know the same classes, got {known}.")
         return self
 
     def __sklearn_clone__(self):
@@ -112,32 +116,15 @@ class FittedModels(BaseEstimator):
         """Class of each column of probabilities."""
         if self.classes is not None:
             return np.asarray(self.classes)
-        known = self._known_classes()
-        if not known:
-            raise AttributeError("torch modules do not know their classes.")
-        return np.asarray(next(iter(known.values())))
+        for model in self.models:
+            if hasattr(model, "classes_"):
+                return np.asarray(np.asarray(model.classes_).tolist())
+        raise AttributeError("torch modules do not know their classes.")
 
     @property
     def are_joined(self) -> bool:
         """Whether the models' own members are those of the teacher."""
         return all(has_members(model) for model in self.models)
-
-    def _known_classes(self) -> dict[str, list]:
-        """Classes of each model that has them."""
-        return {
-            f"{type(model).__name__} (number {number})": np.asarray(model.classes_).tolist()
-            for number, model in enumerate(self.models)
-            if hasattr(model, "classes_")
-        }
-
-    def _check_classes(self) -> None:
-        known = self._known_classes()
-        if self.classes is not None:
-            with errors_about("classes"):
-                given = check_array(self.classes, dtype=None, ensure_2d=False, input_name="classes")
-            known = {"the parameter classes": given.tolist(), **known}
-        if len({frozenset(classes) for classes in known.values()}) > 1:
-            raise ValueError(f"models must know the same classes, got {known}.")
 
     def _resolve_task(self) -> str:
         OneOf((None, *_ESTIMATOR_TYPES)).check(self.task, "task")
@@ -213,12 +200,11 @@ def _moments_of(model, X, n_targets: int) -> np.ndarray:
 
 def _outputs(module: nn.Module, X) -> Tensor:
     """Outputs (n, columns) of a torch module in evaluation mode."""
-    parameter = next(module.parameters(), torch.zeros(()))
-    rows = np.asarray(X)
+    rows, like = np.asarray(X), next(module.parameters(), torch.zeros(()))
     module.eval()
     with torch.inference_mode():
         chunks = [
-            module(torch.tensor(rows[chunk], dtype=parameter.dtype, device=parameter.device)).cpu()
+            module(torch.tensor(rows[chunk], dtype=like.dtype, device=like.device)).cpu()
             for chunk in gen_batches(len(rows), _CHUNK_ROWS)
         ]
     outputs = torch.cat(chunks)

@@ -11,8 +11,6 @@ with prior functions of random features. Its distances from the mean are then sc
 that the S members have the mean and the latent variance of the Gaussian process, not of S draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
@@ -58,20 +56,19 @@ def _(model, X, n_targets):
     """The latent variance lies between the members, the kernel's noise and alpha within them."""
     mean = model.predict(X).reshape(-1, n_targets)
     X, posterior = _rows(model, X), _posterior_of(model)
-    scale = posterior.scale  # (t,)
-    latent = posterior.variance(X)[:, None] * scale**2
-    noise = posterior.noise(X)[:, None] * scale**2
+    latent = posterior.variance(X)[:, None] * posterior.scale**2
+    noise = posterior.noise(X)[:, None] * posterior.scale**2
     return moments_of_functions(mean, latent, posterior.draws(X), noise)
 
 
 @members_of_classifier.register(GaussianProcessClassifier)
 def _(model, X):
     """Laplace's approximation of each binary problem; of several, one class against the rest."""
-    predicted = model.predict_proba(X)
-    X, binary = _rows(model, X), _binary_problems(model)
-    if binary is None:
+    predicted, base = model.predict_proba(X), model.base_estimator_
+    binary = base.estimators_ if hasattr(base, "estimators_") else [base]
+    if not all(hasattr(one, "W_sr_") for one in binary):  # they do not stand for one class each
         return predicted[:, None]
-    each = []
+    X, each = _rows(model, X), []
     for one in binary:
         posterior = _posterior_of(one)
         mean = one.kernel_(X, one.X_train_) @ (one.y_train_ - one.pi_)
@@ -100,13 +97,6 @@ def _rows(model, X) -> np.ndarray:
     is_vector = model.kernel_.requires_vector_input
     dtype = "numeric" if is_vector else None
     return validate_data(model, X, reset=False, ensure_2d=is_vector, dtype=dtype)
-
-
-def _binary_problems(model) -> list | None:
-    """Laplace approximations in a classifier; None if they do not stand for one class each."""
-    base = model.base_estimator_
-    found = base.estimators_ if hasattr(base, "estimators_") else [base]
-    return found if all(hasattr(one, "W_sr_") for one in found) else None
 
 
 # --- posteriors ---------------------------------------------------------------------------------
@@ -165,12 +155,11 @@ def _make_posterior(model) -> _Posterior:
     random = np.random.RandomState(0)  # members are the same functions in every process
     features = _features(kernel, X, random)
     known = features(X)
-    is_regressor = isinstance(model, GaussianProcessRegressor)
-    scale, alpha = _scale_of(model) if is_regressor else np.ones(1), 0.0
-    root, noise = np.ones(len(X)) if is_regressor else model.W_sr_, np.ones(len(X))
-    if is_regressor:
-        alpha = float(np.mean(model.alpha))
+    if isinstance(model, GaussianProcessRegressor):
+        scale, root, alpha = _scale_of(model), np.ones(len(X)), float(np.mean(model.alpha))
         noise = np.sqrt(model.kernel_.diag(X) - kernel.diag(X) + alpha)
+    else:
+        scale, root, alpha, noise = np.ones(1), model.W_sr_, 0.0, np.ones(len(X))
     shape = (N_FUNCTIONS, len(scale))
     weights = random.normal(size=(known.shape[1], *shape))
     errors = noise[:, None, None] * random.normal(size=(len(X), *shape))
@@ -182,11 +171,8 @@ def _make_posterior(model) -> _Posterior:
 
 def without_noise(kernel) -> Any:
     """Return a kernel of the function only: a copy in which every WhiteKernel is zero."""
-    levels = [
-        f"{name}__noise_level"
-        for name, value in kernel.get_params().items()
-        if isinstance(value, WhiteKernel)
-    ]
+    inner = kernel.get_params().items()
+    levels = [f"{name}__noise_level" for name, value in inner if isinstance(value, WhiteKernel)]
     if isinstance(kernel, WhiteKernel):
         levels = ["noise_level"]
     return clone(kernel).set_params(**dict.fromkeys(levels, 0.0))
@@ -197,17 +183,13 @@ def _scale_of(model) -> np.ndarray:
 
     Predictions are a line over the means in its units: two rows tell its slope.
     """
-    means = (model.kernel_(model.X_train_, model.X_train_) @ model.alpha_).reshape(
-        len(model.X_train_), -1
-    )
+    X = model.X_train_
+    means = (model.kernel_(X, X) @ model.alpha_).reshape(len(X), -1)
     if not model.normalize_y:
         return np.ones(means.shape[1])
-    predicted = model.predict(model.X_train_).reshape(means.shape)
-    lowest, highest = (end(means, axis=0)[None] for end in (np.argmin, np.argmax))
-    rise, run = (
-        (np.take_along_axis(of, highest, 0) - np.take_along_axis(of, lowest, 0))[0]
-        for of in (predicted, means)
-    )
+    predicted, targets = model.predict(X).reshape(means.shape), np.arange(means.shape[1])
+    lowest, highest = means.argmin(axis=0), means.argmax(axis=0)
+    rise, run = (of[highest, targets] - of[lowest, targets] for of in (predicted, means))
     return np.divide(rise, run, out=np.ones_like(run), where=run > 0)
 
 
@@ -249,13 +231,10 @@ def _spectrum(kernel, n_columns: int, random) -> tuple[float, np.ndarray] | None
 
 
 @_spectrum.register(ConstantKernel)
-def _(kernel, n_columns, random):
-    return kernel.constant_value, np.zeros((_N_FEATURES, n_columns))
-
-
 @_spectrum.register(WhiteKernel)
 def _(kernel, n_columns, random):
-    return 0.0, np.zeros((_N_FEATURES, n_columns))  # noise has been taken out
+    is_constant = isinstance(kernel, ConstantKernel)  # else it is noise, which has been taken out
+    return kernel.constant_value if is_constant else 0.0, np.zeros((_N_FEATURES, n_columns))
 
 
 @_spectrum.register(RBF)
@@ -281,25 +260,15 @@ def _(kernel, n_columns, random):
 
 
 @_spectrum.register(Sum)
+@_spectrum.register(Product)
 def _(kernel, n_columns, random):
-    if (parts := _spectra(kernel, n_columns, random)) is None:
+    parts = [_spectrum(part, n_columns, random) for part in (kernel.k1, kernel.k2)]
+    known = [part for part in parts if part is not None]
+    if len(known) < 2:
         return None
-    (first, ours), (second, theirs) = parts
+    (first, ours), (second, theirs) = known
+    if isinstance(kernel, Product):
+        return first * second, ours + theirs
     share = first / (first + second) if first + second > 0 else 0.0
     is_first = random.uniform(size=(_N_FEATURES, 1)) < share
     return first + second, np.where(is_first, ours, theirs)
-
-
-@_spectrum.register(Product)
-def _(kernel, n_columns, random):
-    if (parts := _spectra(kernel, n_columns, random)) is None:
-        return None
-    (first, ours), (second, theirs) = parts
-    return first * second, ours + theirs
-
-
-def _spectra(kernel, n_columns: int, random) -> list[tuple[float, np.ndarray]] | None:
-    """Spectra of the two parts of a sum or product; None if one has none."""
-    found = (_spectrum(part, n_columns, random) for part in (kernel.k1, kernel.k2))
-    parts = [part for part in found if part is not None]
-    return parts if len(parts) == 2 else None

@@ -6,8 +6,6 @@ Moments of regressors are arrays (n, S, t, 3): the mean, the variance that the m
 the multiple of the residual variance that is added to it.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import singledispatch
@@ -32,20 +30,24 @@ from sklearn.utils import check_array
 from sklearn.utils.parallel import Parallel, delayed
 from torch import nn
 
+from .._data.checks import refuse_masked
 from .._estimator.base import NetEstimator
 from .._estimator.functions import align_classes, predict_members, transformed_members
 from .._estimator.unwrapping import final_step, has_members, members_and_rows, weights_of_voters
-from ._predictions import without_rounding
+from .._utils.validation import errors_about
 from ._predictive import predictive_moments
+
+# Largest deviation of a sum of probabilities from one: half precision has three digits.
+_TOLERANCE = 1e-3
 
 # Weights of voters are made whole numbers that sum to at most this.
 _MOST_VOTES = 100
 
-# Members of a virtual ensemble, CatBoost's own default.
-_N_VIRTUAL = 10
-
 # Functions drawn from a posterior over functions.
 N_FUNCTIONS = 20
+
+# Largest rounding error, as a share of a tree's variance, at which impurities count as variances.
+_SHARE_OF_ROUNDING = 1e-3
 
 # Losses under which CatBoost's virtual ensembles predict logits, or means and variances.
 _CATBOOST_LOGITS = frozenset({"Logloss", "CrossEntropy", "MultiClass"})
@@ -157,10 +159,6 @@ def _from_leaves(forest, X, read: Callable, dtype) -> np.ndarray:
     jobs = (delayed(fill)(s) for s in range(leaves.shape[1]))
     Parallel(n_jobs=forest.n_jobs, require="sharedmem")(jobs)
     return out
-
-
-# Largest rounding error, as a share of a tree's variance, at which impurities count as variances.
-_SHARE_OF_ROUNDING = 1e-3
 
 
 def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
@@ -302,9 +300,8 @@ def _catboost_loss(model) -> str | None:
 
 def _virtual_ensembles(model, X) -> np.ndarray:
     """Raw predictions (n, S, columns) of parts of a CatBoost model (Malinin et al., 2021)."""
-    return model.virtual_ensembles_predict(
-        X, prediction_type="VirtEnsembles", virtual_ensembles_count=_N_VIRTUAL
-    )
+    settings = {"prediction_type": "VirtEnsembles", "virtual_ensembles_count": 10}  # its default
+    return model.virtual_ensembles_predict(X, **settings)
 
 
 # --- arrays -----------------------------------------------------------------------------------
@@ -349,3 +346,77 @@ def as_net_takes(model, X):
         return X
     parameter = next(module.parameters(), torch.zeros(()))
     return np.asarray(X, dtype=torch.empty(0, dtype=parameter.dtype).numpy().dtype)
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def check_member_predictions(
+    members: object, n_samples: int, *, n_classes=None, n_targets=None, name="member_predictions"
+) -> np.ndarray:
+    """Return predictions of members as an array, or raise a ValueError that calls them by `name`.
+
+    They are class probabilities (n_samples, n_members, n_classes), which are divided by their sum;
+    or means ``[..., 0]`` and variances ``[..., 1]``, (n_samples, n_members, n_targets, 2), in units
+    of y and their squares. float32 stays as it is, all else becomes float64.
+    """
+    refuse_masked(members, name)
+    with errors_about(f"{name} must be an array of numbers"):
+        members = np.asarray(members)
+        if np.iscomplexobj(members):  # whose imaginary parts astype would drop
+            raise ValueError(f"{name} must be real numbers, got {members.dtype}.")
+        if members.dtype != np.float32:
+            members = members.astype(np.float64, copy=False)
+    shape = members.shape
+    last: tuple[int | None, ...] = (n_targets, 2)
+    words = "samples, members, targets, (mean, variance)"
+    if n_targets is None:
+        last, words = (n_classes,), "samples, members, class probabilities"
+        if len(shape) == 3 and shape[2] == 1:
+            words += "; one column p of two classes is given as (1 - p, p)"
+    if len(shape) != 2 + len(last) or shape[0] != n_samples or shape[2:] != last or not shape[1]:
+        expected = ", ".join(map(str, (n_samples, "S", *last)))
+        raise ValueError(
+            f"{name} must have shape ({expected}): {words}, with S at least 1; got {shape}."
+        )
+    if n_targets is None:
+        return _normalised(members, name)
+    wrong = ~(np.isfinite(members).all(axis=-1) & (members[..., 1] > 0))
+    if wrong.any():
+        row, member, target = np.argwhere(wrong)[0]
+        mean, variance = members[row, member, target]
+        raise ValueError(
+            f"{name} must be finite means and positive, finite variances; in sample {row} member "
+            f"{member} gives a mean of {mean:.3g} and a variance of {variance:.3g}."
+        )
+    return members
+
+
+def without_rounding(members: np.ndarray) -> np.ndarray:
+    """Divide probabilities (n, S, K) by their sums, unless these differ from one by more.
+
+    Members of float32 beside those of float64 have sums with the rounding of the former.
+    """
+    misses = np.abs(members.sum(axis=-1) - 1).max(initial=0)
+    is_rounding = members.shape[-1] * np.finfo(members.dtype).eps < misses <= _TOLERANCE
+    return members / members.sum(axis=-1, keepdims=True) if is_rounding else members
+
+
+def _normalised(members: np.ndarray, name: str) -> np.ndarray:
+    """Probabilities whose sums are one to rounding."""
+    if not members.min() >= 0:  # nor is NaN
+        row, member, _ = np.unravel_index(members.argmin(), members.shape)  # NaN counts as least
+        raise ValueError(
+            f"{name} must be probabilities from 0 to 1; in sample {row} member {member} gives "
+            f"{members[row, member].min():.6g}."
+        )
+    sums = members @ np.ones(members.shape[-1], dtype=members.dtype)
+    misses = np.abs(sums - 1)
+    if not misses.max() <= _TOLERANCE:
+        row, member = np.unravel_index(misses.argmax(), misses.shape)
+        raise ValueError(
+            f"{name} must sum to 1 over the classes, within {_TOLERANCE}; in sample {row} member "
+            f"{member} sums to {sums[row, member]:.6g}."
+        )
+    rounding = members.shape[-1] * np.finfo(members.dtype).eps
+    return members if misses.max() <= rounding else members / sums[..., None]

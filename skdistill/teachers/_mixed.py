@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models of different kinds as one teacher, weighted by what they say of samples not seen."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +12,13 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -27,7 +32,7 @@ from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
-from ._auto import models_for
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ._base import EstimatorOfModels
 from ._members import (
     group_moments,
@@ -37,16 +42,30 @@ from ._members import (
     moments_of_members,
     read_moments,
     read_probabilities,
+    without_rounding,
 )
-from ._predictions import without_rounding
-from ._residuals import mean_squared_residual, residual_variance, with_variance
-from ._rows_and_folds import as_rows, fitted_on, folds_of, read_out_of_fold, rows_at
+from ._rows_and_folds import (
+    as_rows,
+    fitted_on,
+    folds_of,
+    mean_squared_residual,
+    read_out_of_fold,
+    residual_variance,
+    rows_at,
+    with_variance,
+)
 
 # Models of a smaller weight are left out: they would cost more than they tell.
 _LEAST_WEIGHT = 0.01
 
 # The expectation-maximisation of the weights ends where none changes by more, or after so many.
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000
+
+# An exact Gaussian process takes the cube of the number of samples: 1,000 about 5 s a fit.
+_MOST_OF_PROCESS = 1_000
+
+# So many trees that boosting stops early, by a tenth of the samples.
+_TREES = {"max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20, "learning_rate": 0.05}
 
 
 class MixedModels(EstimatorOfModels):
@@ -62,27 +81,25 @@ class MixedModels(EstimatorOfModels):
     Parameters
     ----------
     models : list of estimators or "auto"
-        Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. Exact
-        Gaussian processes cost the cube of the number of samples. "auto" is the default ensemble of
-        networks, histogram gradient boosting that stops early, and for regression on at most 1,000
-        samples of numbers, fewer with a short `max_time`, a Gaussian process.
+        Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. "auto" is the
+        default ensemble of networks, histogram gradient boosting that stops early, and for
+        regression on at most 1,000 samples of numbers, fewer with a short `max_time`, an exact
+        Gaussian process, which costs the cube of the number of samples.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
-        How much each model counts. "oof" finds the weights that are best on the folds of `cv`,
-        and the temperature; models that get less than 0.01 are left out. Numbers need not sum to
-        one.
+        How much each model counts; numbers need not sum to one. "oof" finds the weights that are
+        best on the folds of `cv`, and the temperature; models of less than 0.01 are left out.
     cv : int, cross-validation splitter or iterable of pairs of train and test samples, default=5
         For weights="oof", and for the residual variance of regressors that predict none. Must put
         every sample into one test fold. A number makes shuffled folds, stratified by class.
     n_members : int, default=20
-        Number of members, of equal weights. All models' members, side by side and each as wide as
-        its weight, are cut into this many groups, whose mixtures they are: the mean and the total
-        uncertainty are those of the weighted mixture.
+        All models' members, side by side and each as wide as its weight, are cut into this many
+        groups, whose mixtures are the members: the mean and the total uncertainty are those of the
+        weighted mixture.
     task : {"classification", "regression"}, default=None
         Required for models="auto".
     max_time : float, default=None
         Seconds that `fit` is to take. Models that have such a parameter themselves, and leave it at
-        None, share them: with weights="oof" what the others, fitted first, leave of them. The
-        others take as long as they do, which may be longer.
+        None, share what the others leave of them; these take as long as they do.
     random_state : int, RandomState instance or None, default=None
         For the folds, and for models whose own ``random_state`` is None.
 
@@ -93,14 +110,13 @@ class MixedModels(EstimatorOfModels):
     weights_ : ndarray of shape (n_models,)
         They sum to one.
     temperature_ : float or tuple of float
-        Multiplies the aleatoric variance of numbers, of several targets one each, and divides the
-        logarithms of the members' probabilities of classes. 1 if the weights were given.
+        Multiplies the aleatoric variance, of several targets one each, or divides the logarithms of
+        the members' probabilities of classes. 1 if the weights were given.
     log_scores_ : ndarray of shape (n_models,) or None
-        Mean logarithm of the density, or probability, of y in samples that the model has not seen.
-        None if the weights were not found by them.
+        Mean log density, or probability, of y in samples that the model has not seen; None if the
+        weights were not found by it.
     residual_variances_ : list of ndarray of shape (n_targets,) or None
-        Of each model that predicts no variance, see :class:`Teacher`; None of others. Only for
-        regressors.
+        Of each regressor that predicts no variance, see :class:`Teacher`; None of others.
     classes_ : ndarray of shape (n_classes,)
         Only for classifiers.
     n_features_in_ : int
@@ -132,8 +148,7 @@ class MixedModels(EstimatorOfModels):
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the weights, and fit the models, none of which may be fitted, on all samples.
 
-        `sample_weight`, which all models must take, also weights the samples for the models'
-        weights.
+        `sample_weight`, which all models must take, also counts for the models' weights.
         """
         if y is None:
             raise ValueError("MixedModels requires y to be passed, but the target y is None.")
@@ -145,7 +160,12 @@ class MixedModels(EstimatorOfModels):
         random = check_random_state(self.random_state)
         models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in models]
         folds = folds_of(self.cv, y, is_classifier(self), random.randint(SEED_LIMIT), "cv")
-        self._set_y(y, weight)
+        if is_classifier(self):
+            self.classes_ = np.unique(y)
+        else:
+            targets = y.reshape(len(y), -1)
+            self._y_is_1d, self._n_targets = y.ndim == 1, targets.shape[1]
+            self._y_scale = standardisation(targets, weight)[1]
         if isinstance(self.weights, str) and self.weights == "oof":
             self._stack(models, X, y, weight, folds, budget)
         else:
@@ -171,10 +191,6 @@ class MixedModels(EstimatorOfModels):
         tags.input_tags.sparse &= all(one.input_tags.sparse for one in others)
         tags.target_tags.multi_output &= all(one.target_tags.multi_output for one in others)
         return tags
-
-    @property
-    def _first_model(self) -> Any:
-        return self._kept()[0]
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
@@ -219,33 +235,28 @@ class MixedModels(EstimatorOfModels):
 
     # --- fitted attributes
 
-    def _set_y(self, y: np.ndarray, weight) -> None:
-        if is_classifier(self):
-            self.classes_ = np.unique(y)
-            return
-        targets = y.reshape(len(y), -1)
-        self._y_is_1d, self._n_targets = y.ndim == 1, targets.shape[1]
-        self._y_scale = standardisation(targets, weight)[1]
-
-    def _labels(self, y: np.ndarray) -> torch.Tensor:
-        """Codes of classes, (n,), or targets (n, t), as distributions take them."""
-        if is_classifier(self):
-            return torch.from_numpy(np.searchsorted(self.classes_, y))
-        return torch.from_numpy(y.reshape(len(y), -1).astype(float))
-
     def _stack(
         self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
     ) -> None:
         """Find weights, temperature and residual variances by predictions of samples not seen."""
-        found = self._all_out_of_fold(models, X, y, weight, folds, budget)
-        each = [members for members, _ in found]
-        if not is_classifier(self):
-            self.residual_variances_ = [residual for _, residual in found]
-        labels = self._labels(y)
-        distributions = map(self._distribution, each)
-        scores = np.stack(
-            [-negative_log_likelihood(d, labels).sum(1).numpy() for d in distributions]
-        )
+        timed = set() if budget is None else {n for n, one in enumerate(models) if _is_timed(one)}
+        found: dict[int, tuple[np.ndarray, Any]] = {}
+        # Last come those that a budget is for.
+        for number in sorted(range(len(models)), key=timed.__contains__):
+            if budget is not None and number in timed and timed.isdisjoint(found):
+                # All models are fitted on each fold, and once more on all samples.
+                n_folds, spent = folds.get_n_splits(X, y), budget.seconds - budget.left
+                left = budget.keeping(spent / max(1, n_folds - 1)).part(1.0).seconds
+                _share_time(models, left, n_folds + 1)
+            found[number] = self._out_of_fold(models[number], X, y, weight, folds)
+        each, residuals = zip(*(found[number] for number in range(len(models))), strict=True)
+        if is_classifier(self):
+            labels = torch.from_numpy(np.searchsorted(self.classes_, y))
+        else:
+            labels = torch.from_numpy(y.reshape(len(y), -1).astype(float))
+            self.residual_variances_ = list(residuals)
+        losses = [negative_log_likelihood(self._distribution(one), labels) for one in each]
+        scores = np.stack([-loss.sum(1).numpy() for loss in losses])
         self.log_scores_ = np.average(scores, axis=1, weights=weight)
         self.weights_ = stacking_weights(scores, weight)
         kept = [members for members, share in zip(each, self.weights_, strict=True) if share > 0]
@@ -255,29 +266,13 @@ class MixedModels(EstimatorOfModels):
             mixture, labels, rows.double(), negative_log_likelihood
         ).temperature
 
-    def _all_out_of_fold(
-        self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
-    ) -> list[tuple[np.ndarray, Any]]:
-        """Return what `_out_of_fold` does of each model, last of those that a budget is for."""
-        timed = set() if budget is None else {n for n, one in enumerate(models) if _is_timed(one)}
-        found: dict[int, tuple[np.ndarray, Any]] = {}
-        for number in sorted(range(len(models)), key=timed.__contains__):
-            if budget is not None and number in timed and timed.isdisjoint(found):
-                # All models are fitted on each fold, and once more on all samples.
-                n_folds, spent = folds.get_n_splits(X, y), budget.seconds - budget.left
-                left = budget.keeping(spent / max(1, n_folds - 1)).part(1.0).seconds
-                _share_time(models, left, n_folds + 1)
-            found[number] = self._out_of_fold(models[number], X, y, weight, folds)
-        return [found[number] for number in range(len(models))]
-
     def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
         """Out-of-fold members (n, S, ...), and the residual variance."""
 
         def read(fitted, rows):
             if is_classifier(self):
                 return group_probabilities(self._probabilities(fitted, rows), self.n_members)
-            moments = read_moments(fitted, rows, self._n_targets)
-            return group_moments(moments, self.n_members)
+            return group_moments(read_moments(fitted, rows, self._n_targets), self.n_members)
 
         predicted = read_out_of_fold(model, X, y, weight, folds, read, "cv")
         if is_classifier(self):
@@ -299,9 +294,6 @@ class MixedModels(EstimatorOfModels):
         ]
 
     # --- members
-
-    def _kept(self) -> list:
-        return [model for model in self.models_ if model is not None]
 
     def without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
         """Return a copy without the random functions of its models, and the share that showed.
@@ -353,7 +345,8 @@ class MixedModels(EstimatorOfModels):
 
 @members_of_classifier.register(MixedModels)
 def _(model, X):
-    return model._tempered([model._probabilities(fitted, X) for fitted in model._kept()])
+    kept = [fitted for fitted in model.models_ if fitted is not None]
+    return model._tempered([model._probabilities(fitted, X) for fitted in kept])
 
 
 @members_of_regressor.register(MixedModels)
@@ -449,3 +442,51 @@ def check_models(models, *, or_fitted: bool = False) -> None:
     if kinds not in ({"classifier"}, {"regressor"}):
         names = [type(final_step(model)[0]).__name__ for model in models]
         raise ValueError(f"models must be all classifiers or all regressors, got {names}.")
+
+
+# --- models that nobody has named -----------------------------------------------------------
+
+
+def models_for(task: str, X=None, y=None, max_time: float | None = None) -> list[BaseEstimator]:
+    """Return an ensemble of networks, boosting, and a Gaussian process where it can be had.
+
+    That is for regression on at most 1,000 samples of numbers without missing values, and fewer
+    with a short `max_time`. Without samples it is the models that any X and y have.
+    """
+    if task == "classification":
+        boosting: BaseEstimator = HistGradientBoostingClassifier(**_TREES)
+        return [BayesianEnsembleClassifier(), _with_codes(boosting, X)]
+    boosting = _with_codes(HistGradientBoostingRegressor(**_TREES), X)
+    if y is not None and y.ndim > 1:
+        boosting = MultiOutputRegressor(boosting)
+    models = [BayesianEnsembleRegressor(), boosting]
+    if X is not None and _has_process(X, max_time):
+        kernel = ConstantKernel() * RBF(X.shape[1] ** 0.5) + WhiteKernel(0.1)
+        process = GaussianProcessRegressor(kernel, normalize_y=True)
+        models.append(make_pipeline(StandardScaler(), process))
+    return models
+
+
+def _with_codes(boosting: BaseEstimator, X) -> BaseEstimator:
+    """Put what makes numbers of text before boosting, which takes categories but no text."""
+    text = make_column_selector(dtype_include=["object", "string"])
+    if not hasattr(X, "iloc") or not text(X):
+        return boosting
+    unknown = {"handle_unknown": "use_encoded_value", "unknown_value": np.nan}
+    encoder = OrdinalEncoder(**unknown, encoded_missing_value=np.nan)
+    columns = make_column_transformer(
+        (encoder, text), remainder="passthrough", verbose_feature_names_out=False
+    )
+    return make_pipeline(columns.set_output(transform="pandas"), boosting)
+
+
+def _has_process(X, max_time: float | None) -> bool:
+    """Tell whether X is a table of finite numbers, so small that a process can be had in time."""
+    share = len(X) / _MOST_OF_PROCESS
+    seconds = 6 * 5.0 * share**3  # of five folds and all samples
+    if share > 1 or (max_time is not None and seconds > max_time / 2):
+        return False
+    try:
+        return X.ndim == 2 and bool(np.isfinite(np.asarray(X, dtype=float)).all())
+    except (TypeError, ValueError):
+        return False

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Member predictions of samples by teachers that have not seen them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
@@ -31,9 +29,9 @@ def out_of_fold_members(
 ) -> np.ndarray:
     """Predict members of every sample by a clone of the teacher that has not seen the sample.
 
-    On the samples that they were fitted on, the members of an overfitted teacher agree; elsewhere
-    they do not. A student of out-of-fold predictions sees their disagreement. (In regression a
-    model without bags is also fitted five times in every fold, for its residual variance.)
+    On the samples that they were fitted on, the members of an overfitted teacher agree; a student
+    of out-of-fold predictions sees their disagreement elsewhere. (In regression a model without
+    bags is also fitted five times in every fold, for its residual variance.)
 
     Parameters
     ----------
@@ -57,8 +55,7 @@ def out_of_fold_members(
     -------
     members : ndarray of shape (n_samples, n_members, n_classes) or \
             (n_samples, n_members, n_targets, 2)
-        The columns of class probabilities stand for the classes in y, sorted; a class that was
-        missing from a fit has probability zero.
+        Classes are those in y, sorted; one that was missing from a fit has probability zero.
 
     Raises
     ------
@@ -88,12 +85,13 @@ def interpolates(
 ) -> bool:
     """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
 
-    It does if its standardised errors there, by the total variance that it predicts, have a mean
-    square below 0.01, of one target at least. (It would be 1 on samples not seen.) A part of the
-    samples is looked at. A residual variance is right wherever the sample is, as it comes from
-    samples not seen, but for that of a model that was fitted before.
+    It does if its errors at some of these, standardised by the total variance that it predicts,
+    have a mean square below 0.01, of one target at least. (It would be 1 on samples not seen.)
     """
-    if is_classifier(teacher) or _has_residual_variance(teacher):
+    # A residual variance comes from samples not seen, but for a model that was fitted before.
+    model, _ = final_step(teacher)
+    has_residual = getattr(model, "residual_variance_", None) is not None
+    if is_classifier(teacher) or (has_residual and not is_prefitted(model.estimator)):
         return False
     y = np.asarray(y, dtype=float)
     rows, targets = as_rows(X), y.reshape(len(y), -1)
@@ -104,10 +102,3 @@ def interpolates(
     weight = check_weights(sample_weight, len(targets))
     weights = None if weight is None or not weight[some].any() else weight[some]
     return bool((np.average(squares, axis=0, weights=weights) < _SMALL_SQUARE).any())
-
-
-def _has_residual_variance(teacher) -> bool:
-    """Tell whether the variance that a teacher predicts comes from samples not seen."""
-    model, _ = final_step(teacher)
-    is_found = getattr(model, "residual_variance_", None) is not None
-    return is_found and not is_prefitted(model.estimator)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows of arrays and frames, in chunks and in folds."""
+"""Rows in chunks and in folds, and the residual variance of regressors that predict none."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import gen_batches, indexable
 
+from .._data.checks import check_weights
 from .._data.columns import as_table
-from .._estimator.unwrapping import weights_for
+from .._estimator.unwrapping import final_step, is_prefitted, is_search, weights_for
 from .._utils.messages import print_line, time_left
+from .._utils.moments import standardisation
 from .._utils.process import rows_in_memory
 from .._utils.validation import Number
+from ._members import group_moments
 
 # Predictions that will be averaged are computed in chunks of about this many bytes: large ones, as
 # every chunk reads all trees of a forest from memory again.
 _CHUNK_BYTES = 2**27
+
+_N_FOLDS = 5
+
+# The variance is at least the square of this, in units of the standard deviation of y.
+_LEAST_STD = 1e-3
 
 
 def rows_at(X, index):
@@ -51,10 +59,8 @@ def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
     """
     first = predict(rows_at(X, slice(0, 1)))
     n_rows = min(rows_in_memory(first), max(1, _CHUNK_BYTES // first.nbytes))
-    chunks = [
-        summarise(predict(rows_at(X, rows)), rows) for rows in gen_batches(X.shape[0], n_rows)
-    ]
-    return np.concatenate(chunks)
+    chunks = gen_batches(X.shape[0], n_rows)
+    return np.concatenate([summarise(predict(rows_at(X, rows)), rows) for rows in chunks])
 
 
 def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndarray]]:
@@ -79,9 +85,7 @@ def read_out_of_fold(
 ) -> np.ndarray:
     """Return ``read(fitted, rows)`` for every sample, by the clone that has not seen its fold.
 
-    `name` is what to call the folds in errors, and in the lines that `verbose` prints. It is a
-    ValueError if a sample is in no fold or in several, or if clones have different numbers of
-    members.
+    `name` is what to call the folds in errors, and in the lines that `verbose` prints.
     """
     counts = np.zeros(len(y), dtype=int)
     found: np.ndarray | None = None
@@ -118,3 +122,75 @@ def folds_of(cv, y: np.ndarray, are_classes: bool, random_state, name: str):
     Number(Integral, 2).check(cv, name)
     splitter = StratifiedKFold if are_classes else KFold
     return splitter(cv, shuffle=True, random_state=random_state)
+
+
+# --- residual variance ---------------------------------------------------------------------------
+
+
+def residual_variance(
+    estimator, fitted, read: Callable, X, y, sample_weight, batch_size: int | None = None
+) -> np.ndarray:
+    """Mean squared difference between y and predictions of models that have not seen the sample.
+
+    `estimator` is the regressor unfitted, `fitted` the same as fitted on X and y, and `read` gives
+    the moments (n, S, t, 3) of its members. The result, (t,), is in squared units of y, positive.
+    Models predict at most `batch_size` samples at a time.
+    """
+    weight = check_weights(sample_weight, len(y))
+    if is_prefitted(estimator):
+        means = in_chunks(read, X, lambda moments, _: group_moments(moments, 1)[:, 0, :, 0])
+    elif (unseen := _out_of_bag(final_step(fitted)[0], len(y))) is not None:
+        means = in_chunks(read, X, lambda moments, rows: _mean_of(moments, unseen[rows]))
+    else:
+        tuned = fitted.best_estimator_ if is_search(fitted) else estimator
+        means = np.empty((len(y), y.size // len(y)))
+        folds = KFold(min(_N_FOLDS, max(2, len(y))), shuffle=True, random_state=0)
+        for model, rows in fits_on_folds(tuned, X, y, weight, folds):
+            found = in_batches(model.predict, rows_at(X, rows), batch_size)
+            means[rows] = np.reshape(found, (len(rows), -1))
+    return mean_squared_residual(means, y.reshape(means.shape), weight)
+
+
+def mean_squared_residual(means: np.ndarray, y: np.ndarray, weight) -> np.ndarray:
+    """Weighted mean (t,) of the squared differences of y and `means`, (n, t), where these are."""
+    targets = y.astype(np.float64)
+    known = np.isfinite(means).all(axis=1)
+    if weight is not None and not weight[known].any():
+        raise ValueError(
+            "sample_weight must be positive for a sample that a model has not seen when it was "
+            "fitted, or the residual variance cannot be estimated; it is 0 for all of these."
+        )
+    squares = np.square(targets[known] - means[known])
+    variance = np.average(squares, axis=0, weights=None if weight is None else weight[known])
+    return np.maximum(variance, np.square(_LEAST_STD * standardisation(targets, weight)[1]))
+
+
+def with_variance(moments: np.ndarray, residual: np.ndarray | None, scale) -> np.ndarray:
+    """Means and variances (n, S, t, 2) from moments (n, S, t, 3).
+
+    `residual` is the residual variance (t,), None where members predict all of their variance,
+    which is then at least a share of that of the targets, whose standard deviations are `scale`.
+    """
+    members, share = moments[..., :2].copy(), moments[..., 2]
+    if residual is not None:
+        members[..., 1] += share * residual
+    else:
+        members[..., 1] = np.maximum(members[..., 1], np.square(_LEAST_STD * scale))
+    return members
+
+
+def _out_of_bag(model, n_rows: int) -> np.ndarray | None:
+    """Which samples each member has not seen, (n, S); None if all have seen most of them."""
+    if not hasattr(model, "estimators_samples_"):
+        return None
+    unseen = np.ones((n_rows, len(model.estimators_)), dtype=bool)
+    for member, seen in enumerate(model.estimators_samples_):
+        unseen[seen, member] = False
+    return unseen if unseen.any(axis=1).mean() > 0.5 else None
+
+
+def _mean_of(moments: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+    """Mean (n, t) of those members that have not seen the sample; NaN where there are none."""
+    counts = unseen.sum(axis=1)[:, None]
+    sums = np.einsum("nst,ns->nt", moments[..., 0], unseen)
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)

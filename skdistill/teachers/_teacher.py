@@ -24,6 +24,7 @@ from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._base import EstimatorOfModels
 from ._fitted import FittedModels
 from ._members import (
+    check_member_predictions,
     dtype_for,
     group_moments,
     group_probabilities,
@@ -32,10 +33,15 @@ from ._members import (
     read_probabilities,
 )
 from ._mixed import MixedModels, check_models
-from ._predictions import check_member_predictions
-from ._quantile_models import QuantileModels
-from ._residuals import residual_variance, with_variance
-from ._rows_and_folds import as_rows, in_batches, in_chunks, rows_at
+from ._predictive import QuantileModels
+from ._rows_and_folds import (
+    as_rows,
+    in_batches,
+    in_chunks,
+    residual_variance,
+    rows_at,
+    with_variance,
+)
 
 
 def as_teacher(
@@ -59,28 +65,24 @@ def as_teacher(
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
           TransformedTargetRegressor around one: returned as it is, unless `max_members` or
           `batch_size` is given;
-        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`;
-        - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
-          module: becomes a :class:`Teacher` with a member for each, or with all members of
-          ensembles that were fitted apart;
-        - with `weights`, a list of estimators of different kinds that are not fitted: becomes a
-          :class:`Teacher` of :class:`MixedModels`;
-        - "auto", with `task`: a :class:`Teacher` of :class:`MixedModels` that are networks,
-          boosting and, of small tables, a Gaussian process, weighted by out-of-fold predictions;
-        - with `quantiles`, a list of regressors that predict a quantile each: becomes a
-          :class:`Teacher` of :class:`QuantileModels`, with one member.
+        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`, as
+          does what follows;
+        - a torch module, or a list of fitted models that belong together: :class:`FittedModels`,
+          with a member for each, or with all members of ensembles that were fitted apart;
+        - with `weights`, a list of estimators of different kinds, not fitted: :class:`MixedModels`;
+        - "auto", with `task`: :class:`MixedModels` that are networks, boosting and, for small
+          tables, a Gaussian process, weighted by out-of-fold predictions;
+        - with `quantiles`, a list of regressors that predict one each: :class:`QuantileModels`.
     task : {"classification", "regression"}, default=None
         Required for torch modules and "auto".
     classes : array-like of shape (n_classes,), default=None
         See :class:`FittedModels`.
-    max_members : int, default=None
+    max_members, batch_size : int, default=None
         See :class:`Teacher`.
     weights : "oof", "equal" or array-like of shape (n_models,), default=None
         See :class:`MixedModels`.
     quantiles : array-like of shape (n_models,), default=None
         See :class:`QuantileModels`.
-    batch_size : int, default=None
-        See :class:`Teacher`.
     max_time : float, default=None
         Seconds that the fit of a mixture is to take, see :class:`MixedModels`.
 
@@ -105,12 +107,7 @@ def as_teacher(
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
-    given: dict[str, Any] = {
-        "task": task,
-        "classes": classes,
-        "weights": weights,
-        "quantiles": quantiles,
-    }
+    given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
     given = {name: value for name, value in given.items() if value is not None}
     of_teacher = {"max_members": max_members, "batch_size": batch_size}
     if max_time is not None and weights is None and not isinstance(model, str):
@@ -158,14 +155,14 @@ def _of_several(
 class Teacher(EstimatorOfModels):
     """A classifier or regressor with members that a student can imitate.
 
-    Members have equal weights; their mean is the model's own prediction.
-    :doc:`/user_guide/teachers` has a table of the members of each kind of model. Models that are
-    not in it, boosting among them, have one member: the epistemic part is not available.
+    Members have equal weights; their mean is the model's own prediction. Models that are not in the
+    table of :doc:`/user_guide/teachers`, boosting among them, have one member: the epistemic part
+    is not available.
 
     A member has the variance that its model predicts, of at least 1e-6 of that of y. Regressors
-    that predict no variance are given one, the residual variance of samples that they have not
-    seen; leaves of trees with squared error and one target have their own in part. A model that is
-    fitted already is evaluated on the X and y that `fit` is given, which it should not have seen.
+    that predict none are given the residual variance of samples that they have not seen; leaves of
+    trees with squared error and one target have their own in part. A model that is fitted already
+    is evaluated on the X and y that `fit` is given, which it should not have seen.
 
     Parameters
     ----------
@@ -174,15 +171,13 @@ class Teacher(EstimatorOfModels):
         estimator determines the members.
     max_members : int, default=None
         Larger ensembles are grouped into this many mixtures of neighbouring members, so that a
-        student needs no head for each of 500 trees. The mean and the total uncertainty stay as
-        they are (nearly so, if `max_members` does not divide the number of members), but mixtures
-        of g members differ less than members do: the epistemic variance, or mutual information,
-        becomes about 1/g of what it was, and the rest goes to the aleatoric part. None keeps
-        every member.
+        student needs no head for each of 500 trees. The mean and the total uncertainty stay (nearly
+        so, if `max_members` does not divide the number of members), but of mixtures of g members
+        the epistemic variance, or mutual information, is about 1/g of what it was, and the rest
+        goes to the aleatoric part. None keeps every member.
     batch_size : int, default=None
-        Samples that the model is asked about at a time, for models whose memory grows with them,
-        such as those that learn in context (:doc:`/user_guide/foundation_models`). None leaves it
-        to scikit-learn's ``working_memory``.
+        Samples that the model is asked about at a time, for models whose memory grows with them
+        (:doc:`/user_guide/foundation_models`). None leaves it to scikit-learn's ``working_memory``.
 
     Attributes
     ----------
@@ -239,10 +234,6 @@ class Teacher(EstimatorOfModels):
             tags.classifier_tags.multi_label = False
             tags.target_tags.multi_output = False
         return tags
-
-    @property
-    def _first_model(self) -> BaseEstimator:
-        return self.estimator_
 
     def predict_members(self, X: ArrayLike) -> np.ndarray:
         """Predict with every member.
@@ -347,24 +338,22 @@ class Teacher(EstimatorOfModels):
     def _members(self, X, most: int | None) -> np.ndarray:
         """Predictions of the members, grouped if there are more than `most`."""
         X = as_rows(X)
-        group = group_probabilities if is_classifier(self) else group_moments
-        members = (
-            self._read(X)
-            if most is None
-            else in_chunks(self._read, X, lambda members, _: group(members, most))
-        )
-        if not is_classifier(self):
-            members = with_variance(members, self.residual_variance_, self._y_scale[1])
-            if not np.isfinite(members).all():
-                row = int((~np.isfinite(members).all(axis=(1, 2, 3))).argmax())
-                raise ValueError(
-                    "X must have samples for which the model's arithmetic does not overflow; what "
-                    f"{type(self.estimator).__name__} predicts for sample {row} is not finite."
-                )
+        if most is None:
+            members = self._read(X)
+        else:
+            group = group_probabilities if is_classifier(self) else group_moments
+            members = in_chunks(self._read, X, lambda members, _: group(members, most))
         dtype = dtype_for(X)
-        if not is_classifier(self) and not resolves(dtype, *self._y_scale):
-            return members
-        return members.astype(dtype, copy=False)
+        if is_classifier(self):
+            return members.astype(dtype, copy=False)
+        members = with_variance(members, self.residual_variance_, self._y_scale[1])
+        if not np.isfinite(members).all():
+            row = int((~np.isfinite(members).all(axis=(1, 2, 3))).argmax())
+            raise ValueError(
+                "X must have samples for which the model's arithmetic does not overflow; what "
+                f"{type(self.estimator).__name__} predicts for sample {row} is not finite."
+            )
+        return members.astype(dtype, copy=False) if resolves(dtype, *self._y_scale) else members
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of targets where y had none."""

@@ -18,19 +18,13 @@ Split = tuple[int, float, float]  # number of a feature, threshold and gain
 
 
 class Splits(NamedTuple):
-    """Splits of numerical features, n_splits of them, in no order.
+    """Splits of numerical features, in no order.
 
-    Parameters
-    ----------
-    features : ndarray of int of shape (n_splits,)
-        Numbers of the features.
-    thresholds : ndarray of shape (n_splits,)
-    gains : ndarray of shape (n_splits,)
-        By how much each split reduces the loss, as a share of all reductions of its model, times
-        the weight of the model.
+    A gain is by how much a split reduces the loss, as a share of all reductions of its model, times
+    the weight of the model.
     """
 
-    features: np.ndarray
+    features: np.ndarray  # their numbers
     thresholds: np.ndarray
     gains: np.ndarray
 
@@ -46,16 +40,8 @@ class Splits(NamedTuple):
 def splits_of(model: object, weight: float = 1.0) -> Splits:
     """Find the splits of the trees in a fitted model, which reads the features as they are.
 
-    Parameters
-    ----------
-    model : estimator
-        A tree, forest, bag or boosting of scikit-learn, LightGBM, XGBoost or CatBoost, alone, in a
-        FrozenEstimator, or among the models of a teacher. Others have no splits.
-    weight : float, default=1.0
-
-    Returns
-    -------
-    splits : Splits
+    It is a tree, forest, bag or boosting of scikit-learn, LightGBM, XGBoost or CatBoost, alone, in
+    a FrozenEstimator, or among the models of a teacher. Others have no splits.
     """
     parts = [splits_of(part, weight * share) for part, share in _parts(model)]
     if not parts:

@@ -45,9 +45,9 @@ from skdistill import (
 )
 from skdistill._estimator.unwrapping import final_step
 from skdistill.teachers import MixedModels, Teacher, as_teacher, out_of_fold_members
-from skdistill.teachers._auto import models_for
 from skdistill.teachers._mixed import (
     mixtures,
+    models_for,
     shares_of_groups,
     spread_of_groups,
     stacking_weights,
