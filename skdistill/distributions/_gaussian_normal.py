@@ -16,6 +16,7 @@ from ._gaussian import Gaussian
 from ._mixture import mixture_quantile
 from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
+    Uncertainty,
     as_tensor_like,
     check_n_samples,
     check_targets,
@@ -23,7 +24,6 @@ from ._shared import (
     of_one_network,
     random_numbers,
 )
-from ._uncertainty import Uncertainty
 
 # Gauss-Hermite quadrature for N(0, 1): E softplus has relative errors of 1e-14, 3e-8 and 6e-6 for
 # standard deviations of the raw variance of 1, 2 and 3.
@@ -123,11 +123,7 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         return replace(self, conditional_variance=self.conditional_variance + added)
 
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).
-
-        The aleatoric part is the expected noise variance, by Gauss-Hermite quadrature; the
-        epistemic part is the variance of z1.
-        """
+        """Parts of the variance (Eqs 4a to 4c, 15): expected noise, by quadrature, and Var z1."""
         nodes, weights = _NODES.to(self.mean), _WEIGHTS.to(self.mean)
         std = self.raw_variance.sqrt().unsqueeze(-1)
         raw = torch.addcmul(self.raw_mean.unsqueeze(-1), std, nodes)  # nodes last: fast in ONNX too
@@ -142,7 +138,7 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         Returns
         -------
         means, variances : Tensor of shape (32, n, t)
-            In units of y and their square. Their weights are ``component_weights``.
+            Their weights are ``component_weights``.
         """
         # Nodes of z2, as deviations from its expectation, (32, n, t).
         raw = self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)

@@ -14,8 +14,7 @@ from torch import Tensor
 from ._categorical import EmpiricalCategorical
 from ._gaussian import Gaussian
 from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
-from ._shared import of_one_network, row_chunks
-from ._uncertainty import Uncertainty
+from ._shared import Uncertainty, of_one_network, row_chunks
 
 _CHUNK = 2**18  # elements of the draws for some samples: 1 MiB of float32
 _EDGE = 1e-9  # keeps the quantiles of draws finite
@@ -126,31 +125,22 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
 
     @torch.no_grad()
     def uncertainty(self) -> Uncertainty:
-        """Parts of the entropy of the mean, over the draws (Eqs. 15).
-
-        They are those of :meth:`EmpiricalCategorical.uncertainty`. No gradient passes through.
-        """
+        """Parts of :meth:`EmpiricalCategorical.uncertainty`, over the draws (Eqs. 15)."""
         parts = [tuple(members.uncertainty()) for members in self._chunks()]
         total, aleatoric, epistemic = map(torch.cat, zip(*parts, strict=True))
         return Uncertainty(total, aleatoric, epistemic, measure="entropy")
 
-    def _draws(self) -> tuple[Tensor, Tensor]:
-        """Standard normal draws (T, 1, K - 1), and (T, r) for the factor, shared by all samples.
-
-        Means err by less than with independent draws.
-        """
-        n_logits = self.logit_mean.shape[1]
-        rank = 0 if self.factor is None else self.factor.shape[2]
-        draws = latin_hypercube(self.n_samples, n_logits + rank, self.seed)
-        own, shared = torch.tensor(draws).to(self.logit_mean).split((n_logits, rank), dim=1)
-        return own.unsqueeze(1), shared
-
     def _drawn(
         self, mean: Tensor, variance: Tensor, factor: Tensor | None = None
     ) -> EmpiricalCategorical:
-        """Members for some of the samples, one for each draw."""
-        own, shared = self._draws()
-        logits = mean + variance.sqrt() * own
+        """Members for some of the samples, one for each draw; the draws are those of all samples.
+
+        Means err by less than with independent draws.
+        """
+        n_logits, rank = mean.shape[1], 0 if factor is None else factor.shape[2]
+        draws = latin_hypercube(self.n_samples, n_logits + rank, self.seed)
+        own, shared = torch.tensor(draws).to(mean).split((n_logits, rank), dim=1)
+        logits = mean + variance.sqrt() * own.unsqueeze(1)
         if factor is not None:
             logits = logits + torch.einsum("npr,tr->tnp", factor, shared)
         last = logits.new_zeros(*logits.shape[:2], 1)
@@ -161,8 +151,8 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         n_logits = self.logit_mean.shape[1]
         size = _CHUNK // (self.n_samples * (n_logits + 1))
         fields = (self.logit_mean, self.logit_variance, self.factor)
-        parts = (part for part in fields if part is not None)
-        for chunk in zip(*(row_chunks(part, size) for part in parts), strict=True):
+        chunks = (row_chunks(part, size) for part in fields if part is not None)
+        for chunk in zip(*chunks, strict=True):
             yield self._drawn(*chunk)
 
 
