@@ -14,17 +14,10 @@ from torch import Tensor
 
 from ._loss import loss_with_gradient
 
-# How far outputs may be from the mean of their column, relative to the farthest target.
-_REACH = 1.5
-
-# Takes the place of a bound of 0, that of a constant column, in denominators.
-_TINY = 1e-30
-
-# Columns that vary by less than this, relative to their size, count as constant.
-_ROUNDING = 1e-6
-
-# Values of a table (N, L) that are taken at a time, in float64: 2 MiB.
-_PIECE = 2**18
+_REACH = 1.5  # how far outputs may be from their column's mean, relative to the farthest target
+_TINY = 1e-30  # takes the place of a bound of 0, that of a constant column, in denominators
+_ROUNDING = 1e-6  # columns that vary by less, relative to their size, count as constant
+_PIECE = 2**18  # values of a table (N, L) that are taken at a time, in float64: 2 MiB
 
 
 class DistillationGame:
@@ -33,9 +26,8 @@ class DistillationGame:
     The exponential weights of Eqs 4 and 5 depend on the learners only through the sum of their
     errors, ``S = sum_t c_t (f_t - g)``; they are its softmax, which never overflows. The weight
     ``c_t`` of a learner is 1, or less where it would overshoot. A sample of weight 2 is two
-    samples, and N the sum of the weights. The learning rate eta of the samples is by default
-    ``sqrt(ln 2N / T) / G`` of Theorem 1, for each column. Of the L columns the first `n_played` are
-    played, or all.
+    samples, and N the sum of the weights. The samples' learning rate eta is by default that of
+    Theorem 1, for each column. Of the L columns the first `n_played` are played, or all.
 
     For each column there are `loc`, its mean, the middle of the range of predictions; `bound`, the
     largest distance of predictions from it, B, 1.5 times that of the target, or 0 where this is
@@ -122,7 +114,7 @@ class DistillationGame:
         return edges
 
     def is_weak_learner(self, outputs: Tensor) -> bool:
-        """Tell whether the outputs are those of a weak learner; the first learner always is one."""
+        """Whether the outputs are those of a weak learner; the first learner always is one."""
         return self.n_learners == 0 or bool((self.edges(outputs)[self.is_played] > 0).all())
 
     def weight_of(self, outputs: Tensor) -> float:

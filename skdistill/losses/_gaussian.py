@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ..distributions import Gaussian
-from ._heads import Pairs, at
-from ._loss import Loss, computed_once, loss_with_gradient
+from ._loss import Loss, Pairs, at, computed_once, loss_with_gradient
 
 
 class Mixture(Gaussian):
@@ -46,8 +45,7 @@ class Mixture(Gaussian):
 def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
     """Gaussian (..., n, t) with the moments of the mixture of members, and its epistemic variance.
 
-    The total variance is the mean variance plus the variance of the means (with 1/M), which is the
-    epistemic part. Members have shape (..., M, n, t).
+    Members have shape (..., M, n, t); the epistemic part is the variance of the means (with 1/M).
     """
     mixture = Mixture(*members)
     aggregate = Gaussian(*(value.squeeze(-3) for value in mixture.aggregate))
@@ -85,7 +83,6 @@ def gaussian_nll(
         Exponent of the variance by which each sample is weighted: 0 is the likelihood itself, 1
         weights the errors of the mean as squared error does.
     min_variance : float, default=1e-6
-        What is added to the softplus of the raw variance.
 
     Returns
     -------
@@ -158,8 +155,7 @@ def individuality(
 ) -> tuple[Tensor, Gaussian]:
     """L3 of Hydra+: mean KL between each member and its head (Hydra+, Eq 8).
 
-    `pairs` tells which member goes with which head, see ``pairing``; None pairs them in order, N =
-    M.
+    `pairs` are those of ``pairing``; None pairs members and heads in order, N = M.
     """
     member_index, head_index = pairs or (None, None)
     targets = Gaussian(*(at(value, member_index) for value in members))

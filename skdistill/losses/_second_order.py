@@ -107,10 +107,7 @@ def paired_normal_target(z: Tensor) -> PairedNormal:
 def normal_inverse_gamma_target(
     members: Gaussian, min_variance: float = 1e-6
 ) -> NormalInverseGammaTarget:
-    """Statistics of members' means and variances on standardised targets.
-
-    Variances less than `min_variance` count as this.
-    """
+    """Statistics of members on standardised targets; variances are at least `min_variance`."""
     precision = members.variance.clamp(min=min_variance).reciprocal()
     mean_precision = precision.mean(-3, keepdim=True)
     relative = precision / mean_precision

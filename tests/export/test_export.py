@@ -45,7 +45,7 @@ from skdistill import (
     predict_uncertainty,
 )
 from skdistill.export import export_program, register_converters
-from skdistill.export._elementary import expm1, log1p, softplus
+from skdistill.export._graph import expm1, log1p, softplus
 from skdistill.export._outputs import GraphOutputs
 from skdistill.modules import FunctionDraws, PiecewiseLinear
 from skdistill.samplers import DeepEnsemble

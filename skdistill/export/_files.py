@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models as files of ONNX, a booster as one for each round."""
+"""Fitted models as files: of ONNX, a booster as one for each round, and of torch.export."""
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -12,7 +15,7 @@ from .._estimator.unwrapping import final_step
 from .._serialization.atomic import check_folder, write_atomically
 from ..distillers import BDistilBooster
 from ._graph import graph_of, with_facts
-from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods
+from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods, traced
 from ._pipelines import pipeline_graph, steps_before
 
 
@@ -135,3 +138,56 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
         proto = with_facts(graph_of(of_round), booster, graph_outputs)
         write_atomically(path, proto.SerializeToString())
     return paths
+
+
+def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
+    """Write a fitted estimator as a program of ``torch.export``.
+
+    ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch
+    take it. It maps samples to a tuple of tensors, those of :func:`export_onnx`, whose names are in
+    the extra file ``outputs.json``. There `label` is the position of the class in `labels`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, or a FrozenEstimator around one. Other steps of a
+        Pipeline are no programs of torch.
+    path : path-like
+        File to write, best with the ending ``.pt2``.
+    quantiles, outputs
+        As in :func:`export_onnx`.
+
+    Raises
+    ------
+    TypeError
+        If the model is no estimator of this package that predicts a distribution of samples.
+    ValueError
+        If the model is a classifier and so has no quantiles, or has no output of such a name.
+    FileNotFoundError
+        If the folder of `path` does not exist.
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.export import export_program
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> path = os.path.join(tempfile.mkdtemp(), "ensemble.pt2")
+    >>> export_program(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y), path)
+    >>> mean, std, *parts = torch.export.load(path).module()(torch.tensor(X).float())
+    >>> mean.shape
+    torch.Size([442])
+    """
+    check_folder(Path(path))
+    model = model.estimator if isinstance(model, FrozenEstimator) else model
+    check_has_prediction_methods(model, "export_program", "a fitted estimator of skdistill", model)
+    graph_outputs = GraphOutputs(model, quantiles, outputs)
+    facts: dict[str, Any] = {"names": graph_outputs.names, "quantiles": graph_outputs.levels}
+    if "label" in graph_outputs.names:
+        facts["labels"] = model.classes_.tolist()
+    buffer = io.BytesIO()
+    torch.export.save(
+        traced(graph_outputs), buffer, extra_files={"outputs.json": json.dumps(facts)}
+    )
+    write_atomically(Path(path), buffer.getvalue())
