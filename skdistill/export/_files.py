@@ -30,13 +30,11 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
     - for classification, `label`, `probabilities`, `total`, `aleatoric` and `epistemic`, the last
       three entropies in nats.
 
-    A :class:`GPEDDistiller` has its other expectations too, as `expectation_<name>`: all but a
-    classifier's "predictive", its probabilities, and a regressor's three, outputs of those names.
-
     Outputs that the model does not have are left out, such as the aleatoric and epistemic parts of
-    a single network. Families that sample carry their draws. A column of numerical categories holds
-    these numbers in X; a column of text, the position of the category in the metadata's `schema`.
-    Other values, and NaN, are missing or unknown.
+    a single network. A :class:`GPEDDistiller` has its other expectations too, as
+    `expectation_<name>`. Families that sample carry their draws. A column of numerical categories
+    holds these numbers in X; a column of text, the position of the category in the metadata's
+    `schema`. Other values, and NaN, are missing or unknown.
 
     Parameters
     ----------
@@ -44,15 +42,14 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
         A fitted estimator of this package, or a Pipeline, search or FrozenEstimator with one at the
         end. The other steps of a Pipeline go into the same graph; they take skl2onnx.
     path : path-like
-        File to write.
     quantiles : array-like of shape (n_quantiles,), default=None
         Probabilities strictly between 0 and 1, for one more output `quantiles` of a regressor.
     outputs : "auto", "all" or list of str, default="auto"
         Names of outputs. A runtime computes all that a graph has, so that one of few is faster: a
         `mean` alone takes no random functions. "auto" has all but `members`, of models that have
-        ``predict_members``, and those intervals that have no closed form, of mixtures (several
-        members, Hydra+ and ``family="gaussian"``): they and quantiles are searched sample by sample
-        in a loop, which takes far longer than all else.
+        ``predict_members``, and intervals of mixtures (several members, Hydra+ and
+        ``family="gaussian"``): they and quantiles are searched sample by sample in a loop, which
+        takes far longer than all else.
 
     Raises
     ------
@@ -83,8 +80,7 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
     The first takes samples `X`; each of the others takes `X` and the state that the one before it
     has left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a
     state for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `so_far`, the
-    mean of the rounds' outputs, and `activations_<round>`, of the earlier rounds that later ones
-    read.
+    mean of the rounds' outputs, and `activations_<round>` of those rounds that later ones read.
 
     Parameters
     ----------
@@ -102,14 +98,10 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
 
     Raises
     ------
-    ImportError
-        If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
     TypeError
         If `booster` is no :class:`BDistilBooster`.
-    ValueError
-        If the booster is a classifier and so has no quantiles.
-    FileNotFoundError
-        If `folder` does not exist.
+    ImportError, ValueError, FileNotFoundError
+        As in :func:`export_onnx`.
 
     Examples
     --------
@@ -159,12 +151,8 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
 
     Raises
     ------
-    TypeError
-        If the model is no estimator of this package that predicts a distribution of samples.
-    ValueError
-        If the model is a classifier and so has no quantiles, or has no output of such a name.
-    FileNotFoundError
-        If the folder of `path` does not exist.
+    TypeError, ValueError, FileNotFoundError
+        As in :func:`export_onnx`.
 
     Examples
     --------
@@ -186,8 +174,6 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
     facts: dict[str, Any] = {"names": graph_outputs.names, "quantiles": graph_outputs.levels}
     if "label" in graph_outputs.names:
         facts["labels"] = model.classes_.tolist()
-    buffer = io.BytesIO()
-    torch.export.save(
-        traced(graph_outputs), buffer, extra_files={"outputs.json": json.dumps(facts)}
-    )
+    buffer, files = io.BytesIO(), {"outputs.json": json.dumps(facts)}
+    torch.export.save(traced(graph_outputs), buffer, extra_files=files)
     write_atomically(Path(path), buffer.getvalue())

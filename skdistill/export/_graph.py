@@ -40,7 +40,8 @@ def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""])
         custom_translation_table=TRANSLATIONS,
     )
     proto = exported.model_proto
-    simplify(onnx, proto.graph)
+    _drop_detours(proto.graph)
+    _match_ranks(onnx, proto.graph)
     names = ["codes" if name == "label" else name for name in graph_outputs.names]
     outputs = (output.name for output in proto.graph.output)
     names_of = {name: name for name in ("", *graph_outputs.inputs)}
@@ -112,17 +113,11 @@ def _add_labels(onnx: Any, graph: Any, labels: np.ndarray) -> None:
     table = onnx.numpy_helper.from_array(labels, "labels")
     graph.initializer.append(table)
     graph.node.append(onnx.helper.make_node("Gather", ["labels", "codes"], ["label"]))
-    output = onnx.helper.make_tensor_value_info("label", table.data_type, ["batch"])
-    graph.output[0].CopyFrom(output)
+    kind = onnx.helper.make_tensor_value_info("label", table.data_type, ["batch"])
+    graph.output[0].CopyFrom(kind)
 
 
 # --- the same graphs, faster in onnxruntime -------------------------------------------------------
-
-
-def simplify(onnx: Any, graph: Any) -> None:
-    """Drop detours, and give constants the axes of what they are combined with."""
-    _drop_detours(graph)
-    _match_ranks(onnx, graph)
 
 
 def bodies(graph: Any) -> list[Any]:

@@ -90,9 +90,9 @@ class GraphOutputs(nn.Module):
         if isinstance(outputs, str) and outputs in ("auto", "all"):
             costly = {"members"} if has_cheap_interval else {"members", "interval"}
             return [name for name in names if outputs == "all" or name not in costly]
-        known = f"'auto', 'all' or a list of names among {in_words(names)}"
         is_list = isinstance(outputs, (list, tuple)) and len(outputs) > 0
         if not is_list or not set(map(str, outputs)) <= set(names):
+            known = f"'auto', 'all' or a list of names among {in_words(names)}"
             raise ValueError(f"outputs must be {known}; got {outputs!r}.")
         return [name for name in names if name in outputs or name == "quantiles"]
 
@@ -103,7 +103,7 @@ class GraphOutputs(nn.Module):
 
     def _read(self, X: Tensor) -> dict[str, Tensor]:
         X = X if self.codes is None else self.codes(X)
-        if self.network is None:  # it has the usual form
+        if self.network is None:  # it is in its usual form
             outputs = self.module.outputs(X)
         else:
             outputs = self.network(self.module.encode(X))
@@ -149,17 +149,15 @@ class _Codes(nn.Module):
 
     def __init__(self, columns: Columns, dtype: torch.dtype):
         super().__init__()
-        sources: list[int] = []
-        values: list[float] = []
-        codes: list[int] = []
+        found: list[tuple[int, float, int]] = []  # column, value and code of each category
         for column, known in columns.categories.items():
-            is_numbers = all(isinstance(category, Real) for category in known)
-            sources += [column] * len(known)
-            values += [float(category) for category in known] if is_numbers else range(len(known))
-            codes += range(1, len(known) + 1)
+            are_numbers = all(isinstance(category, Real) for category in known)
+            values = map(float, known) if are_numbers else range(len(known))
+            found += [(column, value, code) for code, value in enumerate(values, start=1)]
+        sources, values, codes = zip(*found, strict=True)
         self.sources, self.values = torch.tensor(sources), torch.tensor(values, dtype=dtype)
-        self.code_of = torch.zeros(len(sources), columns.n_columns, dtype=dtype)
-        self.code_of[torch.arange(len(sources)), self.sources] = torch.tensor(codes, dtype=dtype)
+        self.code_of = torch.zeros(len(found), columns.n_columns, dtype=dtype)
+        self.code_of[torch.arange(len(found)), self.sources] = torch.tensor(codes, dtype=dtype)
         self.is_category = torch.zeros(columns.n_columns, dtype=torch.bool)
         self.is_category[list(columns.categories)] = True
 
@@ -173,10 +171,9 @@ class _Codes(nn.Module):
 class RoundOutputs(nn.Module):
     """What a booster predicts after a round, given the state that the rounds before it have left.
 
-    The state is `so_far`, the mean of the rounds' outputs, and `activations_<round>`. It is an
-    input, and as ``next_<name>`` an output. `graph_outputs` are those of the booster, `number` that
-    of the round, from 1; `before` and `state` are the states before and after it for samples of
-    zeros, the first empty.
+    The state, see :func:`export_rounds`, is an input, and as ``next_<name>`` an output.
+    `graph_outputs` are those of the booster, `number` that of the round, from 1; `before` and
+    `state` are the states before and after it for samples of zeros, the first empty.
     """
 
     def __init__(self, graph_outputs: GraphOutputs, number: int, before: dict[str, Tensor]):

@@ -41,13 +41,9 @@ def gaussian_nll(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
-    y_pred : array-like of the shape of `y_true`
-        Predicted means.
-    y_std : array-like of the shape of `y_true`
-        Predicted standard deviations, in units of y, positive.
+    y_pred, y_std : array-like of the shape of `y_true`
+        Predicted means, and standard deviations in units of y, positive.
     sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -73,8 +69,7 @@ def mixture_nll(
     r"""Negative log likelihood of an equally weighted mixture of Gaussians, in nats.
 
     The mean over samples and targets of :math:`-\log \frac{1}{S} \sum_s N(y; \mu_s, \sigma_s^2)`,
-    which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4): not the joint
-    score of several targets.
+    which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4).
 
     Parameters
     ----------
@@ -182,7 +177,7 @@ def interval_coverage(
 
 
 def interval_width(y_interval: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
-    """Mean width of predicted intervals, in units of y.
+    """Mean width of predicted intervals, in units of y; compare at equal coverage only.
 
     Parameters
     ----------
@@ -191,7 +186,6 @@ def interval_width(y_interval: ArrayLike, *, sample_weight: ArrayLike | None = N
     Returns
     -------
     width : float
-        Lower is sharper; compare at equal coverage only.
 
     Examples
     --------
@@ -263,7 +257,6 @@ def regression_calibration_curve(
     Returns
     -------
     nominal : ndarray of shape (n_quantiles,)
-        `quantiles` as an array.
     observed : ndarray of shape (n_quantiles,)
         Fraction of the true values at or below the quantile (Kuleshov et al. 2018, Section 3.5),
         averaged uniformly over targets. Equals `nominal` for a calibrated model.
@@ -299,8 +292,7 @@ def regression_calibration_error(
     Returns
     -------
     error : float
-        Between 0 and 1, lower is better. With several targets, the mean of the targets' errors:
-        opposite deviations do not cancel, as they may in the averaged curve. Kuleshov et al. (2018)
+        Between 0 and 1, lower is better; the mean of the targets' errors. Kuleshov et al. (2018)
         weigh squared deviations; the absolute ones used here are in the units of the curve.
 
     Examples

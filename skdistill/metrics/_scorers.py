@@ -24,9 +24,8 @@ class EstimatorScorer:
     """A score of a fitted estimator, to be given as ``scoring=``.
 
     Scorers of scikit-learn's `make_scorer` call `predict` or `predict_proba` only, and do not tell
-    the metric which classes there are. This one hands the estimator itself to `score`, which reads
-    what it needs off it, also inside a Pipeline, a search or a TransformedTargetRegressor. It is
-    called as any scorer is, ``scorer(estimator, X, y, sample_weight=None)``.
+    the metric which classes there are. This one hands the estimator itself to `score`, or the
+    Pipeline, search or TransformedTargetRegressor around it.
 
     Parameters
     ----------
@@ -67,7 +66,6 @@ class EstimatorScorer:
         Parameters
         ----------
         sample_weight : bool, None or str
-            As in scikit-learn's `set_score_request`.
 
         Returns
         -------

@@ -41,14 +41,12 @@ def uncertainty_total_variation(
 
     Parameters
     ----------
-    a : array-like of shape (n_a,) or (n_a, n_targets)
-        Uncertainties of one model, or on one data set.
-    b : array-like of shape (n_b,) or (n_b, n_targets)
-        Uncertainties to compare with, in the same measure, of any number of samples.
+    a, b : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Uncertainties of two models, or on two data sets, in the same measure; `b` has samples of
+        its own.
     bins : int, default=50
-        Number of bins.
-    a_weights, b_weights : array-like of shape (n_a,) and (n_b,), default=None
-        Weights of the samples.
+    a_weights, b_weights : array-like of shape (n_samples,), default=None
+        Weights of the samples of each.
 
     Returns
     -------
@@ -103,14 +101,11 @@ def epistemic_fidelity(
 
     Parameters
     ----------
-    teacher : array-like of shape (n_samples,) or (n_samples, n_targets)
-        Epistemic uncertainties of the teacher, not negative: variances of regressors, mutual
+    teacher, student : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Epistemic uncertainties of the same samples, not negative: variances of regressors, mutual
         informations of classifiers.
-    student : array-like of the shape of `teacher`
-        Epistemic uncertainties of the student on the same samples, in the same measure.
     sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights. The rank correlation is then the weighted Pearson correlation of weighted
-        mid-ranks, the median a weighted median.
+        The rank correlation is then the weighted Pearson correlation of weighted mid-ranks.
 
     Returns
     -------
@@ -186,10 +181,8 @@ def ood_auroc(
 
     Parameters
     ----------
-    in_distribution : array-like of shape (n_in,)
-        Uncertainties of samples like those of training: total, or epistemic.
-    out_of_distribution : array-like of shape (n_out,)
-        Uncertainties of other samples, in the same measure.
+    in_distribution, out_of_distribution : array-like of shape (n_in,) and (n_out,)
+        Uncertainties of samples like those of training, and of others: total, or epistemic.
     in_weights, out_weights : array-like of shape (n_in,) and (n_out,), default=None
         Weights of the samples.
 
@@ -206,13 +199,11 @@ def ood_auroc(
     """
     inside = check_vector(in_distribution, "in_distribution")
     outside = check_vector(out_of_distribution, "out_of_distribution")
-    weights = (
-        weights_or_ones(in_weights, len(inside), "in_weights"),
-        weights_or_ones(out_weights, len(outside), "out_weights"),
-    )
+    in_weights = weights_or_ones(in_weights, len(inside), "in_weights")
+    out_weights = weights_or_ones(out_weights, len(outside), "out_weights")
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
-    scores = np.concatenate([inside, outside])
-    return float(roc_auc_score(is_outside, scores, sample_weight=np.concatenate(weights)))
+    scores, weights = np.append(inside, outside), np.append(in_weights, out_weights)
+    return float(roc_auc_score(is_outside, scores, sample_weight=weights))
 
 
 def uncertainty_ndcg(
@@ -233,18 +224,15 @@ def uncertainty_ndcg(
 
     Parameters
     ----------
-    teacher : array-like of shape (n_samples,)
-        Uncertainties of the teacher, not negative: total, or epistemic.
-    student : array-like of shape (n_samples,)
-        Uncertainties of the student on the same samples. Only their order matters.
+    teacher, student : array-like of shape (n_samples,)
+        Uncertainties of the same samples: total, or epistemic. The teacher's are not negative; of
+        the student's only the order matters.
     k : int, default=20
         How many ranks count.
     n_candidates : int, default=100
         Samples drawn in every trial.
     n_trials : int, default=500
-        Number of trials.
     random_state : int, RandomState instance or None, default=None
-        Draws the samples.
 
     Returns
     -------
