@@ -26,20 +26,15 @@ _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 class EmpiricalCategorical(ClassDistribution, Calibratable):
     """Members of equal weight, each of which predicts class probabilities for every sample.
 
-    As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;
-    averaged over the members it is, per sample, the mixture ``1/S sum_s p_s``, which is the
-    predictive distribution of an ensemble of classifiers.
+    Averaged over the members it is, per sample, the mixture ``1/S sum_s p_s``, the predictive
+    distribution of an ensemble of classifiers.
 
     Parameters
     ----------
     log_probs : Tensor of shape (S, n, K)
         Log probabilities, in nats, that each of S members gives to K classes for n samples. Their
         exponentials sum to one over the classes; ``-inf`` is a class that a member rules out.
-
-    Raises
-    ------
-    ValueError
-        If `log_probs` does not have three axes.
+        Another number of axes is a ValueError.
     """
 
     log_probs: Tensor
@@ -70,8 +65,7 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, K)
-            Class probabilities, samples first. They may be zero. Sums over the classes that
-            differ from one by rounding are normalised.
+            Class probabilities, samples first. Sums that are one up to rounding are normalised.
 
         Returns
         -------
@@ -80,8 +74,8 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Raises
         ------
         ValueError
-            If the shape is not (n, S, K), a probability is negative or NaN, or the probabilities
-            do not sum to one over the classes (to half the digits of their dtype).
+            If the shape is another, a probability is negative or NaN, or the sums over the classes
+            are not one (to half the digits of their dtype).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))

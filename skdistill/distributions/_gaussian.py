@@ -36,13 +36,13 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> Gaussian:
-        """Read network outputs (..., 2 t): the means, then as many raw variances.
+        """Read network outputs: the means, then as many raw variances.
 
         Parameters
         ----------
         outputs : Tensor of shape (..., 2 t)
         min_variance : float, default=1e-6
-            Floor added to the variances.
+            Added to the softplus of the raw variances.
 
         Returns
         -------
@@ -57,25 +57,19 @@ class Gaussian(NamedTuple):
 class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
     """Members of equal weight, each of which predicts a Gaussian for every sample and target.
 
-    As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
-    the members it is, per sample and target, the mixture
-    ``1/S sum_s N(means[s], variances[s] + mean_variance)``, which is the predictive distribution of
-    a deep ensemble.
+    Averaged over the members it is, per sample and target, the mixture
+    ``1/S sum_s N(means[s], variances[s] + mean_variance)``, the predictive distribution of a deep
+    ensemble.
 
     Parameters
     ----------
     means, variances : Tensor of shape (S, n, t)
-        Mean and variance of each of S members for n samples and t targets, in units of y and their
-        squares. Variances are positive; quantiles and samples also take zero, a member that
-        predicts a point.
+        Of each of S members for n samples and t targets, in units of y and their squares; other
+        shapes are a ValueError. Variances are positive; quantiles and samples also take zero, a
+        member that predicts a point.
     mean_variance : Tensor of shape (n, t), default=None
         Variance, in squared units of y, by which each member's mean is uncertain, normally
         distributed around `means`. It is epistemic, and no part of `members`. None is 0.
-
-    Raises
-    ------
-    ValueError
-        If the two shapes differ or do not have three axes.
     """
 
     means: Tensor
@@ -91,10 +85,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> EmpiricalGaussian:
-        """Read outputs (S, n, 2 t) of networks: the means, then as many raw variances.
-
-        A variance is the softplus of the raw one plus `min_variance`, in squared units of y.
-        """
+        """Read outputs (S, n, 2 t) of networks, as :meth:`Gaussian.from_outputs` does."""
         return cls(*Gaussian.from_outputs(outputs, min_variance))
 
     @classmethod
@@ -104,17 +95,12 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, t, 2)
-            Means ``[..., 0]`` and variances ``[..., 1]``, samples first. A tensor is viewed,
-            anything else is copied.
+            Means ``[..., 0]`` and variances ``[..., 1]``, samples first; another shape is a
+            ValueError. A tensor is viewed, anything else is copied.
 
         Returns
         -------
         EmpiricalGaussian
-
-        Raises
-        ------
-        ValueError
-            If the shape is not (n, S, t, 2).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))
@@ -230,7 +216,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         return self.mean.unsqueeze(-1) + scale.unsqueeze(-1) * standard.to(scale)
 
     def _standardise(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Standard scores of y under each Gaussian, and its variance, each (S, n, t)."""
+        """Standard scores of y under each Gaussian, and the variances, each (S, n, t)."""
         check_targets(y, self.means[0])
         means, variances = self.components()
         return (y - means) / variances.sqrt(), variances
@@ -301,8 +287,8 @@ class FactorProcess(NamedTuple):
     """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n samples.
 
     The factors z are standard normal and the same for all samples and all p values of a function, e
-    is standard normal and independent for each (Park et al., 2025). So the covariance of two
-    samples is ``loadings(x)^T loadings(x')``, and ``variance`` that of a sample.
+    is standard normal and independent for each (Park et al., 2025): the covariance of two samples
+    is ``loadings(x)^T loadings(x')``.
     """
 
     mean: Tensor  # (n, p)

@@ -37,10 +37,9 @@ _OVERLAP = 0.1  # least variance of z1 given z2, relative to the variance of z1 
 class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
     """Gaussians whose mean and raw variance z = (z1, z2) follow a normal distribution.
 
-    Per sample and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal (Lindqvist
-    et al., 2020, Eqs 12 and 13): it is what a student of ensemble distribution distillation
-    predicts for regression. The covariance of z is given by its factors: ``z1 = mean + slope (z2 -
-    raw_mean)`` plus an independent deviation.
+    Per sample and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal: what a
+    student of ensemble distribution distillation predicts for regression (Lindqvist et al., 2020,
+    Eqs 12 and 13). ``z1 = mean + slope (z2 - raw_mean)`` plus an independent deviation.
 
     Parameters
     ----------
@@ -79,8 +78,8 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         """Read outputs (n, 4 t), or (n, 5 t) for a "full" `covariance` of z1 and z2, of a network.
 
         Blocks of t columns are the expectation of z1, that of z2, the raw variance of z1 given z2,
-        that of z2 and, for a full covariance, the slope. Variances are ``softplus(raw) + 1e-8``.
-        Targets are independent. An unknown covariance is a ValueError too.
+        that of z2 and, for a full covariance, the slope. Variances are ``softplus(raw) + 1e-8``. An
+        unknown covariance is a ValueError too.
         """
         if covariance not in cls.outputs_per_target:
             raise ValueError(
@@ -91,13 +90,10 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         outputs = of_one_network(outputs, n_blocks, what)
         n_targets = outputs.shape[1] // n_blocks
         means, variances = Gaussian.from_outputs(outputs[:, : 4 * n_targets], cls.min_variance_of_z)
-        mean, raw_mean = means.chunk(2, dim=-1)
-        conditional_variance, raw_variance = variances.chunk(2, dim=-1)
-        slope = (
-            outputs[:, 4 * n_targets :] if covariance == "full" else mean.new_zeros(1, n_targets)
-        )
-        scale = mean.new_ones(n_targets)
-        return cls(mean, raw_mean, conditional_variance, raw_variance, slope, scale)
+        is_full = covariance == "full"
+        slope = outputs[:, 4 * n_targets :] if is_full else means.new_zeros(1, n_targets)
+        scale = means.new_ones(n_targets)
+        return cls(*means.chunk(2, dim=-1), *variances.chunk(2, dim=-1), slope, scale)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> GaussianNormal:
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))

@@ -27,25 +27,18 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
     It is what a student of ensemble distribution distillation predicts for classes (Lindqvist et
     al., 2020, Eqs 9 and 10): the softmax of ``(z, 0)``, where z is normal with a covariance that is
     diagonal, or diagonal plus low rank. Predictions are means over a fixed set of draws, the same
-    for every sample; hence they are deterministic and do not depend on the samples around them.
-    With 100 draws and ten classes, probabilities err by about .001 and the epistemic part by about
-    three per cent; these errors fall at least as ``1 / sqrt(n_samples)``.
+    for every sample. With 100 draws and ten classes, probabilities err by about .001 and the
+    epistemic part by three per cent; these errors fall at least as ``1 / sqrt(n_samples)``.
 
     Parameters
     ----------
     logit_mean, logit_variance : Tensor of shape (n, K - 1)
-        Expectation of the relative logits z, and the diagonal part of their covariance.
+        Expectation of the relative logits z, and the diagonal part of their covariance. Shapes that
+        do not match are a ValueError.
     factor : Tensor of shape (n, K - 1, r) or None, default=None
         V, where ``V V^T`` is the part of low rank.
-    n_samples : int, default=100
-        Number of draws that predictions are means over.
-    seed : int, default=0
-        Of these draws.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not match.
+    n_samples, seed : int, default=100 and 0
+        Number of draws that predictions are means over, and their seed.
     """
 
     logit_mean: Tensor
@@ -71,8 +64,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         """Read outputs (n, (K - 1) (2 + rank)) of a network, with a part of low `rank`, or none.
 
         K - 1 columns each are expectations, raw variances, which are read as
-        ``softplus(raw) + 1e-6``, and the columns of the factor. The class describes `n_samples` and
-        `seed`.
+        ``softplus(raw) + 1e-6``, and the columns of the factor.
         """
         what = f"{2 + rank} (K - 1) for K classes and rank {rank}"
         outputs = of_one_network(outputs, 2 + rank, what)
@@ -99,12 +91,11 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         return replace(self, factor=torch.cat([*known, added], dim=-1))
 
     def empirical(self) -> EmpiricalCategorical:
-        """The draws as an ensemble of members.
+        """The draws as an ensemble of `n_samples` members.
 
         Returns
         -------
         EmpiricalCategorical
-            With `n_samples` members, `n_samples` n K numbers in all.
         """
         return self._drawn(self.logit_mean, self.logit_variance, self.factor)
 
@@ -120,7 +111,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
 
     @property
     def members(self) -> Tensor:
-        """Class probabilities of the draws, samples first: a tensor of shape (n, n_samples, K)."""
+        """Class probabilities of the draws: a tensor of shape (n, n_samples, K)."""
         return self.empirical().members
 
     @torch.no_grad()

@@ -141,8 +141,7 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
     Per row, the covariance follows an inverse Wishart distribution with the scale matrix
     ``diag(psi)`` and, given it, ``mean ~ N(mean, covariance / nu)`` (Lindqvist et al., 2020, Eq.
     11). The marginal of y is a multivariate t distribution with ``degrees - t + 1`` degrees of
-    freedom: targets are uncorrelated, but where one is far off, the others probably are too. Each
-    target by itself is :attr:`marginals`.
+    freedom: targets are uncorrelated, but where one is far off, the others probably are too.
 
     Parameters
     ----------
@@ -169,9 +168,8 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
         """Read outputs (n, 2 t + 2) of a network.
 
         Blocks of t columns are the expectation of the mean, and the raw value of the harmonic mean
-        ``psi / degrees`` of the variance, which is ``softplus(raw) + 1e-6``; then come ``log nu``
-        and ``log((degrees - t - 1) / 2)``, both within the limits of
-        :meth:`NormalInverseGamma.from_outputs`.
+        ``psi / degrees`` of the variance; then come ``log nu`` and ``log((degrees - t - 1) / 2)``,
+        all as in :meth:`NormalInverseGamma.from_outputs`.
         """
         outputs = of_one_network(outputs, 2, "2 t + 2 for t targets", at_least=4)
         gaussian, logarithms = outputs.tensor_split([-2], dim=-1)
@@ -205,7 +203,7 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
     def log_prob(self, y: Tensor) -> Tensor:
         """Joint log density of the targets under the multivariate t distribution, per sample: (n,).
 
-        ``marginals.log_prob`` is that of each target by itself.
+        That of each target by itself is ``marginals.log_prob``.
         """
         check_targets(y, self.mean)
         marginals = self.marginals

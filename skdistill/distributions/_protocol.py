@@ -21,8 +21,8 @@ from ._shared import Uncertainty, check_n_samples, random_numbers
 class Distribution(ABC):
     """Base of distributions over predictive distributions, for each of n samples.
 
-    What is predicted is the ``mean`` over them, (n, t) or (n, K). Targets are t numbers
-    (:class:`NumericDistribution`) or one of K classes (:class:`ClassDistribution`). Distributions
+    What is predicted is the ``mean`` over them: (n, t) for t numbers
+    (:class:`NumericDistribution`), (n, K) for K classes (:class:`ClassDistribution`). Distributions
     that have members, or draws that stand for them, offer them as ``members``: (n, S, t, 2) means
     and variances, or (n, S, K) probabilities. Methods that change a distribution return one of the
     same kind.
@@ -49,8 +49,8 @@ class Distribution(ABC):
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw y, or classes from the mean.
 
-        The same draws serve every sample: what is drawn for a sample does not depend on the samples
-        around it, but the samples of a draw are not independent of each other.
+        The same draws serve every sample: what is drawn does not depend on the samples around it,
+        but the samples of a draw are not independent of each other.
 
         Parameters
         ----------
@@ -268,15 +268,14 @@ class NumericDistribution(Distribution):
         -------
         Tensor of shape (n, t, k), or None
             None where there is no closed form. Graphs then search for the quantiles of a mixture of
-            Gaussians, whose means and variances (S, n, t) are ``components()``, with weights (S,)
-            in ``component_weights``.
+            Gaussians, with means and variances ``components()`` and ``component_weights``.
         """
         return None
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """Points with the probability `tail` above them where `upper` is true, else below them.
+        """Points (n, t, k) with the probability `tail` above them where `upper`, else below them.
 
-        `tail`, float64 and at most 1/2, and `upper` have shape (k,), the points (n, t, k).
+        `tail`, float64 and at most 1/2, and `upper` have shape (k,).
         """
         return self._at_levels(torch.where(upper, 1 - tail, tail))
 
@@ -306,7 +305,7 @@ class ClassDistribution(Distribution):
         Parameters
         ----------
         values : Tensor of shape (S, n, K)
-            Values of the functions at the samples, of mean 0 over the functions.
+            Of the functions at the samples, of mean 0 over the functions.
         """
 
     def log_prob(self, codes: Tensor) -> Tensor:

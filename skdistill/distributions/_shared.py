@@ -65,10 +65,8 @@ class Uncertainty:
         """
         import pandas
 
-        parts = {
-            name: np.asarray(part) for name, part in self._asdict().items() if part is not None
-        }
-        return pandas.DataFrame(split_columns(parts), index=index)
+        known = {k: np.asarray(part) for k, part in self._asdict().items() if part is not None}
+        return pandas.DataFrame(split_columns(known), index=index)
 
     def std(self) -> Uncertainty:
         """Square roots of the three variances, in units of y.
@@ -76,7 +74,7 @@ class Uncertainty:
         Returns
         -------
         Uncertainty
-            With ``measure="std"``. Standard deviations do not add up, their squares do.
+            With ``measure="std"``. Only the squares of standard deviations add up.
 
         Raises
         ------

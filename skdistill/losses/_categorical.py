@@ -164,9 +164,9 @@ def information_mismatch(
 ) -> tuple[Tensor, Tensor]:
     """Squared difference between the log mutual informations of members and of heads.
 
-    The mutual information is the epistemic part of the entropy, the mean divergence of the members
-    (heads) from their mean. Ours, not the paper's: it keeps the scale of the epistemic part, which
-    L2 and L3 lose. The floor, in nats, is well above rounding.
+    The mutual information, the epistemic part, is the mean divergence of the members (heads) from
+    their mean. Ours, not the paper's: it keeps the scale of that part, which L2 and L3 lose. The
+    floor, in nats, is well above rounding.
     """
     heads, members = _heads(heads), _members(members)
     terms = heads.log_ratio * heads.probs

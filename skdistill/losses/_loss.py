@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses that know their gradient in closed form, weighted sums of them, and a bound on one sample.
+"""Losses with their gradients, weighted sums of them, a bound on one sample, and pairs of heads.
 
 A loss is written once, as a function that returns the loss of every sample, (..., n), and the
 gradient of their sum with respect to the prediction, its first argument. The prediction is a tensor
@@ -166,7 +166,6 @@ def log_tailed_clip(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tenso
 
 
 def _add(total: Tensor, more: Tensor, weight: float | Tensor) -> Tensor:
-    """``total + weight * more``, in one call."""
     if isinstance(weight, Tensor):
         return torch.addcmul(total, more, weight)
     return torch.add(total, more, alpha=weight)
@@ -180,7 +179,7 @@ def _for_gradient(values: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _parts(prediction: Any) -> tuple[Tensor, ...]:
-    """The tensor itself, or the mean and the variance of a Gaussian."""
+    """The tensor itself, or mean and variance of a Gaussian."""
     return (prediction,) if isinstance(prediction, Tensor) else tuple(prediction)
 
 
@@ -217,22 +216,15 @@ def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8)
     unit of every other head. Eq 9 has a degenerate minimiser, one long head against M - 1 equal
     ones; the pairwise form has not.
     """
-    mean_cosine = _cosine_to_mean if reference == "mean" else _cosine_to_others
-    n_heads = weights[0].shape[-3]
-    layers = torch.stack([mean_cosine(weight, eps).mean(-1) for weight in weights])
-    return (n_heads * (1.0 + layers) / 2.0).sum(0)  # Eq 9
-
-
-def _cosine_to_mean(weight: Tensor, eps: float) -> Tensor:
-    """Mean over heads of each unit's cosine with the heads' mean, of shape (..., n_units)."""
-    mean = weight.mean(-3, keepdim=True)
-    return torch.cosine_similarity(mean, weight, dim=-1, eps=eps).mean(-2)
-
-
-def _cosine_to_others(weight: Tensor, eps: float) -> Tensor:
-    """Mean of each unit's cosine over the M (M - 1) pairs of heads, of shape (..., n_units)."""
-    n_heads = weight.shape[-3]
-    unit = weight / weight.norm(dim=-1, keepdim=True).clamp_min(eps)
-    # |sum of unit vectors|^2 = sum of their |.|^2 + sum of the cosines of the pairs.
-    pairs: Tensor = unit.sum(-3).square().sum(-1) - unit.square().sum((-3, -1))
-    return pairs / max(n_heads * (n_heads - 1), 1)
+    n_heads, layers = weights[0].shape[-3], []
+    for weight in weights:
+        if reference == "mean":
+            mean = weight.mean(-3, keepdim=True)
+            cosines = torch.cosine_similarity(mean, weight, dim=-1, eps=eps).mean(-2)
+        else:
+            unit = weight / weight.norm(dim=-1, keepdim=True).clamp_min(eps)
+            # |sum of unit vectors|^2 = sum of their |.|^2 + sum of the cosines of the pairs.
+            pairs: Tensor = unit.sum(-3).square().sum(-1) - unit.square().sum((-3, -1))
+            cosines = pairs / max(n_heads * (n_heads - 1), 1)
+        layers.append(cosines.mean(-1))
+    return (n_heads * (1.0 + torch.stack(layers)) / 2.0).sum(0)  # Eq 9

@@ -43,13 +43,13 @@ def check_shape(
         )
 
 
-def check_pair(
-    y_true: ArrayLike, y_pred: ArrayLike, name: str = "y_pred"
-) -> tuple[np.ndarray, np.ndarray]:
-    y_true = check_columns(y_true, "y_true")
-    y_pred = check_columns(y_pred, name)
-    check_shape(y_pred, name, y_true.shape)
-    return y_true, y_pred
+def check_targets(y_true: ArrayLike, **predicted: ArrayLike) -> list[np.ndarray]:
+    """Return the true values, and what is predicted of each by its name, of shape (n, t)."""
+    arrays = [check_columns(y_true, "y_true")]
+    for name, values in predicted.items():
+        arrays.append(check_columns(values, name))
+        check_shape(arrays[-1], name, arrays[0].shape)
+    return arrays
 
 
 def check_per_target(

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A student held against its teacher, and both against a larger ensemble."""
 
-from __future__ import annotations
-
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,50 +44,6 @@ class FidelityTable:
         )
 
 
-@dataclass(frozen=True)
-class _Predictions:
-    """What one model says of the samples."""
-
-    uncertainty: Uncertainty
-    scores: dict[str, float]
-
-    @classmethod
-    def of(cls, model: BaseEstimator, X: ArrayLike, y: Any, weight: Any) -> _Predictions:
-        uncertainty = predict_uncertainty(model, X)
-        scores: dict[str, float] = {}
-        if y is not None and is_classifier(model):
-            prob, labels = model.predict_proba(X), model.classes_
-            scores["nll"] = log_loss(y, prob, sample_weight=weight, labels=labels)
-            scores["error"] = 1 - accuracy_score(y, labels[prob.argmax(1)], sample_weight=weight)
-        elif y is not None:
-            mean, std = model.predict(X), np.sqrt(uncertainty.total)
-            scores["nll"] = gaussian_nll(y, mean, std, sample_weight=weight)
-            scores["rmse"] = root_mean_squared_error(y, mean, sample_weight=weight)
-        return cls(uncertainty, scores)
-
-    def compared_with(self, other: _Predictions, weight: ArrayLike | None) -> dict[str, float]:
-        """How these follow those of another model."""
-        found: dict[str, float] = {
-            f"{name}_gap": float(score - other.scores[name]) for name, score in self.scores.items()
-        }
-        if self.uncertainty.measure != other.uncertainty.measure:
-            raise ValueError(
-                "student, teacher and reference must be all classifiers or all regressors; they "
-                f"measure uncertainty by {self.uncertainty.measure} and "
-                f"{other.uncertainty.measure}."
-            )
-        for part, mine in self.uncertainty._asdict().items():
-            its = getattr(other.uncertainty, part)
-            if mine is None or its is None:
-                continue
-            kept = epistemic_fidelity(its, mine, sample_weight=weight)
-            found |= {f"{part}_{name}": value for name, value in kept._asdict().items()}
-            found[f"{part}_total_variation"] = uncertainty_total_variation(
-                mine, its, a_weights=weight, b_weights=weight
-            )
-        return found
-
-
 def fidelity(
     teacher: BaseEstimator,
     student: BaseEstimator,
@@ -101,10 +56,10 @@ def fidelity(
     """Compare a student with its teacher, and both with a larger ensemble.
 
     The epistemic variance of S members is itself an estimate, with a relative standard deviation of
-    about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away cannot
-    follow its teacher perfectly, and should not. The teacher's rank correlation with an ensemble of
-    many more members, the `reference`, is what a perfect imitation would reach; a student above it
-    knows the larger ensemble better than its teacher does.
+    about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away should not
+    follow its teacher perfectly. The teacher's rank correlation with an ensemble of many more
+    members, the `reference`, is what a perfect imitation would reach; a student above it knows the
+    larger ensemble better than its teacher does.
 
     Parameters
     ----------
@@ -125,11 +80,10 @@ def fidelity(
         ``table["student_to_teacher"]`` and, with a `reference`, ``table["student_to_reference"]``
         and ``table["teacher_to_reference"]``; each maps names of quantities to floats.
         ``table.to_frame()`` is a DataFrame. For each part of the uncertainty that both models know
-        ("total", "aleatoric", "epistemic"):
-        ``<part>_rank_correlation``, ``<part>_median_ratio`` and ``<part>_relative_error`` as
-        :func:`epistemic_fidelity` defines them, and ``<part>_total_variation``, see
-        :func:`uncertainty_total_variation`. With `y`, what the first model scores less than the
-        second: ``nll_gap`` in nats, that of one Gaussian with the predicted mean and variance for
+        ("total", "aleatoric", "epistemic"): ``<part>_rank_correlation``, ``<part>_median_ratio``
+        and ``<part>_relative_error`` of :func:`epistemic_fidelity`, and ``<part>_total_variation``,
+        see :func:`uncertainty_total_variation`. With `y`, the first model's score less the
+        second's: ``nll_gap`` in nats, that of one Gaussian with the predicted mean and variance for
         regressors, and ``rmse_gap`` or ``error_gap``.
 
     Raises
@@ -157,16 +111,52 @@ def fidelity(
     True
     """
     models = {"student": student, "teacher": teacher, "reference": reference}
-    found = {
-        name: _Predictions.of(model, X, y, sample_weight)
+    said = {
+        name: _predictions(model, X, y, sample_weight)
         for name, model in models.items()
         if model is not None
     }
-    pairs = [("student", "teacher"), ("student", "reference"), ("teacher", "reference")]
-    return FidelityTable(
-        {
-            f"{one}_to_{other}": found[one].compared_with(found[other], sample_weight)
-            for one, other in pairs
-            if other in found
-        }
-    )
+    columns = {
+        f"{one}_to_{other}": _comparison(said[one], said[other], sample_weight)
+        for one, other in itertools.combinations(said, 2)
+    }
+    return FidelityTable(columns)
+
+
+def _predictions(
+    model: BaseEstimator, X: ArrayLike, y: Any, weight: Any
+) -> tuple[Uncertainty, dict[str, float]]:
+    """Uncertainty of the samples, and scores of the predictions."""
+    uncertainty = predict_uncertainty(model, X)
+    scores: dict[str, float] = {}
+    if y is not None and is_classifier(model):
+        prob, labels = model.predict_proba(X), model.classes_
+        scores["nll"] = log_loss(y, prob, sample_weight=weight, labels=labels)
+        scores["error"] = 1 - accuracy_score(y, labels[prob.argmax(1)], sample_weight=weight)
+    elif y is not None:
+        mean, std = model.predict(X), np.sqrt(uncertainty.total)
+        scores["nll"] = gaussian_nll(y, mean, std, sample_weight=weight)
+        scores["rmse"] = root_mean_squared_error(y, mean, sample_weight=weight)
+    return uncertainty, scores
+
+
+def _comparison(
+    one: tuple[Uncertainty, dict[str, float]],
+    other: tuple[Uncertainty, dict[str, float]],
+    weight: ArrayLike | None,
+) -> dict[str, float]:
+    """How the predictions of one model follow those of another."""
+    (mine, my_scores), (its, its_scores) = one, other
+    found = {f"{name}_gap": float(my_scores[name] - its_scores[name]) for name in my_scores}
+    if mine.measure != its.measure:
+        raise ValueError(
+            "student, teacher and reference must be all classifiers or all regressors; they "
+            f"measure uncertainty by {mine.measure} and {its.measure}."
+        )
+    for part, a, b in zip(mine._asdict(), mine, its, strict=True):
+        if a is not None and b is not None:
+            kept = epistemic_fidelity(b, a, sample_weight=weight)._asdict()
+            found |= {f"{part}_{name}": value for name, value in kept.items()}
+            variation = uncertainty_total_variation(a, b, a_weights=weight, b_weights=weight)
+            found[f"{part}_total_variation"] = variation
+    return found

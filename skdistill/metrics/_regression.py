@@ -13,10 +13,9 @@ from ._checks import (
     check_coverage,
     check_floats,
     check_members,
-    check_pair,
     check_per_target,
     check_positive,
-    check_shape,
+    check_targets,
     weights_or_ones,
 )
 
@@ -56,9 +55,7 @@ def gaussian_nll(
     >>> round(gaussian_nll([0.0, 1.0], [0.0, 0.0], [1.0, 1.0]), 4)
     1.1689
     """
-    y_true, y_pred = check_pair(y_true, y_pred)
-    y_std = check_columns(y_std, "y_std")
-    check_shape(y_std, "y_std", y_true.shape)
+    y_true, y_pred, y_std = check_targets(y_true, y_pred=y_pred, y_std=y_std)
     check_positive(y_std, "y_std")
     return average(-_gaussian_log_density(y_true, y_pred, y_std**2), sample_weight)  # Eq 1
 

@@ -7,9 +7,9 @@ from sklearn.metrics import auc
 
 from ._checks import (
     check_columns,
-    check_pair,
     check_same_length,
     check_shape,
+    check_targets,
     check_vector,
     cumulate,
     warn_undefined,
@@ -117,7 +117,7 @@ def _check_sparsification(
     y_true: ArrayLike, y_pred: ArrayLike, uncertainty: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the weights (n,), the squared errors (n, t) and the uncertainties (n, t)."""
-    y_true, y_pred = check_pair(y_true, y_pred)
+    y_true, y_pred = check_targets(y_true, y_pred=y_pred)
     uncertainty = check_columns(uncertainty, "uncertainty")
     if uncertainty.shape[1] == 1:
         uncertainty = np.repeat(uncertainty, y_true.shape[1], axis=1)
