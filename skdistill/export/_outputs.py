@@ -121,24 +121,19 @@ class GraphOutputs(nn.Module):
         else:
             yield "mean", task.per_target(distribution.mean)
             yield "std", task.per_target(parts.total.sqrt())
-            yield from self._read_quantiles(distribution)
+            tail = (1 - _COVERAGE) / 2
+            ends = [tail, 1 - tail] if "interval" in self.names else []
+            if ends or self.levels:
+                found = task.per_target(quantiles_of(distribution, [*ends, *self.levels]))
+            if ends:
+                yield "interval", found[..., :2]
+            if self.levels:
+                yield "quantiles", found[..., len(ends) :]
         if self.plan.tells_parts:
             yield "aleatoric", task.per_target(parts.aleatoric)
             yield "epistemic", task.per_target(parts.epistemic)
         yield "total", task.per_target(parts.total)
         yield from self.plan.beside(outputs, self.module).items()
-
-    def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
-        tail = (1 - _COVERAGE) / 2
-        ends = [tail, 1 - tail] if "interval" in self.names else []
-        levels = [*ends, *self.levels]
-        if not levels:
-            return
-        found = self.plan.task.per_target(quantiles_of(distribution, levels))
-        if ends:
-            yield "interval", found[..., :2]
-        if self.levels:
-            yield "quantiles", found[..., len(ends) :]
 
 
 class _Codes(nn.Module):

@@ -74,9 +74,7 @@ class NormalInverseGammaTarget(NamedTuple):
 
     mean: Tensor  # of the means, each weighted by its precision
     harmonic: Tensor  # harmonic mean of the variances
-    scatter: (
-        Tensor  # mean squared deviation of the means from their mean, in units of the variances
-    )
+    scatter: Tensor  # mean squared deviation of the means from `mean`, in units of the variances
     gap: Tensor  # mean log variance less the log of the harmonic mean, not negative
 
 
