@@ -163,10 +163,9 @@ def expected_calibration_error(
     """
     columns, y_prob = _check_probabilities(y_true, y_prob, labels)
     weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
+    pairs = [_top_label(columns, y_prob)]
     if classwise:
         pairs = [(p, columns == k) for k, p in enumerate(y_prob.T)]
-    else:
-        pairs = [_top_label(columns, y_prob)]
     errors = []
     for confidence, hits in pairs:
         shares, mean, accuracy = _bins(confidence, hits, weights, n_bins, strategy)

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores and calibration of predicted densities, intervals and quantiles of regressors."""
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn import get_config
 from sklearn.utils import gen_batches
 
+from .._utils.validation import Number
 from ._checks import (
     average,
     check_columns,
-    check_coverage,
     check_floats,
     check_members,
     check_per_target,
@@ -18,6 +20,8 @@ from ._checks import (
     check_targets,
     weights_or_ones,
 )
+
+COVERAGE = Number(Real, 0, 1, closed="neither")
 
 
 def _gaussian_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -226,7 +230,7 @@ def interval_score(
     >>> interval_score([1.0, 5.0], [[0.0, 2.0], [0.0, 2.0]], coverage=0.5)
     8.0
     """
-    check_coverage(coverage)
+    COVERAGE.check(coverage, "coverage")
     y_true = check_columns(y_true, "y_true")
     lower, upper = _check_interval(y_interval, y_true.shape)
     outside = np.maximum(lower - y_true, 0) + np.maximum(y_true - upper, 0)
