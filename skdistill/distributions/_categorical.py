@@ -65,17 +65,12 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, K)
-            Class probabilities, samples first. Sums that are one up to rounding are normalised.
+            Class probabilities, samples first. Their sums are normalised; negative ones, NaN, and
+            sums that are not one to half the digits of their dtype are a ValueError.
 
         Returns
         -------
         EmpiricalCategorical
-
-        Raises
-        ------
-        ValueError
-            If the shape is another, a probability is negative or NaN, or the sums over the classes
-            are not one (to half the digits of their dtype).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))

@@ -111,12 +111,7 @@ class ReadFromOutputs(ABC):
         Parameters
         ----------
         outputs : Tensor of shape (n, p) or (1, n, p)
-            Each class says what the p columns stand for.
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has another shape.
+            Each class says what the p columns stand for. Another shape is a ValueError.
         """
 
 
@@ -159,17 +154,13 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         y : Tensor of shape (n, t)
+            Another shape is a ValueError.
 
         Returns
         -------
         Tensor of shape (n, t)
             In nats. The joint log density of several targets is not their sum where these share
             members.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
         """
 
     @abstractmethod
@@ -198,17 +189,12 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         q : float or 1-D sequence or tensor of floats
-            Probabilities, strictly between 0 and 1.
+            Probabilities, strictly between 0 and 1; others are a ValueError.
 
         Returns
         -------
         Tensor of shape (n, t, len(q))
             In units of y; one quantile for a float.
-
-        Raises
-        ------
-        ValueError
-            If a probability is not strictly between 0 and 1.
         """
         wanted = "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1"
         try:
@@ -227,17 +213,12 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         coverage : float or sequence of float
-            Probability of the interval, strictly between 0 and 1.
+            Probability of the interval, strictly between 0 and 1; others are a ValueError.
 
         Returns
         -------
         Tensor of shape (n, t, 2), or (n, t, len(coverage), 2) for a sequence
             Lower and upper end, in units of y.
-
-        Raises
-        ------
-        ValueError
-            If a coverage is not strictly between 0 and 1.
         """
         is_one = isinstance(coverage, (float, np.floating))
         several = isinstance(coverage, (list, tuple)) or np.ndim(coverage) == 1
@@ -314,17 +295,12 @@ class ClassDistribution(Distribution):
         Parameters
         ----------
         codes : Tensor of int64 of shape (n,)
-            One class for each sample, counted from 0.
+            One class for each sample, from 0 to K - 1; others are a ValueError.
 
         Returns
         -------
         Tensor of shape (n,)
             In nats; ``-inf`` where all members rule the class out.
-
-        Raises
-        ------
-        ValueError
-            If `codes` are not n whole numbers from 0 to K - 1.
         """
         log_mean = self.log_mean
         n_rows, n_classes = log_mean.shape

@@ -69,17 +69,12 @@ class Uncertainty:
         return pandas.DataFrame(split_columns(known), index=index)
 
     def std(self) -> Uncertainty:
-        """Square roots of the three variances, in units of y.
+        """Square roots of the three variances, in units of y; other measures are a ValueError.
 
         Returns
         -------
         Uncertainty
             With ``measure="std"``. Only the squares of standard deviations add up.
-
-        Raises
-        ------
-        ValueError
-            If the measure is not "variance".
         """
         if self.measure != "variance":
             raise ValueError(

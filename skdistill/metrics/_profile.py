@@ -56,13 +56,9 @@ def uncertainty_profile(
     means, counts : ndarray of shape (n_groups,)
         Mean uncertainty of each group, and its number of samples.
     explained : float
-        Share of the variance of the uncertainty's ranks that lies between the groups. The four are
-        a named tuple.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If the uncertainty is constant, or each sample is its own group; `explained` is nan then.
+        Share of the variance of the uncertainty's ranks that lies between the groups; nan, with an
+        UndefinedMetricWarning, if the uncertainty is constant, or each sample is its own group. The
+        four are a named tuple.
 
     See Also
     --------

@@ -106,12 +106,7 @@ def crps(
     Returns
     -------
     crps : float
-        Lower is better.
-
-    Raises
-    ------
-    ImportError
-        If scoringrules is not installed.
+        Lower is better. An ImportError says if scoringrules is not installed.
 
     References
     ----------

@@ -48,11 +48,7 @@ def sparsification_curve(
     model_curve, oracle_curve : ndarray of shape (n_points,)
         Relative error of the remaining samples, 1 at the start. Averaged uniformly over targets.
         At 1, where nothing remains, it has its limit: the error of the least uncertain samples.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If every error is zero: the curves are then nan.
+        Nan, with an UndefinedMetricWarning, if every error is zero.
 
     See Also
     --------
@@ -268,12 +264,8 @@ def prediction_rejection_ratio(
     Returns
     -------
     ratio : float
-        Between -1 and 1, higher is better; often given in percent.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If all losses are equal: the ratio is then nan.
+        Between -1 and 1, higher is better; often given in percent. Nan, with an
+        UndefinedMetricWarning, if all losses are equal.
 
     Notes
     -----

@@ -127,13 +127,8 @@ def epistemic_fidelity(
         counts as 1: the student agrees; a teacher of zero under a larger student gives infinity.
     relative_error : float
         Mean absolute difference divided by the teacher's mean, 0 is best. The three, means over
-        targets, are a named tuple.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If either of the two is constant (the rank correlation is nan) or the teacher's is zero
-        everywhere (the relative error is nan).
+        targets, are a named tuple. With an UndefinedMetricWarning, the rank correlation is nan if
+        either of the two is constant, the relative error if the teacher's is zero everywhere.
 
     Examples
     --------
@@ -247,7 +242,7 @@ def uncertainty_ndcg(
     k : int, default=20
         How many ranks count.
     n_candidates : int, default=100
-        Samples drawn in every trial.
+        Samples drawn in every trial, at least `k` and at most n_samples.
     n_trials : int, default=500
     random_state : int, RandomState instance or None, default=None
 
@@ -255,17 +250,8 @@ def uncertainty_ndcg(
     -------
     ndcg : float
         Mean over trials, between 0 and 1, higher is better. Samples of equal uncertainty share the
-        mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`.
-
-    Raises
-    ------
-    ValueError
-        If not ``k <= n_candidates <= n_samples``.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If the teacher is zero everywhere: the result is then nan.
+        mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`. Nan, with an
+        UndefinedMetricWarning, if the teacher is zero everywhere.
 
     References
     ----------
@@ -347,7 +333,7 @@ def fidelity(
     ----------
     teacher, student : estimator
         Fitted, with ``predict_uncertainty``; also inside a Pipeline, a search or a
-        TransformedTargetRegressor.
+        TransformedTargetRegressor. Classifiers beside regressors are a ValueError.
     X : array-like of shape (n_samples, n_features)
         Samples that played no part in training.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
@@ -367,11 +353,6 @@ def fidelity(
         see :func:`uncertainty_total_variation`. With `y`, the first model's score less the
         second's: ``nll_gap`` in nats, that of one Gaussian with the predicted mean and variance for
         regressors, and ``rmse_gap`` or ``error_gap``.
-
-    Raises
-    ------
-    ValueError
-        If some of the models are classifiers and others regressors.
 
     See Also
     --------
