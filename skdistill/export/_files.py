@@ -85,23 +85,16 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
     Parameters
     ----------
     booster : BDistilBooster
-        A fitted one, or a FrozenEstimator around it. Other steps of a Pipeline are not exported.
+        A fitted one, or a FrozenEstimator around it; all else is a TypeError.
     folder : path-like
         Where to write ``round_1.onnx``, ``round_2.onnx`` and so on. It must exist.
     quantiles
-        As in :func:`export_onnx`.
+        As in :func:`export_onnx`, whose other errors this raises too.
 
     Returns
     -------
     paths : list of Path
         The files, round by round.
-
-    Raises
-    ------
-    TypeError
-        If `booster` is no :class:`BDistilBooster`.
-    ImportError, ValueError, FileNotFoundError
-        As in :func:`export_onnx`.
 
     Examples
     --------
@@ -142,17 +135,12 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
     Parameters
     ----------
     model : estimator
-        A fitted estimator of this package, or a FrozenEstimator around one. Other steps of a
+        A fitted estimator of this package, or a FrozenEstimator around one; other steps of a
         Pipeline are no programs of torch.
     path : path-like
         File to write, best with the ending ``.pt2``.
     quantiles, outputs
-        As in :func:`export_onnx`.
-
-    Raises
-    ------
-    TypeError, ValueError, FileNotFoundError
-        As in :func:`export_onnx`.
+        As in :func:`export_onnx`, whose other errors this raises too.
 
     Examples
     --------

@@ -68,7 +68,7 @@ class DistillationGame:
         self.total = 0.0
 
     def _columns(self) -> Iterator[slice]:
-        """Slices of the columns, of which there may be a thousand, a few at a time."""
+        """Slices of a few columns; there may be a thousand."""
         size = max(1, _PIECE // len(self.target))
         for start in range(0, self.target.shape[1], size):
             yield slice(start, start + size)
@@ -81,8 +81,7 @@ class DistillationGame:
     def probabilities(self, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Weights (N, L) of the samples for each sign of the next learner's error: K_plus, K_minus.
 
-        K_plus is large where the learners predicted too little, K_minus where they predicted too
-        much. In each column the two together sum to 1.
+        K_plus is large where the learners predicted too little. Together they sum to 1 in a column.
         """
         gain = self.eta[columns] * self.errors[:, columns]
         both = torch.cat((-gain, gain)).add_(self.weight.log().repeat(2, 1))
@@ -179,8 +178,7 @@ def log_barrier(error: Tensor, wanted: Tensor, bound: Tensor) -> tuple[Tensor, T
 def bounded_outputs(raw: Tensor, loc: Tensor, bound: Tensor, centred: bool) -> Tensor:
     """Outputs of a learner, at most `bound` away from `loc`: ``f = loc + B tanh(raw / B)``.
 
-    Where `centred`, the mean over the columns is subtracted first: to logits it makes no
-    difference.
+    Where `centred`, the mean over the columns is subtracted first, which logits do not depend on.
     """
     if centred:
         raw = raw - raw.mean(-1, keepdim=True)

@@ -79,10 +79,10 @@ class MemberStatistics:
                 n_members += group.shape[-3]
                 share = group.shape[-3] / n_members
                 softened = _softened(group, self.temperature, self.smoothing)
-                # A single member is its own mean: no need to compute it.
-                means = (t.squeeze(-3) if t.shape[-3] == 1 else t.mean(-3) for t in softened)
-                self.mean[..., rows, :].lerp_(next(means), share)
-                self.mean_log[..., rows, :].lerp_(next(means), share)
+                for total, t in zip((self.mean, self.mean_log), softened, strict=True):
+                    # A single member is its own mean: no need to compute it.
+                    mean = t.squeeze(-3) if t.shape[-3] == 1 else t.mean(-3)
+                    total[..., rows, :].lerp_(mean, share)
         self.n_members += members.shape[-3]
         return self
 
@@ -198,9 +198,8 @@ def dirichlet_reverse_kl(
 
     Parameters
     ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-        Of the teacher, such as those of its proxy: beta.
+    outputs, concentrations : Tensor of shape (..., n, K)
+        Of the student; and of the teacher, such as those of its proxy: beta.
     offset : float, default=1.0
         Of the student.
 
@@ -277,9 +276,8 @@ def dirichlet_nll(outputs: Tensor, mean_log: Tensor, offset: float = 1.0) -> tup
 
     Parameters
     ----------
-    outputs : Tensor of shape (..., n, K)
-    mean_log : Tensor of shape (..., n, K)
-        Mean log probabilities of the members, see ``MemberStatistics``.
+    outputs, mean_log : Tensor of shape (..., n, K)
+        Of the student; and the members' mean log probabilities, see ``MemberStatistics``.
     offset : float, default=1.0
 
     Returns
@@ -344,11 +342,7 @@ def dirichlet_moments(
 
 
 def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
-    """Divergence of a student's Dirichlet and a proxy, see :func:`proxy_target`.
-
-    Of "reverse_kl", "reverse_kl_reference" and "forward_kl", the first is divided by the sum of the
-    proxy's concentrations.
-    """
+    """Divergence of a student and a proxy; "reverse_kl" is over the sum of its concentrations."""
     if loss == "reverse_kl_reference":
         return Term(dirichlet_reverse_kl_reference, (mean, precision))
     beta = proxy_concentrations(mean, precision)  # Eq 17
@@ -380,7 +374,7 @@ def _finite(log_probs: Tensor) -> Tensor:
 
 
 def _affordable(values: Tensor) -> int:
-    """How many tensors like this one are taken at a time, at least one."""
+    """How many tensors like this one are taken at a time."""
     return max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // max(1, values.numel()))
 
 
