@@ -147,12 +147,12 @@ class _Codes(nn.Module):
         found: list[tuple[int, float, int]] = []  # column, value and code of each category
         for column, known in columns.categories.items():
             are_numbers = all(isinstance(category, Real) for category in known)
-            values = map(float, known) if are_numbers else range(len(known))
-            found += [(column, value, code) for code, value in enumerate(values, start=1)]
-        sources, values, codes = zip(*found, strict=True)
-        self.sources, self.values = torch.tensor(sources), torch.tensor(values, dtype=dtype)
+            in_X = map(float, known) if are_numbers else range(len(known))
+            found += [(column, value, code) for code, value in enumerate(in_X, start=1)]
+        sources, values, codes = torch.tensor(found, dtype=torch.float64).view(-1, 3).unbind(1)
+        self.sources, self.values = sources.long(), values.to(dtype)
         self.code_of = torch.zeros(len(found), columns.n_columns, dtype=dtype)
-        self.code_of[torch.arange(len(found)), self.sources] = torch.tensor(codes, dtype=dtype)
+        self.code_of[torch.arange(len(found)), self.sources] = codes.to(dtype)
         self.is_category = torch.zeros(columns.n_columns, dtype=torch.bool)
         self.is_category[list(columns.categories)] = True
 
