@@ -92,8 +92,10 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         means, variances = Gaussian.from_outputs(outputs[:, : 4 * n_targets], cls.min_variance_of_z)
         is_full = covariance == "full"
         slope = outputs[:, 4 * n_targets :] if is_full else means.new_zeros(1, n_targets)
+        mean, raw_mean = means.chunk(2, dim=-1)
+        conditional_variance, raw_variance = variances.chunk(2, dim=-1)
         scale = means.new_ones(n_targets)
-        return cls(*means.chunk(2, dim=-1), *variances.chunk(2, dim=-1), slope, scale)
+        return cls(mean, raw_mean, conditional_variance, raw_variance, slope, scale)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> GaussianNormal:
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
