@@ -16,19 +16,18 @@ those of the paper that a class names:
 """
 
 from ._categorical import EmpiricalCategorical
+from ._categorical import ExpectedCategorical as ExpectedCategorical
 from ._dirichlet import Dirichlet
-from ._expectations import ExpectedCategorical as ExpectedCategorical
-from ._expectations import ExpectedGaussian as ExpectedGaussian
-from ._factor_process import FactorProcess as FactorProcess
 from ._gaussian import EmpiricalGaussian, Gaussian
+from ._gaussian import ExpectedGaussian as ExpectedGaussian
+from ._gaussian import FactorProcess as FactorProcess
 from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
 from ._logit_normal import latin_hypercube as latin_hypercube
-from ._normal_inverse_gamma import NormalInverseGamma
-from ._normal_inverse_wishart import NormalInverseWishart
+from ._normal_inverse import NormalInverseGamma, NormalInverseWishart
 from ._protocol import Calibratable, ClassDistribution, Distribution, NumericDistribution
-from ._uncertainty import Uncertainty
-from ._uncertainty import split_columns as split_columns
+from ._shared import Uncertainty
+from ._shared import split_columns as split_columns
 
 __all__ = [
     "Distribution",

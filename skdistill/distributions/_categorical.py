@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The empirical distribution over class probabilities: an ensemble's classification."""
+"""Distributions over class probabilities: of an ensemble's members, and of expectations known."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from ._protocol import Calibratable, ClassDistribution
-from ._shared import row_chunks
-from ._uncertainty import Uncertainty
+from ._shared import Uncertainty, row_chunks
 
 _CHUNK = 2**15  # elements of one temporary: 128 KiB of float32, several fit the cache
 _REGISTER = 16  # float32 numbers in the widest vector register
@@ -27,20 +26,15 @@ _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 class EmpiricalCategorical(ClassDistribution, Calibratable):
     """Members of equal weight, each of which predicts class probabilities for every sample.
 
-    As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;
-    averaged over the members it is, per sample, the mixture ``1/S sum_s p_s``, which is the
-    predictive distribution of an ensemble of classifiers.
+    Averaged over the members it is, per sample, the mixture ``1/S sum_s p_s``, the predictive
+    distribution of an ensemble of classifiers.
 
     Parameters
     ----------
     log_probs : Tensor of shape (S, n, K)
         Log probabilities, in nats, that each of S members gives to K classes for n samples. Their
         exponentials sum to one over the classes; ``-inf`` is a class that a member rules out.
-
-    Raises
-    ------
-    ValueError
-        If `log_probs` does not have three axes.
+        Another number of axes is a ValueError.
     """
 
     log_probs: Tensor
@@ -55,15 +49,11 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Parameters
         ----------
         logits : Tensor of shape (S, n, K)
+            Another number of axes is a ValueError.
 
         Returns
         -------
         EmpiricalCategorical
-
-        Raises
-        ------
-        ValueError
-            If `logits` does not have three axes.
         """
         _check_axes("logits", logits, "(S, n, K)")
         return cls(_log_softmax(logits))
@@ -75,18 +65,12 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, K)
-            Class probabilities, samples first. They may be zero. Sums over the classes that
-            differ from one by rounding are normalised.
+            Class probabilities, samples first. Their sums are normalised; negative ones, NaN, and
+            sums that are not one to half the digits of their dtype are a ValueError.
 
         Returns
         -------
         EmpiricalCategorical
-
-        Raises
-        ------
-        ValueError
-            If the shape is not (n, S, K), a probability is negative or NaN, or the probabilities
-            do not sum to one over the classes (to half the digits of their dtype).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))
@@ -135,9 +119,9 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
     def uncertainty(self) -> Uncertainty:
         """Parts of the entropy of the mixture (Eq 1 of Hydra+, Ferianc & Rodrigues, 2022).
 
-        The total is the entropy of the mixture; the aleatoric part is the members' mean entropy;
-        the epistemic part is the mutual information of class and member, the mean divergence of the
-        members from the mixture, exactly zero where the members agree. No gradient passes through.
+        The aleatoric part is the members' mean entropy; the epistemic part is the mutual
+        information of class and member, the mean divergence of the members from the mixture,
+        exactly zero where the members agree. No gradient passes through.
         """
         parts = [_mean_entropy_and_information(chunk) for chunk in self._chunks()]
         aleatoric, epistemic = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -147,8 +131,7 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
     def expected_pairwise_kl(self) -> Tensor:
         """Mean divergence between two members drawn independently, of shape (n,), in nats.
 
-        It is the sum of the mutual information, which is the epistemic part of
-        :meth:`uncertainty`, and of :attr:`reverse_mutual_information`.
+        It is the epistemic part of :meth:`uncertainty` and :attr:`reverse_mutual_information`.
         """
         mutual_information: Tensor = self.uncertainty().epistemic
         return mutual_information + self.reverse_mutual_information
@@ -166,6 +149,47 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         """Members of some samples at a time, (S, samples, K), so that temporaries stay small."""
         n_members, _, n_classes = self.log_probs.shape
         return row_chunks(self.log_probs, _CHUNK // (n_members * n_classes), axis=1)
+
+
+@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
+class ExpectedCategorical(ClassDistribution):
+    """Posterior expectations of class probabilities and of their entropy (Vadera et al., 2020).
+
+    It is what a GPED student predicts; the parts of the uncertainty need nothing more.
+    """
+
+    log_mean: Tensor  # (n, K), of the expected class probabilities, the predictive distribution
+    entropy: Tensor | None = None  # (n,), expected, in nats; None where it is not known
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected class probabilities, of shape (n, K)."""
+        return self.log_mean.exp()
+
+    def displaced(self, values: Tensor) -> ExpectedCategorical:
+        # The expected entropy changes by the factor by which that of the predictive distribution
+        # does, on average over the functions.
+        found = EmpiricalCategorical.from_logits(self.log_mean + values.to(self.log_mean))
+        entropy = self.entropy
+        if entropy is not None:
+            before = torch.special.entr(self.mean).sum(-1)
+            least = torch.finfo(before.dtype).tiny
+            entropy = entropy * found.uncertainty().aleatoric / before.clamp(min=least)
+        return ExpectedCategorical(found.log_mean, entropy)
+
+    @torch.no_grad()
+    def uncertainty(self) -> Uncertainty:
+        """Parts of the entropy of the predictive distribution (Eq 3).
+
+        The aleatoric part is the expected entropy, at most the total. Where it is not known, both
+        parts are None. No gradient passes through.
+        """
+        total = torch.special.entr(self.mean).sum(-1)
+        if self.entropy is None:
+            return Uncertainty(total, None, None, measure="entropy")
+        aleatoric = torch.minimum(self.entropy, total)
+        epistemic = total - aleatoric
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="entropy")
 
 
 def _check_axes(name: str, values: Tensor, expected: str) -> None:

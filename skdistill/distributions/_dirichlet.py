@@ -11,8 +11,7 @@ from torch import Tensor
 
 from .._utils.special import digamma_excess
 from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
-from ._shared import of_one_network, row_chunks
-from ._uncertainty import Uncertainty
+from ._shared import Uncertainty, of_one_network, row_chunks
 
 _CHUNK = 2**14  # elements of one temporary: 128 KiB of float64, several fit the cache
 
@@ -25,19 +24,13 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     """Class probabilities that follow a Dirichlet distribution, one for every sample.
 
     It is what a student of ensemble distribution distillation predicts (Malinin et al., 2020;
-    equations are those of Ryabinin et al., 2021). Its mean is the predictive distribution. Its
-    precision, the sum of the concentrations, is the larger the more the members of the ensemble
-    agree.
+    equations are those of Ryabinin et al., 2021). Its precision, the sum of the concentrations, is
+    the larger the more the members of the ensemble agree.
 
     Parameters
     ----------
     concentrations : Tensor of shape (n, K)
-        Positive numbers, one for each sample and class: alpha.
-
-    Raises
-    ------
-    ValueError
-        If `concentrations` does not have two axes.
+        Positive numbers, alpha. Another number of axes is a ValueError.
     """
 
     concentrations: Tensor
@@ -104,8 +97,7 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     def expected_pairwise_kl(self) -> Tensor:
         """Expected divergence between two independent draws, of shape (n,), in nats.
 
-        It is the sum of the mutual information, which is the epistemic part of
-        :meth:`uncertainty`, and of :attr:`reverse_mutual_information`.
+        It is the epistemic part of :meth:`uncertainty` and :attr:`reverse_mutual_information`.
         """
         return (self.concentrations.shape[-1] - 1) / self.precision
 
@@ -113,8 +105,7 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     def reverse_mutual_information(self) -> Tensor:
         """Expected divergence of the mean from a draw, ``E KL(mean || p)``, of shape (n,), in nats.
 
-        It is computed as :attr:`expected_pairwise_kl` less the mutual information, which is at most
-        half of the former: the difference loses at most one bit.
+        The mutual information is at most half of the minuend: the difference loses at most one bit.
         """
         mutual_information: Tensor = self.uncertainty().epistemic
         return self.expected_pairwise_kl - mutual_information
@@ -123,9 +114,9 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     def uncertainty(self) -> Uncertainty:
         """Parts of the entropy of the mean, in closed form.
 
-        The total is the entropy of the mean; the aleatoric part is the expected entropy of a draw;
-        the epistemic part is the mutual information of class and draw, the expected divergence of a
-        draw from the mean (Eq. 9). No gradient passes through.
+        The aleatoric part is the expected entropy of a draw, the epistemic part the mutual
+        information of class and draw, the expected divergence of a draw from the mean (Eq. 9). No
+        gradient passes through.
         """
         chunks = row_chunks(self.concentrations, _CHUNK // self.concentrations.shape[-1])
         parts = [_expected_entropy_and_information(chunk) for chunk in chunks]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The empirical distribution over Gaussians: an ensemble's regression prediction."""
+"""Distributions over Gaussians: of an ensemble's members, of known moments, of common factors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from ._mixture import mixture_quantile
 from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
+    Uncertainty,
     as_tensor_like,
     check_n_samples,
     check_targets,
     normal_cdf,
     random_numbers,
 )
-from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
 
@@ -36,13 +36,13 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> Gaussian:
-        """Read network outputs (..., 2 t): the means, then as many raw variances.
+        """Read network outputs: the means, then as many raw variances.
 
         Parameters
         ----------
         outputs : Tensor of shape (..., 2 t)
         min_variance : float, default=1e-6
-            Floor added to the variances.
+            Added to the softplus of the raw variances.
 
         Returns
         -------
@@ -57,25 +57,19 @@ class Gaussian(NamedTuple):
 class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
     """Members of equal weight, each of which predicts a Gaussian for every sample and target.
 
-    As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
-    the members it is, per sample and target, the mixture
-    ``1/S sum_s N(means[s], variances[s] + mean_variance)``, which is the predictive distribution of
-    a deep ensemble.
+    Averaged over the members it is, per sample and target, the mixture
+    ``1/S sum_s N(means[s], variances[s] + mean_variance)``, the predictive distribution of a deep
+    ensemble.
 
     Parameters
     ----------
     means, variances : Tensor of shape (S, n, t)
-        Mean and variance of each of S members for n samples and t targets, in units of y and their
-        squares. Variances are positive; quantiles and samples also take zero, a member that
-        predicts a point.
+        Of each of S members for n samples and t targets, in units of y and their squares; other
+        shapes are a ValueError. Variances are positive; quantiles and samples also take zero, a
+        member that predicts a point.
     mean_variance : Tensor of shape (n, t), default=None
         Variance, in squared units of y, by which each member's mean is uncertain, normally
         distributed around `means`. It is epistemic, and no part of `members`. None is 0.
-
-    Raises
-    ------
-    ValueError
-        If the two shapes differ or do not have three axes.
     """
 
     means: Tensor
@@ -91,10 +85,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> EmpiricalGaussian:
-        """Read outputs (S, n, 2 t) of networks: the means, then as many raw variances.
-
-        A variance is the softplus of the raw one plus `min_variance`, in squared units of y.
-        """
+        """Read outputs (S, n, 2 t) of networks, as :meth:`Gaussian.from_outputs` does."""
         return cls(*Gaussian.from_outputs(outputs, min_variance))
 
     @classmethod
@@ -104,17 +95,12 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, t, 2)
-            Means ``[..., 0]`` and variances ``[..., 1]``, samples first. A tensor is viewed,
-            anything else is copied.
+            Means ``[..., 0]`` and variances ``[..., 1]``, samples first; another shape is a
+            ValueError. A tensor is viewed, anything else is copied.
 
         Returns
         -------
         EmpiricalGaussian
-
-        Raises
-        ------
-        ValueError
-            If the shape is not (n, S, t, 2).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))
@@ -192,8 +178,8 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance (Lindqvist et al., Eqs 4a to 4c).
 
-        The epistemic part is the population variance (1/S) of the means, and their own variance if
-        they have one. It is exactly zero where the members agree.
+        The epistemic part is the population variance (1/S) of the means, zero where they agree, and
+        their own variance if they have one.
         """
         shifted = self.means - self.means.select(0, 0)  # of a common offset, before rounding
         centred = shifted - shifted.mean(dim=0)
@@ -230,7 +216,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         return self.mean.unsqueeze(-1) + scale.unsqueeze(-1) * standard.to(scale)
 
     def _standardise(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Standard scores of y under each Gaussian, and its variance, each (S, n, t)."""
+        """Standard scores of y under each Gaussian, and the variances, each (S, n, t)."""
         check_targets(y, self.means[0])
         means, variances = self.components()
         return (y - means) / variances.sqrt(), variances
@@ -250,3 +236,89 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         mass = torch.where(between_members, whole, mass)  # 20 * (1 - 0.95) is 1
         means, variances = self.components()
         return mixture_quantile(means, variances, tail.new_ones(n_members), mass, upper)
+
+
+@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
+class ExpectedGaussian(NumericDistribution):
+    """Posterior expectations of Gaussians' means and variances, and the variance of the means.
+
+    It is what a GPED student predicts: the moments, (n, t), of a posterior's mixture of Gaussians.
+    Quantiles, density and draws are those of the Gaussian with the same moments.
+    """
+
+    mean: Tensor  # expected
+    aleatoric: Tensor  # expected variance
+    epistemic: Tensor  # variance of the mean
+
+    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> ExpectedGaussian:
+        loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
+        variances = scale.square() * self.aleatoric, scale.square() * self.epistemic
+        return ExpectedGaussian(loc + scale * self.mean, *variances)
+
+    def with_mean_variance(self, variance: Tensor) -> ExpectedGaussian:
+        return replace(self, epistemic=self.epistemic + variance.to(self.epistemic))
+
+    def uncertainty(self) -> Uncertainty:
+        total = self.aleatoric + self.epistemic
+        return Uncertainty(total, self.aleatoric, self.epistemic, measure="variance")
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return self._predictive.log_prob(y)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return self._predictive.cdf(y)
+
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        return self._predictive.sample(n_samples, generator)
+
+    @property
+    def _predictive(self) -> EmpiricalGaussian:
+        """The Gaussian with these moments, as an ensemble of one member."""
+        return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
+
+    def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
+        return self._predictive.closed_quantile(levels)
+
+    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
+        return self._predictive._tail_quantile(tail, upper)
+
+
+class FactorProcess(NamedTuple):
+    """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n samples.
+
+    The factors z are standard normal and the same for all samples and all p values of a function, e
+    is standard normal and independent for each (Park et al., 2025): the covariance of two samples
+    is ``loadings(x)^T loadings(x')``.
+    """
+
+    mean: Tensor  # (n, p)
+    loadings: Tensor  # (n, q, p)
+    residual: Tensor  # (n, p), variance that no factor explains; the paper's is that of all samples
+
+    @classmethod
+    def of_shares(cls, mean: Tensor, variance: Tensor, raw_loadings: Tensor) -> FactorProcess:
+        """Divide variances (n, p) between factors and residual, whose shares are ``|w|^2`` to 1.
+
+        The raw loadings (n, q p) are, for each factor, the entries of w for the p values.
+        """
+        raw = raw_loadings.unflatten(-1, (-1, mean.shape[-1]))
+        residual = variance / (1 + raw.square().sum(-2))
+        return cls(mean, residual.sqrt().unsqueeze(-2) * raw, residual)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of each value, of shape (n, p)."""
+        return self.loadings.square().sum(-2) + self.residual
+
+    def draw(
+        self, n_draws: int, generator: torch.Generator | None = None, with_residual: bool = True
+    ) -> Tensor:
+        """Draw functions (n_draws, n, p), with e for each sample by itself, or without it."""
+        check_n_samples(n_draws)
+        shape = (n_draws, self.loadings.shape[-2])
+        factors = random_numbers(torch.randn, shape, generator, self.mean)
+        drawn = self.mean + torch.einsum("sq,nqp->snp", factors, self.loadings)
+        if with_residual:
+            own = random_numbers(torch.randn, tuple(drawn.shape), generator, self.mean)
+            drawn = drawn + self.residual.sqrt() * own
+        return drawn

@@ -16,6 +16,7 @@ from ._gaussian import Gaussian
 from ._mixture import mixture_quantile
 from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
+    Uncertainty,
     as_tensor_like,
     check_n_samples,
     check_targets,
@@ -23,7 +24,6 @@ from ._shared import (
     of_one_network,
     random_numbers,
 )
-from ._uncertainty import Uncertainty
 
 # Gauss-Hermite quadrature for N(0, 1): E softplus has relative errors of 1e-14, 3e-8 and 6e-6 for
 # standard deviations of the raw variance of 1, 2 and 3.
@@ -37,10 +37,9 @@ _OVERLAP = 0.1  # least variance of z1 given z2, relative to the variance of z1 
 class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
     """Gaussians whose mean and raw variance z = (z1, z2) follow a normal distribution.
 
-    Per sample and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal (Lindqvist
-    et al., 2020, Eqs 12 and 13): it is what a student of ensemble distribution distillation
-    predicts for regression. The covariance of z is given by its factors: ``z1 = mean + slope (z2 -
-    raw_mean)`` plus an independent deviation.
+    Per sample and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal: what a
+    student of ensemble distribution distillation predicts for regression (Lindqvist et al., 2020,
+    Eqs 12 and 13). ``z1 = mean + slope (z2 - raw_mean)`` plus an independent deviation.
 
     Parameters
     ----------
@@ -79,8 +78,8 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         """Read outputs (n, 4 t), or (n, 5 t) for a "full" `covariance` of z1 and z2, of a network.
 
         Blocks of t columns are the expectation of z1, that of z2, the raw variance of z1 given z2,
-        that of z2 and, for a full covariance, the slope. Variances are ``softplus(raw) + 1e-8``.
-        Targets are independent. An unknown covariance is a ValueError too.
+        that of z2 and, for a full covariance, the slope. Variances are ``softplus(raw) + 1e-8``. An
+        unknown covariance is a ValueError too.
         """
         if covariance not in cls.outputs_per_target:
             raise ValueError(
@@ -91,12 +90,11 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         outputs = of_one_network(outputs, n_blocks, what)
         n_targets = outputs.shape[1] // n_blocks
         means, variances = Gaussian.from_outputs(outputs[:, : 4 * n_targets], cls.min_variance_of_z)
+        is_full = covariance == "full"
+        slope = outputs[:, 4 * n_targets :] if is_full else means.new_zeros(1, n_targets)
         mean, raw_mean = means.chunk(2, dim=-1)
         conditional_variance, raw_variance = variances.chunk(2, dim=-1)
-        slope = (
-            outputs[:, 4 * n_targets :] if covariance == "full" else mean.new_zeros(1, n_targets)
-        )
-        scale = mean.new_ones(n_targets)
+        scale = means.new_ones(n_targets)
         return cls(mean, raw_mean, conditional_variance, raw_variance, slope, scale)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> GaussianNormal:
@@ -123,11 +121,7 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         return replace(self, conditional_variance=self.conditional_variance + added)
 
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).
-
-        The aleatoric part is the expected noise variance, by Gauss-Hermite quadrature; the
-        epistemic part is the variance of z1.
-        """
+        """Parts of the variance (Eqs 4a to 4c, 15): expected noise, by quadrature, and Var z1."""
         nodes, weights = _NODES.to(self.mean), _WEIGHTS.to(self.mean)
         std = self.raw_variance.sqrt().unsqueeze(-1)
         raw = torch.addcmul(self.raw_mean.unsqueeze(-1), std, nodes)  # nodes last: fast in ONNX too
@@ -142,7 +136,7 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         Returns
         -------
         means, variances : Tensor of shape (32, n, t)
-            In units of y and their square. Their weights are ``component_weights``.
+            Their weights are ``component_weights``.
         """
         # Nodes of z2, as deviations from its expectation, (32, n, t).
         raw = self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)

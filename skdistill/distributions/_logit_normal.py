@@ -14,8 +14,7 @@ from torch import Tensor
 from ._categorical import EmpiricalCategorical
 from ._gaussian import Gaussian
 from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
-from ._shared import of_one_network, row_chunks
-from ._uncertainty import Uncertainty
+from ._shared import Uncertainty, of_one_network, row_chunks
 
 _CHUNK = 2**18  # elements of the draws for some samples: 1 MiB of float32
 _EDGE = 1e-9  # keeps the quantiles of draws finite
@@ -28,25 +27,18 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
     It is what a student of ensemble distribution distillation predicts for classes (Lindqvist et
     al., 2020, Eqs 9 and 10): the softmax of ``(z, 0)``, where z is normal with a covariance that is
     diagonal, or diagonal plus low rank. Predictions are means over a fixed set of draws, the same
-    for every sample; hence they are deterministic and do not depend on the samples around them.
-    With 100 draws and ten classes, probabilities err by about .001 and the epistemic part by about
-    three per cent; these errors fall at least as ``1 / sqrt(n_samples)``.
+    for every sample. With 100 draws and ten classes, probabilities err by about .001 and the
+    epistemic part by three per cent; these errors fall at least as ``1 / sqrt(n_samples)``.
 
     Parameters
     ----------
     logit_mean, logit_variance : Tensor of shape (n, K - 1)
-        Expectation of the relative logits z, and the diagonal part of their covariance.
+        Expectation of the relative logits z, and the diagonal part of their covariance. Shapes that
+        do not match are a ValueError.
     factor : Tensor of shape (n, K - 1, r) or None, default=None
         V, where ``V V^T`` is the part of low rank.
-    n_samples : int, default=100
-        Number of draws that predictions are means over.
-    seed : int, default=0
-        Of these draws.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not match.
+    n_samples, seed : int, default=100 and 0
+        Number of draws that predictions are means over, and their seed.
     """
 
     logit_mean: Tensor
@@ -72,8 +64,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         """Read outputs (n, (K - 1) (2 + rank)) of a network, with a part of low `rank`, or none.
 
         K - 1 columns each are expectations, raw variances, which are read as
-        ``softplus(raw) + 1e-6``, and the columns of the factor. The class describes `n_samples` and
-        `seed`.
+        ``softplus(raw) + 1e-6``, and the columns of the factor.
         """
         what = f"{2 + rank} (K - 1) for K classes and rank {rank}"
         outputs = of_one_network(outputs, 2 + rank, what)
@@ -100,12 +91,11 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         return replace(self, factor=torch.cat([*known, added], dim=-1))
 
     def empirical(self) -> EmpiricalCategorical:
-        """The draws as an ensemble of members.
+        """The draws as an ensemble of `n_samples` members.
 
         Returns
         -------
         EmpiricalCategorical
-            With `n_samples` members, `n_samples` n K numbers in all.
         """
         return self._drawn(self.logit_mean, self.logit_variance, self.factor)
 
@@ -121,36 +111,27 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
 
     @property
     def members(self) -> Tensor:
-        """Class probabilities of the draws, samples first: a tensor of shape (n, n_samples, K)."""
+        """Class probabilities of the draws: a tensor of shape (n, n_samples, K)."""
         return self.empirical().members
 
     @torch.no_grad()
     def uncertainty(self) -> Uncertainty:
-        """Parts of the entropy of the mean, over the draws (Eqs. 15).
-
-        They are those of :meth:`EmpiricalCategorical.uncertainty`. No gradient passes through.
-        """
+        """Parts of :meth:`EmpiricalCategorical.uncertainty`, over the draws (Eqs. 15)."""
         parts = [tuple(members.uncertainty()) for members in self._chunks()]
         total, aleatoric, epistemic = map(torch.cat, zip(*parts, strict=True))
         return Uncertainty(total, aleatoric, epistemic, measure="entropy")
 
-    def _draws(self) -> tuple[Tensor, Tensor]:
-        """Standard normal draws (T, 1, K - 1), and (T, r) for the factor, shared by all samples.
-
-        Means err by less than with independent draws.
-        """
-        n_logits = self.logit_mean.shape[1]
-        rank = 0 if self.factor is None else self.factor.shape[2]
-        draws = latin_hypercube(self.n_samples, n_logits + rank, self.seed)
-        own, shared = torch.tensor(draws).to(self.logit_mean).split((n_logits, rank), dim=1)
-        return own.unsqueeze(1), shared
-
     def _drawn(
         self, mean: Tensor, variance: Tensor, factor: Tensor | None = None
     ) -> EmpiricalCategorical:
-        """Members for some of the samples, one for each draw."""
-        own, shared = self._draws()
-        logits = mean + variance.sqrt() * own
+        """Members for some of the samples, one for each draw; the draws are those of all samples.
+
+        Means err by less than with independent draws.
+        """
+        n_logits, rank = mean.shape[1], 0 if factor is None else factor.shape[2]
+        draws = latin_hypercube(self.n_samples, n_logits + rank, self.seed)
+        own, shared = torch.tensor(draws).to(mean).split((n_logits, rank), dim=1)
+        logits = mean + variance.sqrt() * own.unsqueeze(1)
         if factor is not None:
             logits = logits + torch.einsum("npr,tr->tnp", factor, shared)
         last = logits.new_zeros(*logits.shape[:2], 1)
@@ -161,8 +142,8 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         n_logits = self.logit_mean.shape[1]
         size = _CHUNK // (self.n_samples * (n_logits + 1))
         fields = (self.logit_mean, self.logit_variance, self.factor)
-        parts = (part for part in fields if part is not None)
-        for chunk in zip(*(row_chunks(part, size) for part in parts), strict=True):
+        chunks = (row_chunks(part, size) for part in fields if part is not None)
+        for chunk in zip(*chunks, strict=True):
             yield self._drawn(*chunk)
 
 

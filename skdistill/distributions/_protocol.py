@@ -9,24 +9,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._shared import check_n_samples, random_numbers
-from ._uncertainty import Uncertainty
+from ._shared import Uncertainty, check_n_samples, random_numbers
 
 
 class Distribution(ABC):
     """Base of distributions over predictive distributions, for each of n samples.
 
-    What is predicted is the ``mean`` over them, (n, t) or (n, K). Targets are t numbers
-    (:class:`NumericDistribution`) or one of K classes (:class:`ClassDistribution`). Distributions
+    What is predicted is the ``mean`` over them: (n, t) for t numbers
+    (:class:`NumericDistribution`), (n, K) for K classes (:class:`ClassDistribution`). Distributions
     that have members, or draws that stand for them, offer them as ``members``: (n, S, t, 2) means
-    and variances, or (n, S, K) probabilities.
+    and variances, or (n, S, K) probabilities. Methods that change a distribution return one of the
+    same kind.
     """
+
+    if TYPE_CHECKING:  # a dataclass would take it for the default of the field that it often is
+
+        @property
+        def mean(self) -> Tensor: ...
 
     @abstractmethod
     def uncertainty(self) -> Uncertainty:
@@ -44,8 +49,8 @@ class Distribution(ABC):
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw y, or classes from the mean.
 
-        The same draws serve every sample: what is drawn for a sample does not depend on the samples
-        around it, but the samples of a draw are not independent of each other.
+        The same draws serve every sample: what is drawn does not depend on the samples around it,
+        but the samples of a draw are not independent of each other.
 
         Parameters
         ----------
@@ -79,10 +84,6 @@ class Calibratable(Distribution):
         Parameters
         ----------
         temperature : float or array-like of shape (t,)
-
-        Returns
-        -------
-        Distribution of the same kind.
         """
 
     @abstractmethod
@@ -96,10 +97,6 @@ class Calibratable(Distribution):
         Parameters
         ----------
         factor : Tensor of shape (n, t) or (n,)
-
-        Returns
-        -------
-        Distribution of the same kind.
         """
 
 
@@ -114,16 +111,7 @@ class ReadFromOutputs(ABC):
         Parameters
         ----------
         outputs : Tensor of shape (n, p) or (1, n, p)
-            Each class says what the p columns stand for.
-
-        Returns
-        -------
-        Distribution of this class.
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has another shape.
+            Each class says what the p columns stand for. Another shape is a ValueError.
         """
 
 
@@ -131,7 +119,7 @@ class NumericDistribution(Distribution):
     """Base of distributions over predictive distributions of t numbers, for each of n samples.
 
     Subclasses have a ``mean`` of shape (n, t). Quantiles and intervals follow from
-    :meth:`closed_quantile`.
+    :meth:`closed_quantile`; no gradient passes through them.
     """
 
     @property
@@ -147,11 +135,6 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         loc, scale : Tensor or array of shape (t,)
-            Shift and factor of each target.
-
-        Returns
-        -------
-        Distribution of the same kind.
         """
 
     @abstractmethod
@@ -162,10 +145,6 @@ class NumericDistribution(Distribution):
         ----------
         variance : Tensor of shape (n, t)
             In squared units of y.
-
-        Returns
-        -------
-        Distribution of the same kind.
         """
 
     @abstractmethod
@@ -175,39 +154,29 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         y : Tensor of shape (n, t)
+            Another shape is a ValueError.
 
         Returns
         -------
         Tensor of shape (n, t)
             In nats. The joint log density of several targets is not their sum where these share
             members.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
         """
 
     @abstractmethod
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, per sample and target; `y` is checked as by :meth:`log_prob`.
+        """Distribution function of y, per sample and target; `y` is as in :meth:`log_prob`.
 
         Parameters
         ----------
         y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            Probabilities.
         """
 
     @torch.no_grad()
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         check_n_samples(n_samples)
-        mean: Tensor = self.mean  # type: ignore[attr-defined]  # of subclasses: a field or a property
-        shape = (mean.shape[-1], n_samples)  # targets are independent
-        levels = random_numbers(torch.rand, shape, generator, mean, torch.float64)
+        shape = (self.mean.shape[-1], n_samples)  # targets are independent
+        levels = random_numbers(torch.rand, shape, generator, self.mean, torch.float64)
         levels.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
         found = self._at_levels(levels.flatten()).unflatten(-1, shape)
         drawn: Tensor = found.diagonal(dim1=1, dim2=2).permute(1, 0, 2)
@@ -220,21 +189,16 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         q : float or 1-D sequence or tensor of floats
-            Probabilities, strictly between 0 and 1.
+            Probabilities, strictly between 0 and 1; others are a ValueError.
 
         Returns
         -------
         Tensor of shape (n, t, len(q))
-            In units of y; one quantile for a float. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If a probability is not strictly between 0 and 1.
+            In units of y; one quantile for a float.
         """
         wanted = "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1"
         try:
-            levels = torch.as_tensor(q, dtype=torch.float64, device=self._device)
+            levels = torch.as_tensor(q, dtype=torch.float64, device=self.mean.device)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise TypeError(f"{wanted}, got {q!r}.") from error
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
@@ -249,17 +213,12 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         coverage : float or sequence of float
-            Probability of the interval, strictly between 0 and 1.
+            Probability of the interval, strictly between 0 and 1; others are a ValueError.
 
         Returns
         -------
         Tensor of shape (n, t, 2), or (n, t, len(coverage), 2) for a sequence
-            Lower and upper end, in units of y. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If a coverage is not strictly between 0 and 1.
+            Lower and upper end, in units of y.
         """
         is_one = isinstance(coverage, (float, np.floating))
         several = isinstance(coverage, (list, tuple)) or np.ndim(coverage) == 1
@@ -271,17 +230,12 @@ class NumericDistribution(Distribution):
                 f"coverage must be strictly between 0 and 1, got {coverage!r}. "
                 "It is a number or a sequence of numbers."
             )
+        device = self.mean.device
         tails = [(1 - float(level)) / 2 for level in levels for _ in range(2)]
-        upper = torch.tensor([False, True] * len(levels))
-        tail = torch.tensor(tails, dtype=torch.float64)
-        ends = self._tail_quantile(tail.to(self._device), upper.to(self._device))
-        found: Tensor = ends.unflatten(-1, (len(levels), 2))
+        tail = torch.tensor(tails, dtype=torch.float64, device=device)
+        upper = torch.tensor([False, True] * len(levels), device=device)
+        found: Tensor = self._tail_quantile(tail, upper).unflatten(-1, (len(levels), 2))
         return found[..., 0, :] if is_one else found
-
-    @property
-    def _device(self) -> torch.device:
-        mean: Tensor = self.mean  # type: ignore[attr-defined]  # of subclasses: a field or a property
-        return mean.device
 
     def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
         """Quantiles of y in closed form, by operations that exported graphs have.
@@ -295,15 +249,14 @@ class NumericDistribution(Distribution):
         -------
         Tensor of shape (n, t, k), or None
             None where there is no closed form. Graphs then search for the quantiles of a mixture of
-            Gaussians, whose means and variances (S, n, t) are ``components()``, with weights (S,)
-            in ``component_weights``.
+            Gaussians, with means and variances ``components()`` and ``component_weights``.
         """
         return None
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """Points with the probability `tail` above them where `upper` is true, else below them.
+        """Points (n, t, k) with the probability `tail` above them where `upper`, else below them.
 
-        `tail`, float64 and at most 1/2, and `upper` have shape (k,), the points (n, t, k).
+        `tail`, float64 and at most 1/2, and `upper` have shape (k,).
         """
         return self._at_levels(torch.where(upper, 1 - tail, tail))
 
@@ -321,6 +274,11 @@ class ClassDistribution(Distribution):
     Subclasses provide ``mean`` and its logarithm, ``log_mean``.
     """
 
+    if TYPE_CHECKING:
+
+        @property
+        def log_mean(self) -> Tensor: ...
+
     @abstractmethod
     def displaced(self, values: Tensor) -> ClassDistribution:
         """Add a function to each member's logits; one distribution is less sure by all of them.
@@ -328,11 +286,7 @@ class ClassDistribution(Distribution):
         Parameters
         ----------
         values : Tensor of shape (S, n, K)
-            Values of the functions at the samples, of mean 0 over the functions.
-
-        Returns
-        -------
-        Distribution of the same kind.
+            Of the functions at the samples, of mean 0 over the functions.
         """
 
     def log_prob(self, codes: Tensor) -> Tensor:
@@ -341,19 +295,14 @@ class ClassDistribution(Distribution):
         Parameters
         ----------
         codes : Tensor of int64 of shape (n,)
-            One class for each sample, counted from 0.
+            One class for each sample, from 0 to K - 1; others are a ValueError.
 
         Returns
         -------
         Tensor of shape (n,)
             In nats; ``-inf`` where all members rule the class out.
-
-        Raises
-        ------
-        ValueError
-            If `codes` are not n whole numbers from 0 to K - 1.
         """
-        log_mean: Tensor = cast(Any, self).log_mean
+        log_mean = self.log_mean
         n_rows, n_classes = log_mean.shape
         if not isinstance(codes, Tensor):
             raise TypeError(f"codes must be a tensor, got {codes!r}.")
@@ -368,7 +317,7 @@ class ClassDistribution(Distribution):
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         # A draw is one uniform number, at which every sample's distribution function is inverted.
         check_n_samples(n_samples)
-        cdf = cast(Any, self).mean.double().cumsum(dim=-1)
+        cdf = self.mean.double().cumsum(dim=-1)
         cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on
         uniform = random_numbers(torch.rand, (n_samples,), generator, cdf)
         return torch.searchsorted(cdf, uniform.repeat(len(cdf), 1), right=True).T

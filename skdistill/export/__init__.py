@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Export of fitted models as ONNX graphs, which run without torch, and by torch.export."""
 
-from ._onnx import export_onnx, export_rounds
+from ._files import export_onnx, export_program, export_rounds
 from ._pipelines import register_converters
-from ._program import export_program
 
 __all__ = ["export_onnx", "export_program", "export_rounds", "register_converters"]

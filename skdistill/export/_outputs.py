@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fitted estimator predicts, as a module whose outputs have names."""
 
+import copy
 from collections.abc import Iterator
 from numbers import Real
 from typing import Any, ClassVar
@@ -14,8 +15,15 @@ from .._data.columns import Columns
 from .._data.conversions import in_words
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import errors_about
+from ..modules import (
+    FunctionDraws,
+    InputEncoder,
+    MultiHead,
+    StackedLinear,
+    StackedSequential,
+    unstack,
+)
 from ..sequences import SequencePredictor
-from ._forms import graph_forms
 from ._quantiles import quantiles_of
 
 _COVERAGE = 0.9  # of the output `interval`
@@ -82,9 +90,9 @@ class GraphOutputs(nn.Module):
         if isinstance(outputs, str) and outputs in ("auto", "all"):
             costly = {"members"} if has_cheap_interval else {"members", "interval"}
             return [name for name in names if outputs == "all" or name not in costly]
-        known = f"'auto', 'all' or a list of names among {in_words(names)}"
         is_list = isinstance(outputs, (list, tuple)) and len(outputs) > 0
         if not is_list or not set(map(str, outputs)) <= set(names):
+            known = f"'auto', 'all' or a list of names among {in_words(names)}"
             raise ValueError(f"outputs must be {known}; got {outputs!r}.")
         return [name for name in names if name in outputs or name == "quantiles"]
 
@@ -95,7 +103,7 @@ class GraphOutputs(nn.Module):
 
     def _read(self, X: Tensor) -> dict[str, Tensor]:
         X = X if self.codes is None else self.codes(X)
-        if self.network is None:  # it has the usual form
+        if self.network is None:  # it is in its usual form
             outputs = self.module.outputs(X)
         else:
             outputs = self.network(self.module.encode(X))
@@ -113,24 +121,19 @@ class GraphOutputs(nn.Module):
         else:
             yield "mean", task.per_target(distribution.mean)
             yield "std", task.per_target(parts.total.sqrt())
-            yield from self._read_quantiles(distribution)
+            tail = (1 - _COVERAGE) / 2
+            ends = [tail, 1 - tail] if "interval" in self.names else []
+            if ends or self.levels:
+                found = task.per_target(quantiles_of(distribution, [*ends, *self.levels]))
+            if ends:
+                yield "interval", found[..., :2]
+            if self.levels:
+                yield "quantiles", found[..., len(ends) :]
         if self.plan.tells_parts:
             yield "aleatoric", task.per_target(parts.aleatoric)
             yield "epistemic", task.per_target(parts.epistemic)
         yield "total", task.per_target(parts.total)
         yield from self.plan.beside(outputs, self.module).items()
-
-    def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
-        tail = (1 - _COVERAGE) / 2
-        ends = [tail, 1 - tail] if "interval" in self.names else []
-        levels = [*ends, *self.levels]
-        if not levels:
-            return
-        found = self.plan.task.per_target(quantiles_of(distribution, levels))
-        if ends:
-            yield "interval", found[..., :2]
-        if self.levels:
-            yield "quantiles", found[..., len(ends) :]
 
 
 class _Codes(nn.Module):
@@ -141,17 +144,15 @@ class _Codes(nn.Module):
 
     def __init__(self, columns: Columns, dtype: torch.dtype):
         super().__init__()
-        sources: list[int] = []
-        values: list[float] = []
-        codes: list[int] = []
+        found: list[tuple[int, float, int]] = []  # column, value and code of each category
         for column, known in columns.categories.items():
-            is_numbers = all(isinstance(category, Real) for category in known)
-            sources += [column] * len(known)
-            values += [float(category) for category in known] if is_numbers else range(len(known))
-            codes += range(1, len(known) + 1)
-        self.sources, self.values = torch.tensor(sources), torch.tensor(values, dtype=dtype)
-        self.code_of = torch.zeros(len(sources), columns.n_columns, dtype=dtype)
-        self.code_of[torch.arange(len(sources)), self.sources] = torch.tensor(codes, dtype=dtype)
+            are_numbers = all(isinstance(category, Real) for category in known)
+            in_X = map(float, known) if are_numbers else range(len(known))
+            found += [(column, value, code) for code, value in enumerate(in_X, start=1)]
+        sources, values, codes = torch.tensor(found, dtype=torch.float64).view(-1, 3).unbind(1)
+        self.sources, self.values = sources.long(), values.to(dtype)
+        self.code_of = torch.zeros(len(found), columns.n_columns, dtype=dtype)
+        self.code_of[torch.arange(len(found)), self.sources] = codes.to(dtype)
         self.is_category = torch.zeros(columns.n_columns, dtype=torch.bool)
         self.is_category[list(columns.categories)] = True
 
@@ -165,10 +166,9 @@ class _Codes(nn.Module):
 class RoundOutputs(nn.Module):
     """What a booster predicts after a round, given the state that the rounds before it have left.
 
-    The state is `so_far`, the mean of the rounds' outputs, and `activations_<round>`. It is an
-    input, and as ``next_<name>`` an output. `graph_outputs` are those of the booster, `number` that
-    of the round, from 1; `before` and `state` are the states before and after it for samples of
-    zeros, the first empty.
+    The state, see :func:`export_rounds`, is an input, and as ``next_<name>`` an output.
+    `graph_outputs` are those of the booster, `number` that of the round, from 1; `before` and
+    `state` are the states before and after it for samples of zeros, the first empty.
     """
 
     def __init__(self, graph_outputs: GraphOutputs, number: int, before: dict[str, Tensor]):
@@ -207,3 +207,141 @@ class RoundOutputs(nn.Module):
         known = {**given, f"activations_{number}": hidden}
         kept = (f"activations_{n}" for n in range(self.first_kept, number + 1))
         return found, {"so_far": mean, **{name: known[name] for name in kept}}
+
+
+def traced(graph_outputs: GraphOutputs | RoundOutputs) -> Any:
+    """Trace prediction methods, for any number of samples."""
+    rows, shapes = torch.export.Dim("batch", min=1), torch.export.ShapesCollection()
+    inputs = tuple(graph_outputs.inputs.values())
+    for tensor in inputs:
+        shapes[tensor] = {0: rows}
+    with torch.no_grad():
+        return torch.export.export(
+            graph_outputs, inputs, dynamic_shapes=shapes.dynamic_shapes(graph_outputs, inputs)
+        )
+
+
+# --- parts of fitted modules in forms that are fast in a graph; they compute the same -------------
+
+
+def graph_forms(fitted: nn.Module) -> tuple[Any, nn.Module | None]:
+    """Return a copy of a module with such parts, on the CPU, and a form of its network, if any.
+
+    That maps encoded samples (n, in) to outputs (S, n, out), of S networks or heads.
+    """
+    module = copy.deepcopy(fitted).cpu().eval().requires_grad_(False)
+    if type(module.inputs) is InputEncoder:
+        module.inputs = _Inputs(module.inputs)
+    if isinstance(module.functions, FunctionDraws):
+        module.functions = _Functions(module.functions)
+    network: Any = module.network
+    if isinstance(network, StackedSequential) and network.lead == (1,):
+        return module, _OneNetwork(network)
+    return module, _WideHeads(network) if _has_linear_heads(network) else None
+
+
+class _OneNetwork(nn.Module):
+    """A stack of one network, without the axis of members inside: then layers are ONNX's Gemm."""
+
+    def __init__(self, stacked: Any):
+        super().__init__()
+        (self.network,) = unstack(stacked)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map samples (n, in) to outputs (1, n, out)."""
+        return self.network(X).unsqueeze(0)
+
+
+def _has_linear_heads(network: nn.Module) -> bool:
+    """Whether a network is one core of layers that are known, with heads of one linear layer."""
+    if not isinstance(network, MultiHead) or not isinstance(network.core, StackedSequential):
+        return False
+    heads = list(network.heads) if isinstance(network.heads, StackedSequential) else []
+    is_linear = len(heads) == 1 and isinstance(heads[0], StackedLinear)
+    return is_linear and network.core.lead == (1,)
+
+
+class _WideHeads(nn.Module):
+    """A core with heads of one linear layer, which are one wide layer: then all are ONNX's Gemm."""
+
+    def __init__(self, stacked: MultiHead):
+        super().__init__()
+        (self.core,) = unstack(stacked.core)
+        heads: list[Any] = unstack(stacked.heads)
+        self.shape = len(heads), heads[0][0].out_features
+        self.weight = nn.Parameter(torch.cat([head[0].weight for head in heads]).t().contiguous())
+        self.bias = nn.Parameter(torch.cat([head[0].bias for head in heads]))
+        self.requires_grad_(False)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map samples (n, in) to the heads' outputs (M, n, out)."""
+        found = torch.addmm(self.bias, self.core(X), self.weight)
+        return found.unflatten(-1, self.shape).transpose(0, 1)
+
+
+class _Inputs(nn.Module):
+    """An encoder of samples that treats numbers and bins apart: numbers alone are compressed."""
+
+    def __init__(self, encoder: InputEncoder):
+        super().__init__()
+        self.encoder, k = encoder, encoder.n_numbers
+        kept: dict[str, Any] = encoder._buffers
+        columns = torch.as_tensor(encoder.columns[:k])
+        self.numbers = None if k == len(kept["loc"]) else columns
+        self.sources = torch.as_tensor([]) if kept["sources"] is None else kept["sources"][k:]
+        scale = _LIMIT * kept["widths"][:k] if encoder.compresses else kept["widths"][:k]
+        self.loc, self.scale = kept["starts"][:k], scale
+        self.starts, self.widths = kept["starts"][k:], kept["widths"][k:]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map samples (n, n_columns) to inputs (n, n_inputs)."""
+        encoder: dict[str, Any] = self.encoder._buffers
+        is_missing = x.isnan()
+        x = torch.where(is_missing, encoder["loc"], x)
+        z = x if self.numbers is None else x.index_select(-1, self.numbers)
+        z = (z - self.loc) / self.scale
+        parts = [_compressed(z) if self.encoder.compresses else z]
+        if encoder["indicators"] is not None:
+            parts.append(is_missing.index_select(-1, encoder["indicators"]).to(x.dtype))
+        if self.encoder.n_categories:
+            has = x.index_select(-1, encoder["category_columns"]).eq(encoder["codes"])
+            parts.append(has.to(x.dtype))
+        if self.encoder.n_bins:
+            bins = (x.index_select(-1, self.sources) - self.starts) / self.widths
+            parts.append(bins.clamp(0, 1))
+        return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+
+
+_LIMIT = 5.0  # of numbers that are not compressed
+
+
+def _compressed(z: Tensor) -> Tensor:
+    """Return 5 z if that is within 5 of 0, and else ±(5 + log(5 |z| - 4)), in six operations."""
+    beyond = (z.abs().clamp(min=1.0) - (1 - 1 / _LIMIT)).log()  # log(1 / 5) for those within
+    return z.clamp(-1, 1) * (beyond + (_LIMIT + np.log(_LIMIT)))
+
+
+class _Functions(FunctionDraws):
+    """Functions whose kernel matrix is transposed: for one row, onnxruntime is twice as fast.
+
+    Its whitening matrix is a triangle, of which most zeros are left out.
+    """
+
+    def __init__(self, functions: FunctionDraws):
+        nn.Module.__init__(self)
+        self.__dict__.update(functions.__dict__)
+        kept: dict[str, Any] = functions._buffers
+        self._buffers = dict(kept)
+        lower = kept["whitening"].t()
+        half = len(lower) // 2
+        self.register_buffer("points", kept["inducing"].t().contiguous())
+        self.register_buffer("offsets", kept["minus_half_squares"].unsqueeze(-1))
+        self.register_buffer("first", lower[:half, :half].contiguous())
+        self.register_buffer("last", lower[half:].contiguous())
+
+    def _kernel(self, both: Tensor) -> tuple[Tensor, Tensor]:
+        kept: dict[str, Any] = self._buffers
+        kernel = torch.addmm(kept["offsets"], kept["points"], both.t()).exp()
+        first, last = kept["first"] @ kernel[: len(kept["first"])], kept["last"] @ kernel
+        known = (first * first).sum(0) + (last * last).sum(0)
+        return kernel.t(), (kept["most"] - known).relu().unsqueeze(-1)

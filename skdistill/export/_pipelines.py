@@ -58,12 +58,11 @@ def pipeline_graph(steps: list[BaseEstimator], graph_outputs: GraphOutputs, esti
 
     register_converters()
     pipeline = make_pipeline(_by_position(steps[0]), *steps[1:], estimator)
+    kind = _tensor_type(graph_outputs.inputs["X"].numpy(), [steps[0].n_features_in_])
     try:
         return convert_sklearn(
             pipeline,
-            initial_types=[
-                ("X", _tensor_type(graph_outputs.inputs["X"].numpy(), [steps[0].n_features_in_]))
-            ],
+            initial_types=[("X", kind)],
             options={id(estimator): {"zipmap": False, **graph_outputs.options}},
             target_opset=OPSET,
             custom_conversion_functions={SimpleImputer: _convert_imputer},
@@ -90,9 +89,8 @@ def _by_position(step: BaseEstimator) -> BaseEstimator:
 
 def _graph_outputs_of(scope: Any, estimator: BaseEstimator) -> GraphOutputs:
     """Return the prediction methods that the options of a conversion ask for."""
-    given = scope.get_options(
-        estimator, dict(GraphOutputs.defaults), fail=False
-    )  # it fills in a copy
+    defaults = dict(GraphOutputs.defaults)  # what is given is filled in
+    given = scope.get_options(estimator, defaults, fail=False)
     return GraphOutputs(estimator, **{name: given[name] for name in GraphOutputs.defaults})
 
 
@@ -129,15 +127,10 @@ def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
 
 def _tensor_type(like: np.ndarray, shape: Sequence[int]) -> Any:
     """Return skl2onnx's type of arrays (n, *shape) with the dtype of `like`."""
-    from skl2onnx.common import data_types as types
+    from skl2onnx.common import data_types
 
-    kinds = {
-        "int64": types.Int64TensorType,
-        "float32": types.FloatTensorType,
-        "float64": types.DoubleTensorType,
-        "object": types.StringTensorType,
-    }
-    return kinds[like.dtype.name]([None, *shape])
+    kinds = {"int64": "Int64", "float32": "Float", "float64": "Double", "object": "String"}
+    return getattr(data_types, f"{kinds[like.dtype.name]}TensorType")([None, *shape])
 
 
 def _infer_nothing(operator: object) -> None:

@@ -27,14 +27,20 @@ from ._categorical import categorical_correctness as categorical_correctness
 from ._categorical import categorical_individuality as categorical_individuality
 from ._categorical import cross_entropy
 from ._categorical import information_mismatch as information_mismatch
-from ._dirichlet import dirichlet_forward_kl, dirichlet_nll, dirichlet_reverse_kl
+from ._dirichlet import MemberStatistics as MemberStatistics
+from ._dirichlet import (
+    dirichlet_forward_kl,
+    dirichlet_nll,
+    dirichlet_reverse_kl,
+    proxy_concentrations,
+    proxy_precision,
+    proxy_target,
+)
 from ._dirichlet import dirichlet_moments as dirichlet_moments
 from ._dirichlet import dirichlet_reverse_kl_reference as dirichlet_reverse_kl_reference
+from ._dirichlet import information_target as information_target
+from ._dirichlet import largest_precision as largest_precision
 from ._dirichlet import proxy_term as proxy_term
-from ._dirichlet_targets import MemberStatistics as MemberStatistics
-from ._dirichlet_targets import information_target as information_target
-from ._dirichlet_targets import largest_precision as largest_precision
-from ._dirichlet_targets import proxy_concentrations, proxy_precision, proxy_target
 from ._factors import centred as centred
 from ._factors import factor_scores as factor_scores
 from ._factors import loadings_nll as loadings_nll
@@ -54,13 +60,13 @@ from ._gaussian import of_gaussian_outputs as of_gaussian_outputs
 from ._gaussian import residual_mismatch as residual_mismatch
 from ._gaussian import spread_error as spread_error
 from ._gaussian import spread_mismatch as spread_mismatch
-from ._heads import diversity as diversity
-from ._heads import pairing as pairing
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
 from ._loss import differentiable as differentiable
+from ._loss import diversity as diversity
 from ._loss import log_tailed_clip as log_tailed_clip
 from ._loss import loss_with_gradient as loss_with_gradient
+from ._loss import pairing as pairing
 from ._loss import tempered_sum as tempered_sum
 from ._loss import weighted_sum as weighted_sum
 from ._second_order import NormalInverseGammaTarget as NormalInverseGammaTarget

@@ -14,17 +14,10 @@ from torch import Tensor
 
 from ._loss import loss_with_gradient
 
-# How far outputs may be from the mean of their column, relative to the farthest target.
-_REACH = 1.5
-
-# Takes the place of a bound of 0, that of a constant column, in denominators.
-_TINY = 1e-30
-
-# Columns that vary by less than this, relative to their size, count as constant.
-_ROUNDING = 1e-6
-
-# Values of a table (N, L) that are taken at a time, in float64: 2 MiB.
-_PIECE = 2**18
+_REACH = 1.5  # how far outputs may be from their column's mean, relative to the farthest target
+_TINY = 1e-30  # takes the place of a bound of 0, that of a constant column, in denominators
+_ROUNDING = 1e-6  # columns that vary by less, relative to their size, count as constant
+_PIECE = 2**18  # values of a table (N, L) that are taken at a time, in float64: 2 MiB
 
 
 class DistillationGame:
@@ -33,9 +26,8 @@ class DistillationGame:
     The exponential weights of Eqs 4 and 5 depend on the learners only through the sum of their
     errors, ``S = sum_t c_t (f_t - g)``; they are its softmax, which never overflows. The weight
     ``c_t`` of a learner is 1, or less where it would overshoot. A sample of weight 2 is two
-    samples, and N the sum of the weights. The learning rate eta of the samples is by default
-    ``sqrt(ln 2N / T) / G`` of Theorem 1, for each column. Of the L columns the first `n_played` are
-    played, or all.
+    samples, and N the sum of the weights. The samples' learning rate eta is by default that of
+    Theorem 1, for each column. Of the L columns the first `n_played` are played, or all.
 
     For each column there are `loc`, its mean, the middle of the range of predictions; `bound`, the
     largest distance of predictions from it, B, 1.5 times that of the target, or 0 where this is
@@ -76,7 +68,7 @@ class DistillationGame:
         self.total = 0.0
 
     def _columns(self) -> Iterator[slice]:
-        """Slices of the columns, of which there may be a thousand, a few at a time."""
+        """Slices of a few columns; there may be a thousand."""
         size = max(1, _PIECE // len(self.target))
         for start in range(0, self.target.shape[1], size):
             yield slice(start, start + size)
@@ -89,8 +81,7 @@ class DistillationGame:
     def probabilities(self, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Weights (N, L) of the samples for each sign of the next learner's error: K_plus, K_minus.
 
-        K_plus is large where the learners predicted too little, K_minus where they predicted too
-        much. In each column the two together sum to 1.
+        K_plus is large where the learners predicted too little. Together they sum to 1 in a column.
         """
         gain = self.eta[columns] * self.errors[:, columns]
         both = torch.cat((-gain, gain)).add_(self.weight.log().repeat(2, 1))
@@ -122,7 +113,7 @@ class DistillationGame:
         return edges
 
     def is_weak_learner(self, outputs: Tensor) -> bool:
-        """Tell whether the outputs are those of a weak learner; the first learner always is one."""
+        """Whether the outputs are those of a weak learner; the first learner always is one."""
         return self.n_learners == 0 or bool((self.edges(outputs)[self.is_played] > 0).all())
 
     def weight_of(self, outputs: Tensor) -> float:
@@ -187,8 +178,7 @@ def log_barrier(error: Tensor, wanted: Tensor, bound: Tensor) -> tuple[Tensor, T
 def bounded_outputs(raw: Tensor, loc: Tensor, bound: Tensor, centred: bool) -> Tensor:
     """Outputs of a learner, at most `bound` away from `loc`: ``f = loc + B tanh(raw / B)``.
 
-    Where `centred`, the mean over the columns is subtracted first: to logits it makes no
-    difference.
+    Where `centred`, the mean over the columns is subtracted first, which logits do not depend on.
     """
     if centred:
         raw = raw - raw.mean(-1, keepdim=True)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._heads import Pairs, at
-from ._loss import computed_once, loss_with_gradient
+from ._loss import Pairs, at, computed_once, loss_with_gradient
 
 _MANY = 64  # classes that are reduced faster where they lie side by side in memory
 _LOG_ZERO = -1e3  # stands for log 0: finite, and its exponential is 0 in every dtype
@@ -30,13 +29,13 @@ class _Logits(NamedTuple):
 class Categories(_Logits):
     """Heads, given by logits (..., M, n, K), with their probabilities, each form computed once.
 
-    It stands for the logits where several losses are computed of them. What it computes has classes
-    before samples, (..., M, K, n).
+    It stands for the logits where several losses are computed of them. Classes come before samples
+    in all of them, (..., M, K, n).
     """
 
     @computed_once
     def log_probs(self) -> Tensor:
-        return _log_softmax(self.logits)
+        return _over_classes(torch.log_softmax, self.logits)
 
     @computed_once
     def probs(self) -> Tensor:
@@ -98,7 +97,7 @@ def cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     loss : Tensor of shape (..., n)
         In nats.
     """
-    log_probs = _log_softmax(logits)
+    log_probs = _over_classes(torch.log_softmax, logits)
     gradient = log_probs.exp()  # softmax less target
     if target.is_floating_point():
         return -(target.mT * log_probs).sum(-2), gradient.sub_(target.mT).mT
@@ -127,7 +126,9 @@ def categorical_aggregation(
     heads, members = _heads(heads), _members(members)
     if temperature != 1:
         heads = Categories(heads.logits / temperature)
-        target = _over_networks(torch.mean, _softened(members.logits, temperature))
+        target = _over_networks(
+            torch.mean, _over_classes(torch.softmax, members.logits, temperature)
+        )
     else:
         target = members.mean
     loss = (target * heads.log_mean).sum((-3, -2)).mul_(-(temperature**2))  # Eq 5
@@ -143,13 +144,12 @@ def categorical_individuality(
 ) -> tuple[Tensor, Tensor]:
     """L3 of Hydra+ for classes: mean cross-entropy of each member and its head (Hydra+, Eq 7).
 
-    `pairs` tells which member goes with which head, see ``pairing``; None pairs them in order, N =
-    M.
+    `pairs` are those of ``pairing``; None pairs members and heads in order, N = M.
     """
     member_index, head_index = pairs or (None, None)
     logits, members = _heads(heads).logits, _members(members)
-    log_probs = at(_log_softmax(logits, temperature), head_index)
-    targets = at(_softened(members.logits, temperature), member_index)
+    log_probs = at(_over_classes(torch.log_softmax, logits, temperature), head_index)
+    targets = at(_over_classes(torch.softmax, members.logits, temperature), member_index)
     share = temperature / log_probs.shape[-3]
     loss = (targets * log_probs).sum((-3, -2)).mul_(-temperature * share)  # Eq 7
     gradient = log_probs.exp_().sub_(targets).mul_(share).mT  # T / pairs (softmax - target)
@@ -164,9 +164,9 @@ def information_mismatch(
 ) -> tuple[Tensor, Tensor]:
     """Squared difference between the log mutual informations of members and of heads.
 
-    The mutual information is the epistemic part of the entropy, the mean divergence of the members
-    (heads) from their mean. Ours, not the paper's: it keeps the scale of the epistemic part, which
-    L2 and L3 lose. The floor, in nats, is well above rounding.
+    The mutual information, the epistemic part, is the mean divergence of the members (heads) from
+    their mean. Ours, not the paper's: it keeps the scale of that part, which L2 and L3 lose. The
+    floor, in nats, is well above rounding.
     """
     heads, members = _heads(heads), _members(members)
     terms = heads.log_ratio * heads.probs
@@ -190,18 +190,8 @@ def _members(members: Members) -> KnownCategories:
     return KnownCategories(members) if isinstance(members, Tensor) else members
 
 
-def _log_softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Log probabilities (..., K, n) of logits (..., n, K) at a temperature."""
-    return _over_classes(torch.log_softmax, logits, temperature)
-
-
-def _softened(members: Tensor, temperature: float = 1.0) -> Tensor:
-    """Probabilities (..., K, n) of log probabilities (..., n, K) at a temperature."""
-    return _over_classes(torch.softmax, members, temperature)
-
-
 def _over_classes(
-    function: Callable[[Tensor, int], Tensor], logits: Tensor, temperature: float
+    function: Callable[[Tensor, int], Tensor], logits: Tensor, temperature: float = 1.0
 ) -> Tensor:
     """A softmax, or its logarithm, as (..., K, n), of logits (..., n, K) at a temperature."""
     logits = logits if temperature == 1 else logits / temperature

@@ -4,18 +4,23 @@
 The concentrations are ``alpha = exp(z) + offset``, as :meth:`Dirichlet.from_outputs` reads them;
 offset 1 goes with the proxy target, offset 0 is the plain form. Equations are those of M. Ryabinin,
 A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to Many Classes with Proxy
-Targets" (2021), whose Eqs 11, 13 and 14 lack ln before Gamma.
+Targets" (2021), whose Eqs 11, 13 and 14 lack ln before Gamma. The targets are the members' mean
+probabilities with their mutual information (the moments), the precision of a Dirichlet about the
+mean (the proxy), or their mean log probabilities (the likelihood).
+
+Samples are taken a few at a time, so that forty thousand classes need no more memory than the
+results.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from .._utils.special import digamma_excess
 from ..distributions import Dirichlet
-from ._dirichlet_targets import proxy_concentrations, row_blocks
 from ._loss import Term, loss_with_gradient
 
 # Logarithms of the precisions that a student is held between while its information is matched. At
@@ -29,6 +34,158 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42)
 _SHIFT = 4
 _FEW = 2**9  # elements for which torch's own functions take no longer than the series
 
+_CHUNK = {"cpu": 2**15}  # elements of one temporary: 128 KiB, several fit the cache
+_CHUNK_ELSEWHERE = 2**22
+_PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17, as released
+
+# Largest tolerated rounding error of a concentration, where those of a sample are equal. Losses and
+# gradients are small differences of numbers of that size: with more they would be noise.
+_ROUNDING = 1e-3
+
+
+# --- targets, made of the predictions of members ----------------------------------------------
+
+
+class MemberStatistics:
+    """Means (..., n, K) of the probabilities, and of their logarithms, of members added one by one.
+
+    Logits are divided by the temperature. Smoothing is the weight of the uniform distribution that
+    is mixed into every member; the paper has 1e-3 for the log-likelihood and 0 for the proxy. Use
+    it for members that give probabilities of zero: without it these count as the smallest normal
+    number, and the precision becomes tiny.
+    """
+
+    mean: Tensor
+    mean_log: Tensor
+
+    def __init__(self, temperature: float | Tensor = 1.0, smoothing: float = 0.0) -> None:
+        self.temperature = temperature
+        self.smoothing = smoothing
+        self.n_members = 0
+
+    def add(self, member: Tensor) -> Self:
+        """Add the logits or log probabilities (..., n, K) of a member."""
+        return self.add_together(member.unsqueeze(-3))
+
+    def add_together(self, members: Tensor) -> Self:
+        """Add several members, (..., S, n, K), in groups that fit the cache."""
+        members = members.detach()
+        first = members.select(-3, 0)
+        if self.n_members == 0:
+            self.mean, self.mean_log = torch.zeros_like(first), torch.zeros_like(first)
+        for rows in _row_blocks(first):
+            n_members = self.n_members
+            for group in members[..., rows, :].split(_affordable(first[..., rows, :]), dim=-3):
+                n_members += group.shape[-3]
+                share = group.shape[-3] / n_members
+                softened = _softened(group, self.temperature, self.smoothing)
+                for total, t in zip((self.mean, self.mean_log), softened, strict=True):
+                    # A single member is its own mean: no need to compute it.
+                    mean = t.squeeze(-3) if t.shape[-3] == 1 else t.mean(-3)
+                    total[..., rows, :].lerp_(mean, share)
+        self.n_members += members.shape[-3]
+        return self
+
+
+def proxy_precision(mean: Tensor, mean_log: Tensor, max_precision: float = math.inf) -> Tensor:
+    """Precision of the Dirichlet that is as wide as an ensemble (Eq 17).
+
+    It estimates the precision of the Dirichlet that the members were drawn from, by Stirling's
+    approximation: too low for a precision that is not large beside K.
+
+    Parameters
+    ----------
+    mean, mean_log : Tensor of shape (..., n, K)
+        See ``MemberStatistics``.
+    max_precision : float, default=inf
+        Upper limit. Without it, identical members give ``(K - 1) / 1.2e-7``.
+
+    Returns
+    -------
+    precision : Tensor of shape (..., n)
+        Not negative.
+    """
+    terms = _finite(mean.log()).sub_(mean_log).mul_(mean)
+    divergence = terms.sum(-1).clamp_(min=0)  # mean KL(mean || member)
+    denominator = divergence.mul_(2).add_(_PROXY_EPS)
+    return denominator.reciprocal_().mul_(mean.shape[-1] - 1).clamp_(max=max_precision)  # Eq 17
+
+
+def largest_precision(n_classes: int, dtype: torch.dtype) -> float:
+    """Largest precision of a proxy of K classes whose losses and gradients a dtype can hold.
+
+    It is 8,400 for each class in float32; in float64 there is practically no limit.
+    """
+    return n_classes * _ROUNDING / torch.finfo(dtype).eps
+
+
+def proxy_target(
+    members: Tensor,
+    max_precision: float = math.inf,
+    temperature: float | Tensor = 1.0,
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Mean and precision of the proxy of an ensemble (Eq 17).
+
+    Parameters
+    ----------
+    members : Tensor of shape (..., S, n, K)
+        Logits or log probabilities, ``-inf`` for what a member rules out.
+    max_precision : as in :func:`proxy_precision`
+    temperature, smoothing : float, default=1.0 and 0.0
+        See ``MemberStatistics``.
+
+    Returns
+    -------
+    mean : Tensor of shape (..., n, K)
+    precision : Tensor of shape (..., n)
+    """
+    first = members.select(-3, 0)
+    mean, precision = torch.empty_like(first), first.new_empty(first.shape[:-1])
+    for rows in _row_blocks(first):
+        statistics = MemberStatistics(temperature, smoothing).add_together(members[..., rows, :])
+        mean[..., rows, :] = statistics.mean
+        precision[..., rows] = proxy_precision(statistics.mean, statistics.mean_log, max_precision)
+    return mean, precision
+
+
+def information_target(
+    members: Tensor, temperature: float | Tensor = 1.0, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Mean (..., n, K) and mutual information (..., n), in nats, of members (..., S, n, K).
+
+    The mutual information is the mean divergence of the members from their mean. It is finite
+    where a member gives a class no probability.
+    """
+    first = members.select(-3, 0)
+    mean, information = torch.empty_like(first), first.new_empty(first.shape[:-1])
+    for rows in _row_blocks(first):
+        probs, log_probs = _softened(members[..., rows, :].detach(), temperature, smoothing)
+        mean[..., rows, :] = probs.mean(-3)
+        log_ratio = log_probs.sub_(_finite(mean[..., rows, :].log()).unsqueeze(-3))
+        information[..., rows] = log_ratio.mul_(probs).sum(-1).mean(-2).clamp_(min=0)
+    return mean, information
+
+
+def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -> Tensor:
+    """Concentrations of the proxy: beta (Eq 17).
+
+    Parameters
+    ----------
+    mean : Tensor of shape (..., n, K)
+    precision : Tensor of shape (..., n)
+    offset : float, default=1.0
+        With 0, a mean probability of zero gives a concentration of zero, which no loss accepts.
+
+    Returns
+    -------
+    concentrations : Tensor of shape (..., n, K)
+    """
+    return (mean * precision.unsqueeze(-1)).add_(offset)  # Eq 17
+
+
+# --- losses -----------------------------------------------------------------------------------
+
 
 @loss_with_gradient
 def dirichlet_reverse_kl(
@@ -41,9 +198,8 @@ def dirichlet_reverse_kl(
 
     Parameters
     ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-        Of the teacher, such as those of its proxy: beta.
+    outputs, concentrations : Tensor of shape (..., n, K)
+        Of the student; and of the teacher, such as those of its proxy: beta.
     offset : float, default=1.0
         Of the student.
 
@@ -72,9 +228,8 @@ def dirichlet_reverse_kl_reference(
 ) -> tuple[Tensor, Tensor]:
     """The reverse divergence as the paper's authors released it: Eq 18 over its precision.
 
-    The reconstruction term, with the mean of the members and a precision of ``precision + K``, is
-    joined by the divergence from the flat Dirichlet, and both are divided by that precision. Its
-    minimiser is ``(precision + K) mean + 1``. The constant is such that the minimum is 0.
+    The reconstruction term, with the members' mean and a precision of ``precision + K``, and the
+    divergence from the flat Dirichlet are both divided by that precision.
     """
     # Eq 18 over its beta_0 is the divergence from these concentrations, but for a constant.
     beta_0 = precision + mean.shape[-1]
@@ -99,7 +254,6 @@ def dirichlet_forward_kl(
     Returns
     -------
     loss : Tensor of shape (..., n)
-        In nats.
     """
 
     def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,11 +276,9 @@ def dirichlet_nll(outputs: Tensor, mean_log: Tensor, offset: float = 1.0) -> tup
 
     Parameters
     ----------
-    outputs : Tensor of shape (..., n, K)
-    mean_log : Tensor of shape (..., n, K)
-        Mean log probabilities of the members, see ``MemberStatistics``.
+    outputs, mean_log : Tensor of shape (..., n, K)
+        Of the student; and the members' mean log probabilities, see ``MemberStatistics``.
     offset : float, default=1.0
-        Of the student.
 
     Returns
     -------
@@ -190,17 +342,47 @@ def dirichlet_moments(
 
 
 def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
-    """Divergence of a student's Dirichlet and a proxy, see :func:`proxy_target`.
-
-    Of "reverse_kl", "reverse_kl_reference" and "forward_kl", the first is divided by the sum of the
-    proxy's concentrations.
-    """
+    """Divergence of a student and a proxy; "reverse_kl" is over the sum of its concentrations."""
     if loss == "reverse_kl_reference":
         return Term(dirichlet_reverse_kl_reference, (mean, precision))
     beta = proxy_concentrations(mean, precision)  # Eq 17
     if loss == "forward_kl":
         return Term(dirichlet_forward_kl, (beta,))
     return Term(dirichlet_reverse_kl, (beta,), weight=1 / (precision + mean.shape[-1]))
+
+
+# --- parts of the above -----------------------------------------------------------------------
+
+
+def _softened(
+    members: Tensor, temperature: float | Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Probabilities and their logarithms, at the temperature and smoothed."""
+    logits = (members - members.amax(-1, keepdim=True)).div_(temperature)
+    probs = logits.exp()  # torch's softmax takes several times as long over few classes
+    total = probs.sum(-1, keepdim=True)
+    probs.div_(total)
+    if smoothing:  # (1 - smoothing) (p - 1/K) + 1/K
+        probs.mul_(1 - smoothing).add_(smoothing / members.shape[-1])
+        return probs, probs.log()
+    return probs, _finite(logits.sub_(total.log_()))
+
+
+def _finite(log_probs: Tensor) -> Tensor:
+    """Log probabilities, none less than that of the smallest normal number; in place."""
+    return log_probs.clamp_(min=math.log(torch.finfo(log_probs.dtype).tiny))
+
+
+def _affordable(values: Tensor) -> int:
+    """How many tensors like this one are taken at a time."""
+    return max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // max(1, values.numel()))
+
+
+def _row_blocks(values: Tensor) -> Iterator[slice]:
+    """Slices of the samples of (..., n, K), of as many as are taken at a time."""
+    n_rows = values.shape[-2]
+    size = _affordable(values[..., :1, :])
+    return (slice(start, start + size) for start in range(0, n_rows, size))
 
 
 def _concentrations(outputs: Tensor, offset: float) -> tuple[Tensor, Tensor]:
@@ -239,13 +421,13 @@ def _by_rows(
     The kernel takes outputs (n, K) and targets (n, .), and returns a loss (n, 1).
     """
     lead = outputs.shape[:-1]
-    flat_targets = [t.expand(*lead, t.shape[-1]).reshape(-1, t.shape[-1]) for t in targets]
+    targets = tuple(t.expand(*lead, -1).reshape(-1, t.shape[-1]) for t in targets)
     flat = outputs.reshape(-1, outputs.shape[-1])
     loss, gradient = flat.new_empty(len(flat)), torch.empty_like(flat)
-    for rows in row_blocks(flat):
-        values, gradient[rows] = kernel(flat[rows], *(t[rows].to(flat) for t in flat_targets))
+    for rows in _row_blocks(flat):
+        values, gradient[rows] = kernel(flat[rows], *(t[rows].to(flat) for t in targets))
         loss[rows] = values.squeeze(-1)
-    return loss.view(outputs.shape[:-1]), gradient.view(outputs.shape)
+    return loss.view(lead), gradient.view(outputs.shape)
 
 
 def _bregman(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,42 +12,33 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ..distributions import Gaussian
-from ._heads import Pairs, at
-from ._loss import Loss, computed_once, loss_with_gradient
+from ._loss import Loss, Pairs, at, computed_once, loss_with_gradient
 
 
 class Mixture(Gaussian):
-    """Members or heads with the moments of their mixture, each computed once.
-
-    Mean and variance of the members have shape (..., M, n, t), the moments (..., 1, n, t).
-    """
+    """Members or heads, (..., M, n, t), with their mixture's moments, (..., 1, n, t), kept."""
 
     @computed_once
     def centre(self) -> Tensor:
-        """Mean of the means."""
         return self.mean.mean(-3, keepdim=True)
 
     @computed_once
     def residuals(self) -> Tensor:
-        """Means less their mean, (..., M, n, t)."""
-        return self.mean - self.centre
+        return self.mean - self.centre  # (..., M, n, t)
 
     @computed_once
     def epistemic(self) -> Tensor:
-        """Variance of the means."""
         return self.residuals.square().mean(-3, keepdim=True)
 
     @computed_once
     def aggregate(self) -> Gaussian:
-        """Mean and total variance."""
         return Gaussian(self.centre, self.variance.mean(-3, keepdim=True) + self.epistemic)
 
 
 def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
     """Gaussian (..., n, t) with the moments of the mixture of members, and its epistemic variance.
 
-    The total variance is the mean variance plus the variance of the means (with 1/M), which is the
-    epistemic part. Members have shape (..., M, n, t).
+    Members have shape (..., M, n, t); the epistemic part is the variance of the means (with 1/M).
     """
     mixture = Mixture(*members)
     aggregate = Gaussian(*(value.squeeze(-3) for value in mixture.aggregate))
@@ -85,7 +76,6 @@ def gaussian_nll(
         Exponent of the variance by which each sample is weighted: 0 is the likelihood itself, 1
         weights the errors of the mean as squared error does.
     min_variance : float, default=1e-6
-        What is added to the softplus of the raw variance.
 
     Returns
     -------
@@ -93,8 +83,8 @@ def gaussian_nll(
 
     Notes
     -----
-    Written for few calls of torch, which dominate the time of small tensors; an operand that is a
-    number of Python costs as much as a call.
+    Few calls of torch, as these dominate the time of small tensors; an operand that is a number of
+    Python costs as much as one.
     """
     mean, raw = outputs.chunk(2, dim=-1)
     variance = softplus(raw).add_(min_variance)
@@ -158,8 +148,7 @@ def individuality(
 ) -> tuple[Tensor, Gaussian]:
     """L3 of Hydra+: mean KL between each member and its head (Hydra+, Eq 8).
 
-    `pairs` tells which member goes with which head, see ``pairing``; None pairs them in order, N =
-    M.
+    `pairs` are those of ``pairing``; None pairs members and heads in order, N = M.
     """
     member_index, head_index = pairs or (None, None)
     targets = Gaussian(*(at(value, member_index) for value in members))
@@ -176,10 +165,9 @@ def residual_mismatch(
 ) -> tuple[Tensor, Gaussian]:
     """Squared distance between the residuals of paired members and heads, in epistemic units.
 
-    A residual is a mean less the mean over members (heads): what one network says that the others
-    do not. L3 weighs residuals by 1/variance, so that where noise dominates they are never learnt;
-    here the yardstick is the teacher's own epistemic variance, plus a floor. Ours, not the paper's.
-    Targets are standardised; `pairs` is as in :func:`individuality`.
+    A residual is a mean less the mean over members (heads). L3 weighs residuals by 1/variance, so
+    that where noise dominates they are never learnt; here the unit is the teacher's own epistemic
+    variance, plus a floor. Ours, not the paper's. Targets are standardised.
     """
     member_index, head_index = pairs or (None, None)
     error = at(heads.residuals, head_index) - at(members.residuals, member_index)
@@ -205,8 +193,8 @@ def spread_mismatch(
     """Squared difference between the log epistemic variances of members and heads.
 
     Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose. Targets
-    are standardised. The gain, whose logarithm has shape (..., n, t), multiplies the heads'
-    epistemic variance. It is a constant here; the slope in its logarithm is twice ``spread_error``.
+    are standardised. The gain, whose logarithm has shape (..., n, t), is a constant here; the slope
+    in its logarithm is twice ``spread_error``.
     """
     error = spread_error(heads, members, log_gain, floor)
     # d_epistemic = 2 error / epistemic, d epistemic = sum_m 2 residual_m d mean_m / M

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses that know their gradient in closed form, weighted sums of them, and a bound on one sample.
+"""Losses with their gradients, weighted sums of them, a bound on one sample, and pairs of heads.
 
 A loss is written once, as a function that returns the loss of every sample, (..., n), and the
 gradient of their sum with respect to the prediction, its first argument. The prediction is a tensor
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar,
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+Pairs = tuple[Tensor, Tensor]
 
 Inputs = ParamSpec("Inputs")
 Gradient = TypeVar("Gradient", covariant=True)
@@ -49,11 +51,7 @@ class Loss(Protocol[Inputs, Gradient]):
 def loss_with_gradient(
     and_gradient: Callable[Inputs, tuple[Tensor, Gradient]],
 ) -> Loss[Inputs, Gradient]:
-    """Decorate a function that returns a loss and its gradient: the result returns the loss.
-
-    The loss is differentiable with respect to its first argument. The function itself becomes the
-    attribute ``and_gradient``.
-    """
+    """Make a function that returns a loss and its gradient the ``and_gradient`` of that loss."""
     signature = inspect.signature(and_gradient)
     first = next(iter(signature.parameters))
 
@@ -168,7 +166,6 @@ def log_tailed_clip(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tenso
 
 
 def _add(total: Tensor, more: Tensor, weight: float | Tensor) -> Tensor:
-    """``total + weight * more``, in one call."""
     if isinstance(weight, Tensor):
         return torch.addcmul(total, more, weight)
     return torch.add(total, more, alpha=weight)
@@ -182,10 +179,52 @@ def _for_gradient(values: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _parts(prediction: Any) -> tuple[Tensor, ...]:
-    """The tensor itself, or the mean and the variance of a Gaussian."""
+    """The tensor itself, or mean and variance of a Gaussian."""
     return (prediction,) if isinstance(prediction, Tensor) else tuple(prediction)
 
 
 def _like(prediction: object, parts: list[Tensor]) -> Any:
     """A prediction of the same kind, made of other tensors."""
     return parts[0] if isinstance(prediction, Tensor) else type(prediction)(*parts)
+
+
+# --- members and heads ------------------------------------------------------------------------
+
+
+def pairing(n_members: int, n_heads: int) -> tuple[Tensor, Tensor]:
+    """Numbers of members and of the heads that imitate them: member n goes to head n mod M.
+
+    With more heads than members, head m imitates member m mod N. Both have max(N, M) entries.
+    """
+    pairs = torch.arange(max(n_members, n_heads))
+    return pairs % n_members, pairs % n_heads
+
+
+def at(values: Tensor, index: Tensor | None) -> Tensor:
+    """Entries of the axis of members or heads; all of them for None."""
+    return values if index is None else values.index_select(-3, index)
+
+
+def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8) -> Tensor:
+    """L4 of Hydra+: how alike the heads' weights are (Hydra+, Eq 9).
+
+    Summed over layers and heads as in Eq 9, but a mean over the units of a layer, so that its
+    weight in the loss does not depend on their width: M for each layer of M identical heads.
+    `weights` has a tensor (..., M, n_units, fan_in) for each layer of the heads.
+
+    A unit's weights are compared with their "mean" over heads (Eq 9), or, "pairwise", with the same
+    unit of every other head. Eq 9 has a degenerate minimiser, one long head against M - 1 equal
+    ones; the pairwise form has not.
+    """
+    n_heads, layers = weights[0].shape[-3], []
+    for weight in weights:
+        if reference == "mean":
+            mean = weight.mean(-3, keepdim=True)
+            cosines = torch.cosine_similarity(mean, weight, dim=-1, eps=eps).mean(-2)
+        else:
+            unit = weight / weight.norm(dim=-1, keepdim=True).clamp_min(eps)
+            # |sum of unit vectors|^2 = sum of their |.|^2 + sum of the cosines of the pairs.
+            pairs: Tensor = unit.sum(-3).square().sum(-1) - unit.square().sum((-3, -1))
+            cosines = pairs / max(n_heads * (n_heads - 1), 1)
+        layers.append(cosines.mean(-1))
+    return (n_heads * (1.0 + torch.stack(layers)) / 2.0).sum(0)  # Eq 9

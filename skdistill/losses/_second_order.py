@@ -62,29 +62,20 @@ def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float
 
 
 class PairedNormal(NamedTuple):
-    """Normal distributions over pairs (z1, z2), by regression of z1 on z2.
+    """Normal distributions over pairs (z1, z2) of t numbers each, by regression of z1 on z2."""
 
-    The mean (..., n, 2 t) is that of t numbers z1, then of as many z2; the variance (..., n, 2 t)
-    that of z1 given z2, then of z2; the slope (..., n, t) is ``Cov(z1, z2) / Var z2``.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    slope: Tensor
+    mean: Tensor  # (..., n, 2 t), of z1, then of z2
+    variance: Tensor  # (..., n, 2 t), of z1 given z2, then of z2
+    slope: Tensor  # (..., n, t), Cov(z1, z2) / Var z2
 
 
 class NormalInverseGammaTarget(NamedTuple):
-    """What the normal-inverse-gamma likelihood needs of members' means and variances: (..., n, t).
+    """What the normal-inverse-gamma likelihood needs of members: (..., n, t)."""
 
-    Mean of the means, each weighted by its precision; harmonic mean of the variances; scatter, the
-    mean squared deviation of the means from their mean, in units of the variances; gap, the mean
-    log variance less the log of the harmonic mean, which is not negative.
-    """
-
-    mean: Tensor
-    harmonic: Tensor
-    scatter: Tensor
-    gap: Tensor
+    mean: Tensor  # of the means, each weighted by its precision
+    harmonic: Tensor  # harmonic mean of the variances
+    scatter: Tensor  # mean squared deviation of the means from `mean`, in units of the variances
+    gap: Tensor  # mean log variance less the log of the harmonic mean, not negative
 
 
 def normal_target(z: Tensor) -> Gaussian:
@@ -107,10 +98,7 @@ def paired_normal_target(z: Tensor) -> PairedNormal:
 def normal_inverse_gamma_target(
     members: Gaussian, min_variance: float = 1e-6
 ) -> NormalInverseGammaTarget:
-    """Statistics of members' means and variances on standardised targets.
-
-    Variances less than `min_variance` count as this.
-    """
+    """Statistics of members on standardised targets; variances are at least `min_variance`."""
     precision = members.variance.clamp(min=min_variance).reciprocal()
     mean_precision = precision.mean(-3, keepdim=True)
     relative = precision / mean_precision
@@ -128,9 +116,9 @@ def normal_inverse_start(
     """Outputs (..., 2 t + 2 n_groups) of the best student that predicts the same for all samples.
 
     The targets of a group share nu and the degrees of freedom: there are t groups for the
-    normal-inverse-gamma distribution, one for the normal-inverse-Wishart. Networks start from it,
-    by the bias of their last layer: where noise variances are far from one, the likelihood is so
-    steep elsewhere that Adam does not recover from the first gradients.
+    normal-inverse-gamma distribution, one for the normal-inverse-Wishart. The last layer's bias
+    starts from it: where noise variances are far from one, the likelihood is so steep elsewhere
+    that Adam does not recover from the first gradients.
     """
     mean, harmonic, scatter, gap = (statistic.double() for statistic in target)
     share = torch.ones(mean.shape[-2]).to(mean) if weight is None else weight.to(mean)
@@ -368,10 +356,9 @@ def logit_normal_moments(
     r"""Mean and mutual information of the members, each matched by a term of its own.
 
     Draws :math:`z_s = \mu + \sigma \varepsilon_s` of the logits less that of the last class (Eqs 9
-    and 10 of Lindqvist et al., 2020) are heads: it is the cross-entropy of their mean relative to
-    the members' mean, plus w times the squared difference of the log mutual informations. Ours, not
-    the paper's: the likelihood of the logits weighs those of impossible classes, which are many and
-    of which members differ most, as it does those that matter.
+    and 10) are heads: it is the cross-entropy of their mean relative to the members' mean, plus w
+    times the squared difference of the log mutual informations. Ours, not the paper's: the
+    likelihood weighs the logits of impossible classes, of which members differ most, as all others.
 
     Outputs (..., n, 2 (K - 1)) are means and raw variances, members log probabilities (..., M, n,
     K), the draws (T, K - 1) standard normal and the same for every sample.

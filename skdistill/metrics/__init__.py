@@ -25,7 +25,6 @@ References
 """
 
 from ._classification import brier_score, expected_calibration_error, reliability_curve
-from ._fidelity import fidelity
 from ._profile import UncertaintyProfile as UncertaintyProfile
 from ._profile import uncertainty_profile
 from ._regression import (
@@ -48,6 +47,7 @@ from ._rejection import (
 from ._scorers import EstimatorScorer, get_scorer
 from ._uncertainty import (
     epistemic_fidelity,
+    fidelity,
     ood_auroc,
     uncertainty_ndcg,
     uncertainty_total_variation,

@@ -2,7 +2,6 @@
 """Checks of the arguments of metrics, weighted means, and samples in the order of a value."""
 
 from collections.abc import Sized
-from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +9,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
 from .._data.checks import check_weights, refuse_masked
-from .._utils.validation import Number, errors_about
+from .._utils.validation import errors_about
 from .._utils.warnings import warn
 
 
@@ -43,13 +42,13 @@ def check_shape(
         )
 
 
-def check_pair(
-    y_true: ArrayLike, y_pred: ArrayLike, name: str = "y_pred"
-) -> tuple[np.ndarray, np.ndarray]:
-    y_true = check_columns(y_true, "y_true")
-    y_pred = check_columns(y_pred, name)
-    check_shape(y_pred, name, y_true.shape)
-    return y_true, y_pred
+def check_targets(y_true: ArrayLike, **predicted: ArrayLike) -> list[np.ndarray]:
+    """Return the true values, and what is predicted of each by its name, of shape (n, t)."""
+    arrays = [check_columns(y_true, "y_true")]
+    for name, values in predicted.items():
+        arrays.append(check_columns(values, name))
+        check_shape(arrays[-1], name, arrays[0].shape)
+    return arrays
 
 
 def check_per_target(
@@ -94,10 +93,6 @@ def check_nonnegative(array: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} must not be negative, got a smallest value of {array.min():.6g}.")
 
 
-def check_coverage(coverage: object) -> None:
-    Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
-
-
 def check_vector(values: object, name: str) -> np.ndarray:
     """Return `values` of shape (n,) as float64."""
     return check_floats(values, name, (1,))
@@ -120,18 +115,6 @@ def check_labels(values: object, name: str) -> np.ndarray:
     return array
 
 
-def check_label_pair(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return true and predicted labels, both of shape (n,)."""
-    y_true, y_pred = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
-    check_same_length(y_pred, "y_pred", y_true, "y_true")
-    if (y_true.dtype.kind == "U") != (y_pred.dtype.kind == "U"):
-        raise ValueError(
-            "y_pred must hold strings where y_true does and numbers where it does, got "
-            f"{y_pred.dtype} for {y_true.dtype}."
-        )
-    return y_true, y_pred
-
-
 def check_same_length(array: Sized, name: str, expected: Sized, like: str) -> None:
     if len(array) != len(expected):
         raise ValueError(
@@ -142,7 +125,7 @@ def check_same_length(array: Sized, name: str, expected: Sized, like: str) -> No
 def weights_or_ones(
     sample_weight: ArrayLike | None, n_samples: int, name: str = "sample_weight"
 ) -> np.ndarray:
-    """Return the weights as a float64 array of shape (n_samples,); None means all ones."""
+    """Return the weights, (n_samples,), as float64; None means all ones."""
     weights = check_weights(sample_weight, n_samples, name)
     return np.ones(n_samples) if weights is None else weights
 
@@ -185,13 +168,3 @@ def midranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     _, group = np.unique(values, return_inverse=True)
     group_weights = np.bincount(group, weights)
     return (np.cumsum(group_weights) - group_weights / 2)[group]
-
-
-def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    """Median of the values, each repeated `weight` times: the mean of the middle two."""
-    order = np.argsort(values, kind="stable")
-    cumulative = np.cumsum(weights[order])
-    half, slack = cumulative[-1] / 2, 1e-12  # against the rounding of fractional weights
-    lower = np.searchsorted(cumulative, half * (1 - slack), side="left")
-    upper = np.searchsorted(cumulative, half * (1 + slack), side="right")
-    return float((values[order[lower]] + values[order[upper]]) / 2)

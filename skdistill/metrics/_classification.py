@@ -78,14 +78,12 @@ def brier_score(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        True labels, of any kind.
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
     labels : array-like of shape (n_classes,), default=None
-        Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
-        distinct values of `y_true`, sorted.
+        Of the columns of `y_prob`, as in `classes_`. By default the distinct values of `y_true`,
+        sorted.
     sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -129,7 +127,6 @@ def expected_calibration_error(
     ----------
     y_true, y_prob, labels, sample_weight : as in :func:`brier_score`
     n_bins : int, default=15
-        Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, open on the left, or bins that each hold the same weight of samples.
     classwise : bool, default=False
@@ -144,9 +141,8 @@ def expected_calibration_error(
     Notes
     -----
     The bins of equal weight are exactly so: where samples of equal confidence, or a single sample,
-    straddle two bins, each bin gets its part of them. This is the expectation over the order of
-    ties, and an integer weight is the same as repeating the sample. With few samples in a bin the
-    error is biased upwards; compare at equal `n_bins` and number of samples only.
+    straddle two bins, each bin gets its part of them. With few samples in a bin the error is biased
+    upwards; compare at equal `n_bins` and number of samples only.
 
     References
     ----------
@@ -167,10 +163,9 @@ def expected_calibration_error(
     """
     columns, y_prob = _check_probabilities(y_true, y_prob, labels)
     weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
+    pairs = [_top_label(columns, y_prob)]
     if classwise:
         pairs = [(p, columns == k) for k, p in enumerate(y_prob.T)]
-    else:
-        pairs = [_top_label(columns, y_prob)]
     errors = []
     for confidence, hits in pairs:
         shares, mean, accuracy = _bins(confidence, hits, weights, n_bins, strategy)
@@ -189,8 +184,7 @@ def reliability_curve(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Accuracy against confidence, in bins of the confidence.
 
-    The confidence is the largest probability of a sample, the accuracy the share of samples whose
-    most probable class is right. They agree for calibrated probabilities.
+    They are those of :func:`expected_calibration_error`, and agree for calibrated probabilities.
 
     Parameters
     ----------
@@ -199,12 +193,8 @@ def reliability_curve(
 
     Returns
     -------
-    confidence : ndarray of shape (n_filled_bins,)
-        Mean confidence of each bin, increasing.
-    accuracy : ndarray of shape (n_filled_bins,)
-        Accuracy in each bin.
-    share : ndarray of shape (n_filled_bins,)
-        Share of the total weight in each bin.
+    confidence, accuracy, share : ndarray of shape (n_filled_bins,)
+        Mean confidence of each bin, increasing, its accuracy, and its share of the total weight.
 
     See Also
     --------

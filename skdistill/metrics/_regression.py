@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores and calibration of predicted densities, intervals and quantiles of regressors."""
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn import get_config
 from sklearn.utils import gen_batches
 
+from .._utils.validation import Number
 from ._checks import (
     average,
     check_columns,
-    check_coverage,
     check_floats,
     check_members,
-    check_pair,
     check_per_target,
     check_positive,
-    check_shape,
+    check_targets,
     weights_or_ones,
 )
+
+COVERAGE = Number(Real, 0, 1, closed="neither")
 
 
 def _gaussian_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -41,13 +44,9 @@ def gaussian_nll(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
-    y_pred : array-like of the shape of `y_true`
-        Predicted means.
-    y_std : array-like of the shape of `y_true`
-        Predicted standard deviations, in units of y, positive.
+    y_pred, y_std : array-like of the shape of `y_true`
+        Predicted means, and standard deviations in units of y, positive.
     sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -60,9 +59,7 @@ def gaussian_nll(
     >>> round(gaussian_nll([0.0, 1.0], [0.0, 0.0], [1.0, 1.0]), 4)
     1.1689
     """
-    y_true, y_pred = check_pair(y_true, y_pred)
-    y_std = check_columns(y_std, "y_std")
-    check_shape(y_std, "y_std", y_true.shape)
+    y_true, y_pred, y_std = check_targets(y_true, y_pred=y_pred, y_std=y_std)
     check_positive(y_std, "y_std")
     return average(-_gaussian_log_density(y_true, y_pred, y_std**2), sample_weight)  # Eq 1
 
@@ -73,8 +70,7 @@ def mixture_nll(
     r"""Negative log likelihood of an equally weighted mixture of Gaussians, in nats.
 
     The mean over samples and targets of :math:`-\log \frac{1}{S} \sum_s N(y; \mu_s, \sigma_s^2)`,
-    which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4): not the joint
-    score of several targets.
+    which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4).
 
     Parameters
     ----------
@@ -110,12 +106,7 @@ def crps(
     Returns
     -------
     crps : float
-        Lower is better.
-
-    Raises
-    ------
-    ImportError
-        If scoringrules is not installed.
+        Lower is better. An ImportError says if scoringrules is not installed.
 
     References
     ----------
@@ -182,7 +173,7 @@ def interval_coverage(
 
 
 def interval_width(y_interval: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
-    """Mean width of predicted intervals, in units of y.
+    """Mean width of predicted intervals, in units of y; compare at equal coverage only.
 
     Parameters
     ----------
@@ -191,7 +182,6 @@ def interval_width(y_interval: ArrayLike, *, sample_weight: ArrayLike | None = N
     Returns
     -------
     width : float
-        Lower is sharper; compare at equal coverage only.
 
     Examples
     --------
@@ -235,7 +225,7 @@ def interval_score(
     >>> interval_score([1.0, 5.0], [[0.0, 2.0], [0.0, 2.0]], coverage=0.5)
     8.0
     """
-    check_coverage(coverage)
+    COVERAGE.check(coverage, "coverage")
     y_true = check_columns(y_true, "y_true")
     lower, upper = _check_interval(y_interval, y_true.shape)
     outside = np.maximum(lower - y_true, 0) + np.maximum(y_true - upper, 0)
@@ -263,7 +253,6 @@ def regression_calibration_curve(
     Returns
     -------
     nominal : ndarray of shape (n_quantiles,)
-        `quantiles` as an array.
     observed : ndarray of shape (n_quantiles,)
         Fraction of the true values at or below the quantile (Kuleshov et al. 2018, Section 3.5),
         averaged uniformly over targets. Equals `nominal` for a calibrated model.
@@ -299,8 +288,7 @@ def regression_calibration_error(
     Returns
     -------
     error : float
-        Between 0 and 1, lower is better. With several targets, the mean of the targets' errors:
-        opposite deviations do not cancel, as they may in the averaged curve. Kuleshov et al. (2018)
+        Between 0 and 1, lower is better; the mean of the targets' errors. Kuleshov et al. (2018)
         weigh squared deviations; the absolute ones used here are in the units of the curve.
 
     Examples

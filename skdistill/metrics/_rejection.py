@@ -7,9 +7,9 @@ from sklearn.metrics import auc
 
 from ._checks import (
     check_columns,
-    check_pair,
     check_same_length,
     check_shape,
+    check_targets,
     check_vector,
     cumulate,
     warn_undefined,
@@ -26,45 +26,33 @@ def sparsification_curve(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Error of the samples that remain as the most uncertain ones are removed.
 
-    Samples are removed from the most to the least uncertain; the curve is the mean squared error of
-    what remains, divided by that of all samples (Lindqvist et al. 2020, Section 4.1). The oracle
-    removes by the squared error itself, so that no ordering lies below it.
+    The curve is the mean squared error of what remains, divided by that of all samples (Lindqvist
+    et al. 2020, Section 4.1). The oracle removes by the squared error itself: no ordering lies
+    below it.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
     y_pred : array-like of the shape of `y_true`
         Predicted means.
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        Values that rank the samples: a variance or a standard deviation, usually the total one.
-        Of shape (n_samples,), it orders the samples for every target.
+        Values that rank the samples, for each target or for all: a variance or a standard
+        deviation, usually the total one.
     sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
     fraction_removed : ndarray of shape (n_points,)
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
-    model_curve : ndarray of shape (n_points,)
+    model_curve, oracle_curve : ndarray of shape (n_points,)
         Relative error of the remaining samples, 1 at the start. Averaged uniformly over targets.
-    oracle_curve : ndarray of shape (n_points,)
-        The same for the oracle.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If every error is zero: the curves are then nan.
+        At 1, where nothing remains, it has its limit: the error of the least uncertain samples.
+        Nan, with an UndefinedMetricWarning, if every error is zero.
 
     See Also
     --------
     skdistill.displays.SparsificationDisplay : Draws them.
-
-    Notes
-    -----
-    A constant uncertainty gives a flat curve. At 1, where nothing remains, it has its limit: the
-    error of the least uncertain samples.
 
     Examples
     --------
@@ -90,9 +78,8 @@ def ause(
     """Area under the sparsification error: how well the uncertainty ranks the errors.
 
     The area between the model's and the oracle's sparsification curves (Lindqvist et al. 2020,
-    Section 4.1; [1]_), by the trapezoidal rule at the points of :func:`sparsification_curve`. It is
-    0 when the uncertainty orders the samples as their absolute errors do, and depends on that order
-    only.
+    Section 4.1; [1]_), by the trapezoidal rule. It is 0 when the uncertainty orders the samples as
+    their absolute errors do, and depends on that order only.
 
     Parameters
     ----------
@@ -115,7 +102,6 @@ def ause(
     0.0
     """
     weights, errors, uncertainty = _check_sparsification(y_true, y_pred, uncertainty, sample_weight)
-
     areas = []
     for error, by in zip(errors.T, uncertainty.T, strict=True):
         kept, model, oracle = _sparsification(error[:, np.newaxis], by[:, np.newaxis], weights)
@@ -127,7 +113,7 @@ def _check_sparsification(
     y_true: ArrayLike, y_pred: ArrayLike, uncertainty: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the weights (n,), the squared errors (n, t) and the uncertainties (n, t)."""
-    y_true, y_pred = check_pair(y_true, y_pred)
+    y_true, y_pred = check_targets(y_true, y_pred=y_pred)
     uncertainty = check_columns(uncertainty, "uncertainty")
     if uncertainty.shape[1] == 1:
         uncertainty = np.repeat(uncertainty, y_true.shape[1], axis=1)
@@ -142,17 +128,14 @@ def _sparsification(
     errors: np.ndarray, uncertainty: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the kept fractions, from 1 down to 0, and both curves, (n_targets, n_points)."""
-    models = [
+    shares = [
         _cumulative_shares(by, error, weights)
-        for by, error in zip(uncertainty.T, errors.T, strict=True)
+        for values in (uncertainty, errors)
+        for by, error in zip(values.T, errors.T, strict=True)
     ]
-    oracles = [_cumulative_shares(error, error, weights) for error in errors.T]
-    kept = np.unique(np.concatenate([fractions for fractions, _ in models + oracles]))[::-1]
-    return (
-        kept,
-        np.array([_mean_of_kept(kept, *model) for model in models]),
-        np.array([_mean_of_kept(kept, *oracle) for oracle in oracles]),
-    )
+    kept = np.unique(np.concatenate([fractions for fractions, _ in shares]))[::-1]
+    models, oracles = np.split(np.array([_mean_of_kept(kept, *one) for one in shares]), 2)
+    return kept, models, oracles
 
 
 def _cumulative_shares(
@@ -177,18 +160,17 @@ def risk_coverage_curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Mean loss of the least uncertain samples against the fraction of samples that they are.
 
-    A model that abstains on uncertain samples predicts the fraction :math:`c` of all samples, its
-    coverage; its risk :math:`r(c)` is its mean loss on these [1]_.
+    A model that abstains on uncertain samples predicts a fraction :math:`c`, its coverage; its risk
+    :math:`r(c)` is its mean loss on these [1]_.
 
     Parameters
     ----------
     losses : array-like of shape (n_samples,)
         Loss of each sample, whatever it is measured in: ``y_true != y_pred`` for labels, the
-        squared error, 100 - BLEU. With ``y_true == y_pred`` the curve is that of the accuracy.
+        squared error, 100 - BLEU.
     uncertainty : array-like of shape (n_samples,)
         Values that rank the samples.
     sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -205,8 +187,8 @@ def risk_coverage_curve(
 
     Notes
     -----
-    Samples of equal uncertainty enter together, one point for all of them. The curve of the oracle,
-    below which no order lies, is ``risk_coverage_curve(losses, losses)``.
+    Samples of equal uncertainty enter together, as one point. The curve of the oracle, below which
+    no order lies, is ``risk_coverage_curve(losses, losses)``.
 
     References
     ----------
@@ -230,9 +212,8 @@ def aurc(
 ) -> float:
     r"""Area under the risk-coverage curve: the mean loss, averaged over all coverages.
 
-    :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Low
-    where the model makes few errors and is uncertain about them. Only the order of the
-    uncertainties matters; a constant uncertainty gives the mean loss.
+    :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Only the
+    order of the uncertainties matters; a constant uncertainty gives the mean loss.
 
     Parameters
     ----------
@@ -245,8 +226,7 @@ def aurc(
 
     Notes
     -----
-    The integral is exact for losses that accumulate evenly between the points of the curve, which
-    is the expectation over the order of samples with equal uncertainty. The sum
+    The integral is exact for losses that accumulate evenly between the points of the curve. The sum
     :math:`\frac{1}{n} \sum_i r(i/n)` of [1]_ differs from it by :math:`O(\log(n) / n)`.
 
     References
@@ -273,10 +253,9 @@ def prediction_rejection_ratio(
 ) -> float:
     r"""How well the uncertainty ranks the losses: 1 as the losses themselves, 0 as chance.
 
-    As samples are rejected and handed to an oracle that makes no errors, the loss falls: linearly
-    on average when the samples come in random order, faster when the worst come first. The ratio is
-    the area between the random and the model's curve over that between the random and the best
-    possible curve [1]_.
+    As samples are handed to an oracle that makes no errors, the loss falls: linearly in random
+    order, faster when the worst come first. The ratio is the area between the random and the
+    model's curve over that between the random and the best possible curve [1]_.
 
     Parameters
     ----------
@@ -285,12 +264,8 @@ def prediction_rejection_ratio(
     Returns
     -------
     ratio : float
-        Between -1 and 1, higher is better; often given in percent.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If all losses are equal: the ratio is then nan.
+        Between -1 and 1, higher is better; often given in percent. Nan, with an
+        UndefinedMetricWarning, if all losses are equal.
 
     Notes
     -----

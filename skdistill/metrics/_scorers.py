@@ -14,9 +14,9 @@ from .._estimator.functions import predict_interval, predict_members, predict_un
 from .._utils.messages import name_of
 from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import OneOf
-from ._checks import check_coverage, check_label_pair
+from ._checks import check_labels, check_same_length
 from ._classification import brier_score, expected_calibration_error
-from ._regression import crps, gaussian_nll, interval_score, mixture_nll
+from ._regression import COVERAGE, crps, gaussian_nll, interval_score, mixture_nll
 from ._rejection import aurc, ause
 
 
@@ -24,9 +24,8 @@ class EstimatorScorer:
     """A score of a fitted estimator, to be given as ``scoring=``.
 
     Scorers of scikit-learn's `make_scorer` call `predict` or `predict_proba` only, and do not tell
-    the metric which classes there are. This one hands the estimator itself to `score`, which reads
-    what it needs off it, also inside a Pipeline, a search or a TransformedTargetRegressor. It is
-    called as any scorer is, ``scorer(estimator, X, y, sample_weight=None)``.
+    the metric which classes there are. This one hands the estimator itself to `score`, or the
+    Pipeline, search or TransformedTargetRegressor around it.
 
     Parameters
     ----------
@@ -67,7 +66,6 @@ class EstimatorScorer:
         Parameters
         ----------
         sample_weight : bool, None or str
-            As in scikit-learn's `set_score_request`.
 
         Returns
         -------
@@ -137,7 +135,13 @@ def _neg_interval_score(
 
 def _neg_aurc(estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: Any) -> float:
     total = _total(estimator, X, "entropy")
-    y_true, y_pred = check_label_pair(y, estimator.predict(X))
+    y_true, y_pred = check_labels(y, "y_true"), check_labels(estimator.predict(X), "y_pred")
+    check_same_length(y_pred, "y_pred", y_true, "y_true")
+    if (y_true.dtype.kind == "U") != (y_pred.dtype.kind == "U"):
+        raise ValueError(
+            "y_pred must hold strings where y_true does and numbers where it does, got "
+            f"{y_pred.dtype} for {y_true.dtype}."
+        )
     return -aurc(y_true != y_pred, total, sample_weight=sample_weight)
 
 
@@ -187,5 +191,5 @@ def get_scorer(name: str, **kwargs: object) -> EstimatorScorer:
     OneOf(tuple(_SCORES)).check(name, "name")
     score, settings = _SCORES[name]
     if "coverage" in kwargs:
-        check_coverage(kwargs["coverage"])
+        COVERAGE.check(kwargs["coverage"], "coverage")
     return EstimatorScorer(score, **{**settings, **kwargs})

@@ -1,16 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Comparisons of uncertainties: of student and teacher, in and out of distribution."""
 
+import itertools
+from dataclasses import dataclass
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import ndcg_score, roc_auc_score
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    ndcg_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
+from .._estimator.functions import predict_uncertainty
 from .._utils.validation import Number
+from ..distributions import Uncertainty
 from ._checks import (
     check_columns,
     check_nonnegative,
@@ -19,10 +30,10 @@ from ._checks import (
     check_vector,
     midranks,
     warn_undefined,
-    weighted_median,
     weighted_rows,
     weights_or_ones,
 )
+from ._regression import gaussian_nll
 
 
 def uncertainty_total_variation(
@@ -41,14 +52,12 @@ def uncertainty_total_variation(
 
     Parameters
     ----------
-    a : array-like of shape (n_a,) or (n_a, n_targets)
-        Uncertainties of one model, or on one data set.
-    b : array-like of shape (n_b,) or (n_b, n_targets)
-        Uncertainties to compare with, in the same measure, of any number of samples.
+    a, b : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Uncertainties of two models, or on two data sets, in the same measure; `b` has samples of
+        its own.
     bins : int, default=50
-        Number of bins.
-    a_weights, b_weights : array-like of shape (n_a,) and (n_b,), default=None
-        Weights of the samples.
+    a_weights, b_weights : array-like of shape (n_samples,), default=None
+        Weights of the samples of each.
 
     Returns
     -------
@@ -103,14 +112,11 @@ def epistemic_fidelity(
 
     Parameters
     ----------
-    teacher : array-like of shape (n_samples,) or (n_samples, n_targets)
-        Epistemic uncertainties of the teacher, not negative: variances of regressors, mutual
+    teacher, student : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Epistemic uncertainties of the same samples, not negative: variances of regressors, mutual
         informations of classifiers.
-    student : array-like of the shape of `teacher`
-        Epistemic uncertainties of the student on the same samples, in the same measure.
     sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights. The rank correlation is then the weighted Pearson correlation of weighted
-        mid-ranks, the median a weighted median.
+        The rank correlation is then the weighted Pearson correlation of weighted mid-ranks.
 
     Returns
     -------
@@ -121,13 +127,8 @@ def epistemic_fidelity(
         counts as 1: the student agrees; a teacher of zero under a larger student gives infinity.
     relative_error : float
         Mean absolute difference divided by the teacher's mean, 0 is best. The three, means over
-        targets, are a named tuple.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If either of the two is constant (the rank correlation is nan) or the teacher's is zero
-        everywhere (the relative error is nan).
+        targets, are a named tuple. With an UndefinedMetricWarning, the rank correlation is nan if
+        either of the two is constant, the relative error if the teacher's is zero everywhere.
 
     Examples
     --------
@@ -159,9 +160,15 @@ def _rank_correlation(teacher: np.ndarray, student: np.ndarray, weights: np.ndar
 
 
 def _median_ratio(teacher: np.ndarray, student: np.ndarray, weights: np.ndarray) -> float:
+    """Median of the ratios, each repeated `weight` times: the mean of the middle two."""
     with np.errstate(divide="ignore", invalid="ignore"):  # x / 0 is inf, 0 / 0 is replaced
         ratio = np.where((teacher == 0) & (student == 0), 1.0, student / teacher)
-    return weighted_median(ratio, weights)
+    order = np.argsort(ratio, kind="stable")
+    cumulative = np.cumsum(weights[order])
+    half, slack = cumulative[-1] / 2, 1e-12  # against the rounding of fractional weights
+    lower = np.searchsorted(cumulative, half * (1 - slack), side="left")
+    upper = np.searchsorted(cumulative, half * (1 + slack), side="right")
+    return float((ratio[order[lower]] + ratio[order[upper]]) / 2)
 
 
 def _relative_error(teacher: np.ndarray, student: np.ndarray, weights: np.ndarray) -> float:
@@ -186,10 +193,8 @@ def ood_auroc(
 
     Parameters
     ----------
-    in_distribution : array-like of shape (n_in,)
-        Uncertainties of samples like those of training: total, or epistemic.
-    out_of_distribution : array-like of shape (n_out,)
-        Uncertainties of other samples, in the same measure.
+    in_distribution, out_of_distribution : array-like of shape (n_in,) and (n_out,)
+        Uncertainties of samples like those of training, and of others: total, or epistemic.
     in_weights, out_weights : array-like of shape (n_in,) and (n_out,), default=None
         Weights of the samples.
 
@@ -206,13 +211,11 @@ def ood_auroc(
     """
     inside = check_vector(in_distribution, "in_distribution")
     outside = check_vector(out_of_distribution, "out_of_distribution")
-    weights = (
-        weights_or_ones(in_weights, len(inside), "in_weights"),
-        weights_or_ones(out_weights, len(outside), "out_weights"),
-    )
+    in_weights = weights_or_ones(in_weights, len(inside), "in_weights")
+    out_weights = weights_or_ones(out_weights, len(outside), "out_weights")
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
-    scores = np.concatenate([inside, outside])
-    return float(roc_auc_score(is_outside, scores, sample_weight=np.concatenate(weights)))
+    scores, weights = np.append(inside, outside), np.append(in_weights, out_weights)
+    return float(roc_auc_score(is_outside, scores, sample_weight=weights))
 
 
 def uncertainty_ndcg(
@@ -233,34 +236,22 @@ def uncertainty_ndcg(
 
     Parameters
     ----------
-    teacher : array-like of shape (n_samples,)
-        Uncertainties of the teacher, not negative: total, or epistemic.
-    student : array-like of shape (n_samples,)
-        Uncertainties of the student on the same samples. Only their order matters.
+    teacher, student : array-like of shape (n_samples,)
+        Uncertainties of the same samples: total, or epistemic. The teacher's are not negative; of
+        the student's only the order matters.
     k : int, default=20
         How many ranks count.
     n_candidates : int, default=100
-        Samples drawn in every trial.
+        Samples drawn in every trial, at least `k` and at most n_samples.
     n_trials : int, default=500
-        Number of trials.
     random_state : int, RandomState instance or None, default=None
-        Draws the samples.
 
     Returns
     -------
     ndcg : float
         Mean over trials, between 0 and 1, higher is better. Samples of equal uncertainty share the
-        mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`.
-
-    Raises
-    ------
-    ValueError
-        If not ``k <= n_candidates <= n_samples``.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If the teacher is zero everywhere: the result is then nan.
+        mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`. Nan, with an
+        UndefinedMetricWarning, if the teacher is zero everywhere.
 
     References
     ----------
@@ -288,3 +279,147 @@ def uncertainty_ndcg(
         rows = sample_without_replacement(len(teacher), n_candidates, random_state=rng)
         gains.append(ndcg_score(teacher[np.newaxis, rows], student[np.newaxis, rows], k=k))
     return float(np.mean(gains))
+
+
+# --- all of this, of a student and its teacher ---------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class FidelityTable:
+    """What :func:`fidelity` returns: ``table[pair][quantity]``."""
+
+    columns: dict[str, dict[str, float]]
+
+    def __getitem__(self, pair: str) -> dict[str, float]:
+        return self.columns[pair]
+
+    def to_frame(self) -> Any:
+        """Return the table as a DataFrame of pandas, with a row for each quantity."""
+        import pandas
+
+        return pandas.DataFrame(self.columns)
+
+    def __repr__(self) -> str:
+        columns = self.columns.values()
+        lines = [["", *(pair.replace("_", " ") for pair in self.columns)]]
+        for quantity in next(iter(columns)):
+            values = (f"{column[quantity]:.3f}" for column in columns)
+            lines.append([quantity.replace("_", " "), *values])
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])])
+            for cells in lines
+        )
+
+
+def fidelity(
+    teacher: BaseEstimator,
+    student: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    reference: BaseEstimator | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> FidelityTable:
+    """Compare a student with its teacher, and both with a larger ensemble.
+
+    The epistemic variance of S members is itself an estimate, with a relative standard deviation of
+    about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away should not
+    follow its teacher perfectly. The teacher's rank correlation with an ensemble of many more
+    members, the `reference`, is what a perfect imitation would reach; a student above it knows the
+    larger ensemble better than its teacher does.
+
+    Parameters
+    ----------
+    teacher, student : estimator
+        Fitted, with ``predict_uncertainty``; also inside a Pipeline, a search or a
+        TransformedTargetRegressor. Classifiers beside regressors are a ValueError.
+    X : array-like of shape (n_samples, n_features)
+        Samples that played no part in training.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+        Labels or targets, for the gaps; None leaves these out.
+    reference : estimator, default=None
+        An independent, larger ensemble of the teacher's kind.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    table : FidelityTable
+        ``table["student_to_teacher"]`` and, with a `reference`, ``table["student_to_reference"]``
+        and ``table["teacher_to_reference"]``; each maps names of quantities to floats.
+        ``table.to_frame()`` is a DataFrame. For each part of the uncertainty that both models know
+        ("total", "aleatoric", "epistemic"): ``<part>_rank_correlation``, ``<part>_median_ratio``
+        and ``<part>_relative_error`` of :func:`epistemic_fidelity`, and ``<part>_total_variation``,
+        see :func:`uncertainty_total_variation`. With `y`, the first model's score less the
+        second's: ``nll_gap`` in nats, that of one Gaussian with the predicted mean and variance for
+        regressors, and ``rmse_gap`` or ``error_gap``.
+
+    See Also
+    --------
+    skdistill.displays.FidelityDisplay : Draws each part, sample by sample.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+    >>> from skdistill.metrics import fidelity
+    >>> X, y = make_friedman1(300, random_state=0)
+    >>> teacher = BayesianEnsembleRegressor(5, max_epochs=20, random_state=0).fit(X[:200], y[:200])
+    >>> reference = teacher.__class__(20, max_epochs=20, random_state=1).fit(X[:200], y[:200])
+    >>> student = HydraPlusRegressor(FrozenEstimator(teacher), max_epochs=20, random_state=0)
+    >>> student = student.fit(X[:200], y[:200])
+    >>> table = fidelity(teacher, student, X[200:], y[200:], reference=reference)
+    >>> table["student_to_teacher"]["total_rank_correlation"] > 0.5
+    True
+    """
+    models = {"student": student, "teacher": teacher, "reference": reference}
+    said = {
+        name: _predictions(model, X, y, sample_weight)
+        for name, model in models.items()
+        if model is not None
+    }
+    columns = {
+        f"{one}_to_{other}": _comparison(said[one], said[other], sample_weight)
+        for one, other in itertools.combinations(said, 2)
+    }
+    return FidelityTable(columns)
+
+
+def _predictions(
+    model: BaseEstimator, X: ArrayLike, y: Any, weight: Any
+) -> tuple[Uncertainty, dict[str, float]]:
+    """Uncertainty of the samples, and scores of the predictions."""
+    uncertainty = predict_uncertainty(model, X)
+    scores: dict[str, float] = {}
+    if y is not None and is_classifier(model):
+        prob, labels = model.predict_proba(X), model.classes_
+        scores["nll"] = log_loss(y, prob, sample_weight=weight, labels=labels)
+        scores["error"] = 1 - accuracy_score(y, labels[prob.argmax(1)], sample_weight=weight)
+    elif y is not None:
+        mean, std = model.predict(X), np.sqrt(uncertainty.total)
+        scores["nll"] = gaussian_nll(y, mean, std, sample_weight=weight)
+        scores["rmse"] = root_mean_squared_error(y, mean, sample_weight=weight)
+    return uncertainty, scores
+
+
+def _comparison(
+    one: tuple[Uncertainty, dict[str, float]],
+    other: tuple[Uncertainty, dict[str, float]],
+    weight: ArrayLike | None,
+) -> dict[str, float]:
+    """How the predictions of one model follow those of another."""
+    (mine, my_scores), (its, its_scores) = one, other
+    found = {f"{name}_gap": float(my_scores[name] - its_scores[name]) for name in my_scores}
+    if mine.measure != its.measure:
+        raise ValueError(
+            "student, teacher and reference must be all classifiers or all regressors; they "
+            f"measure uncertainty by {mine.measure} and {its.measure}."
+        )
+    for part, a, b in zip(mine._asdict(), mine, its, strict=True):
+        if a is not None and b is not None:
+            kept = epistemic_fidelity(b, a, sample_weight=weight)._asdict()
+            found |= {f"{part}_{name}": value for name, value in kept.items()}
+            variation = uncertainty_total_variation(a, b, a_weights=weight, b_weights=weight)
+            found[f"{part}_total_variation"] = variation
+    return found

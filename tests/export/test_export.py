@@ -36,6 +36,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from skdistill import (
+    BayesianEnsembleRegressor,
     DistributionDistiller,
     GPEDDistiller,
     SequenceDistributionDistiller,
@@ -45,7 +46,7 @@ from skdistill import (
     predict_uncertainty,
 )
 from skdistill.export import export_program, register_converters
-from skdistill.export._elementary import expm1, log1p, softplus
+from skdistill.export._graph import expm1, log1p, softplus
 from skdistill.export._outputs import GraphOutputs
 from skdistill.modules import FunctionDraws, PiecewiseLinear
 from skdistill.samplers import DeepEnsemble
@@ -135,6 +136,19 @@ def test_a_missing_folder_is_found_before_anything_is_made(export, tmp_path, mon
     model = classes(max_epochs=1).fit(*data_of("ensemble classes"))
     with pytest.raises(FileNotFoundError, match="There is no such folder"):
         export(model, tmp_path / "missing" / "model")
+
+
+@pytest.mark.slow
+def test_a_column_without_a_known_category_is_unknown_in_a_graph(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "model.onnx"
+    frame = pd.DataFrame({"a": rng.normal(size=40), "b": pd.Categorical([None] * 40)})
+    model = BayesianEnsembleRegressor(2, max_epochs=1, random_state=0)
+    export_onnx(model.fit(frame, rng.normal(size=40)), path)
+    session = onnxruntime.InferenceSession(path)
+    for value in (np.nan, 3.0):
+        rows = frame.assign(b=value).to_numpy(float)
+        (mean,) = session.run(["mean"], {"X": rows})
+        np.testing.assert_allclose(mean, model.predict(frame), rtol=1e-9)
 
 
 @pytest.mark.slow

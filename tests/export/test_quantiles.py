@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy import special, stats
 
 from skdistill.distributions import EmpiricalGaussian, GaussianNormal
-from skdistill.distributions._normal_inverse_gamma import student_quantiles
+from skdistill.distributions._normal_inverse import student_quantiles
 from skdistill.export._quantiles import (
     mills_polynomial,
     mills_ratio,

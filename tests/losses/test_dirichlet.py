@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from skdistill import losses
 from skdistill.distributions import Dirichlet, EmpiricalCategorical
-from skdistill.losses import _dirichlet, _dirichlet_targets
+from skdistill.losses import _dirichlet
 
 N_ROWS, N_CLASSES = 6, 4
 OFFSETS = [0.0, 1.0]
@@ -157,7 +157,7 @@ def test_a_step_can_be_recorded(loss, target):
 def test_blocks_of_rows_change_nothing(loss, target, monkeypatch):
     outputs = randn(N_ROWS, N_CLASSES, seed=4)
     whole = loss.and_gradient(outputs, *target)
-    monkeypatch.setattr(_dirichlet_targets, "_CHUNK", {"cpu": 2 * N_CLASSES + 1})
+    monkeypatch.setattr(_dirichlet, "_CHUNK", {"cpu": 2 * N_CLASSES + 1})
     for part, expected in zip(loss.and_gradient(outputs, *target), whole, strict=True):
         close(part, expected, rtol=1e-13)
 

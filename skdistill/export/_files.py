@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models as files of ONNX, a booster as one for each round."""
+"""Fitted models as files: of ONNX, a booster as one for each round, and of torch.export."""
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -12,7 +15,7 @@ from .._estimator.unwrapping import final_step
 from .._serialization.container import check_folder, write_atomically
 from ..distillers import BDistilBooster
 from ._graph import graph_of, with_facts
-from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods
+from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods, traced
 from ._pipelines import pipeline_graph, steps_before
 
 
@@ -27,13 +30,11 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
     - for classification, `label`, `probabilities`, `total`, `aleatoric` and `epistemic`, the last
       three entropies in nats.
 
-    A :class:`GPEDDistiller` has its other expectations too, as `expectation_<name>`: all but a
-    classifier's "predictive", its probabilities, and a regressor's three, outputs of those names.
-
     Outputs that the model does not have are left out, such as the aleatoric and epistemic parts of
-    a single network. Families that sample carry their draws. A column of numerical categories holds
-    these numbers in X; a column of text, the position of the category in the metadata's `schema`.
-    Other values, and NaN, are missing or unknown.
+    a single network. A :class:`GPEDDistiller` has its other expectations too, as
+    `expectation_<name>`. Families that sample carry their draws. A column of numerical categories
+    holds these numbers in X; a column of text, the position of the category in the metadata's
+    `schema`. Other values, and NaN, are missing or unknown.
 
     Parameters
     ----------
@@ -41,15 +42,14 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
         A fitted estimator of this package, or a Pipeline, search or FrozenEstimator with one at the
         end. The other steps of a Pipeline go into the same graph; they take skl2onnx.
     path : path-like
-        File to write.
     quantiles : array-like of shape (n_quantiles,), default=None
         Probabilities strictly between 0 and 1, for one more output `quantiles` of a regressor.
     outputs : "auto", "all" or list of str, default="auto"
         Names of outputs. A runtime computes all that a graph has, so that one of few is faster: a
         `mean` alone takes no random functions. "auto" has all but `members`, of models that have
-        ``predict_members``, and those intervals that have no closed form, of mixtures (several
-        members, Hydra+ and ``family="gaussian"``): they and quantiles are searched sample by sample
-        in a loop, which takes far longer than all else.
+        ``predict_members``, and intervals of mixtures (several members, Hydra+ and
+        ``family="gaussian"``): they and quantiles are searched sample by sample in a loop, which
+        takes far longer than all else.
 
     Raises
     ------
@@ -80,33 +80,21 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
     The first takes samples `X`; each of the others takes `X` and the state that the one before it
     has left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a
     state for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `so_far`, the
-    mean of the rounds' outputs, and `activations_<round>`, of the earlier rounds that later ones
-    read.
+    mean of the rounds' outputs, and `activations_<round>` of those rounds that later ones read.
 
     Parameters
     ----------
     booster : BDistilBooster
-        A fitted one, or a FrozenEstimator around it. Other steps of a Pipeline are not exported.
+        A fitted one, or a FrozenEstimator around it; all else is a TypeError.
     folder : path-like
         Where to write ``round_1.onnx``, ``round_2.onnx`` and so on. It must exist.
     quantiles
-        As in :func:`export_onnx`.
+        As in :func:`export_onnx`, whose other errors this raises too.
 
     Returns
     -------
     paths : list of Path
         The files, round by round.
-
-    Raises
-    ------
-    ImportError
-        If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
-    TypeError
-        If `booster` is no :class:`BDistilBooster`.
-    ValueError
-        If the booster is a classifier and so has no quantiles.
-    FileNotFoundError
-        If `folder` does not exist.
 
     Examples
     --------
@@ -135,3 +123,45 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
         proto = with_facts(graph_of(of_round), booster, graph_outputs)
         write_atomically(path, proto.SerializeToString())
     return paths
+
+
+def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
+    """Write a fitted estimator as a program of ``torch.export``.
+
+    ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch
+    take it. It maps samples to a tuple of tensors, those of :func:`export_onnx`, whose names are in
+    the extra file ``outputs.json``. There `label` is the position of the class in `labels`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, or a FrozenEstimator around one; other steps of a
+        Pipeline are no programs of torch.
+    path : path-like
+        File to write, best with the ending ``.pt2``.
+    quantiles, outputs
+        As in :func:`export_onnx`, whose other errors this raises too.
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.export import export_program
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> path = os.path.join(tempfile.mkdtemp(), "ensemble.pt2")
+    >>> export_program(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y), path)
+    >>> mean, std, *parts = torch.export.load(path).module()(torch.tensor(X).float())
+    >>> mean.shape
+    torch.Size([442])
+    """
+    check_folder(Path(path))
+    model = model.estimator if isinstance(model, FrozenEstimator) else model
+    check_has_prediction_methods(model, "export_program", "a fitted estimator of skdistill", model)
+    graph_outputs = GraphOutputs(model, quantiles, outputs)
+    facts: dict[str, Any] = {"names": graph_outputs.names, "quantiles": graph_outputs.levels}
+    if "label" in graph_outputs.names:
+        facts["labels"] = model.classes_.tolist()
+    buffer, files = io.BytesIO(), {"outputs.json": json.dumps(facts)}
+    torch.export.save(traced(graph_outputs), buffer, extra_files=files)
+    write_atomically(Path(path), buffer.getvalue())
