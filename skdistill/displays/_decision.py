@@ -12,8 +12,17 @@ from sklearn.base import BaseEstimator, is_classifier
 from .._estimator.functions import predict_uncertainty
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
-from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, PARTS, UNITS, Axes, Keywords, draw, known_parts
+from ._display import (
+    CLASS_COLORS,
+    PARTS,
+    UNITS,
+    Axes,
+    Display,
+    Keywords,
+    documented_dataclass,
+    draw,
+    known_parts,
+)
 from ._grids import check_target, grid_over
 
 

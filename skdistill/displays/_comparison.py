@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How uncertain models are, in distribution and out of it."""
+"""The uncertainties of several models, sample by sample and as histograms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from numbers import Integral
 from typing import Any, Self
@@ -9,12 +9,181 @@ from typing import Any, Self
 import numpy as np
 
 from .._estimator.functions import predict_uncertainty
+from .._utils.typing import ArrayLike
 from .._utils.validation import Number
 from ..distributions import Uncertainty
-from ..metrics import uncertainty_total_variation
-from ._display import Display, documented_dataclass
-from ._drawing import CONTRAST_COLOR, LINE_COLOR, PARTS, UNITS, common_measure, draw, known_parts
+from ..metrics import epistemic_fidelity, uncertainty_total_variation
+from ._display import (
+    CONTRAST_COLOR,
+    LINE_COLOR,
+    PARTS,
+    REFERENCE_COLOR,
+    TOTAL_COLOR,
+    UNITS,
+    Axes,
+    Display,
+    common_measure,
+    documented_dataclass,
+    draw,
+    known_parts,
+    label_log_axis,
+)
 from ._grids import check_target
+
+# Groups of samples, of about equally many, for which the teacher's band is drawn.
+_N_GROUPS = 20
+
+
+@documented_dataclass
+class FidelityDisplay(Display):
+    """A student's uncertainty of each sample against its teacher's, on logarithmic axes.
+
+    One panel for each part that all models know: total, aleatoric and epistemic. With a reference,
+    an independent and larger ensemble, samples stand by the reference's uncertainty; a band then
+    shows where the teacher's is for nine in ten samples. It is what a perfect imitation of the
+    teacher would reach: a student whose points lie within it is as close to the larger ensemble as
+    its teacher. Legends give rank correlations and median ratios. Samples of which a model is sure,
+    with an uncertainty of 0, are not shown.
+
+    Parameters
+    ----------
+    student, teacher : dict of str to ndarray of shape (n_samples,)
+        Uncertainties of the samples, by the name of the part.
+    measure : {"entropy", "variance", "std"}
+        Measure of the uncertainties.
+    reference : dict of str to ndarray of shape (n_samples,), default=None
+        Those of the larger ensemble.
+
+    Attributes
+    ----------
+    points_ : dict of str to matplotlib PathCollection
+        The student's, by part.
+    bands_ : dict of str to matplotlib PolyCollection
+        The teacher's; empty without a reference.
+
+    See Also
+    --------
+    skdistill.metrics.fidelity : The numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdistill.displays import FidelityDisplay
+    >>> from skdistill.distributions import Uncertainty
+    >>> rng = np.random.default_rng(0)
+    >>> noise, true = rng.lognormal(size=(2, 200))
+    >>> seen = true * rng.chisquare(19, size=200) / 19  # by 20 members
+    >>> student = Uncertainty(noise + true, noise, true, "variance")
+    >>> teacher = Uncertainty(noise + seen, noise, seen, "variance")
+    >>> FidelityDisplay.from_predictions(teacher, student, reference=student)
+    <...FidelityDisplay object at ...>
+    """
+
+    student: dict[str, np.ndarray]
+    teacher: dict[str, np.ndarray]
+    measure: str
+    reference: dict[str, np.ndarray] | None = None
+
+    def plot(self, ax: Axes | Sequence[Axes] | None = None, **kwargs: object) -> Self:
+        """Draw the points, the bands and lines of equality.
+
+        Parameters
+        ----------
+        ax : array-like of matplotlib Axes, default=None
+            Axes to draw on, one for each part. None creates a new figure.
+        **kwargs : dict
+            Keywords of `scatter`, for the points.
+        """
+        axes = self._open_panels(ax, len(self.student), (4, 3.8))
+        self.points_: dict[str, Any] = {}
+        self.bands_: dict[str, Any] = {}
+        whose, unit = "teacher" if self.reference is None else "reference", UNITS[self.measure]
+        for panel, part in zip(axes, self.student, strict=True):
+            x = (self.teacher if self.reference is None else self.reference)[part]
+            y, shown = self.student[part], (x > 0) & (self.student[part] > 0)
+            if self.reference is not None:
+                self.bands_[part] = _draw_band(panel, x, self.teacher[part])
+            label = f"student ({_agreement(x, y)})"
+            style = {"color": LINE_COLOR, "alpha": 0.5, "s": 8, "linewidth": 0, "label": label}
+            points = draw(panel, "scatter", x[shown], y[shown], given=kwargs, **style)
+            self.points_[part] = points
+            ends = panel.dataLim.intervalx
+            panel.plot(ends, ends, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
+            panel.set(xscale="log", yscale="log", xlabel=f"{part.capitalize()}, {whose} ({unit})")
+            panel.set_ylabel(f"{part.capitalize()}, student ({unit})")
+            label_log_axis(panel.xaxis, *panel.get_xlim())
+            label_log_axis(panel.yaxis, *panel.get_ylim())
+            panel.legend(fontsize="small", loc="upper left")
+        return self
+
+    @classmethod
+    def from_estimators(
+        cls, teacher: Any, student: Any, X: ArrayLike, *, reference: Any = None, **kwargs: Any
+    ) -> Self:
+        """Draw the uncertainties of fitted models.
+
+        Parameters
+        ----------
+        teacher, student : estimator
+            Fitted, with `predict_uncertainty`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one.
+        reference : estimator, default=None
+            An independent, larger ensemble of the teacher's kind.
+        """
+        cls._needs_matplotlib("from_estimators")
+        of_reference = None if reference is None else predict_uncertainty(reference, X)
+        both = (predict_uncertainty(model, X) for model in (teacher, student))
+        return cls.from_predictions(*both, reference=of_reference, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls, teacher: Any, student: Any, *, reference: Any = None, target: int = 0, **kwargs: Any
+    ) -> Self:
+        """Draw given uncertainties.
+
+        Parameters
+        ----------
+        teacher, student : Uncertainty
+            Of the same samples, arrays of shape (n_samples,) or (n_samples, n_targets), as
+            `predict_uncertainty` returns them, or their standard deviations. A part may be None.
+        reference : Uncertainty, default=None
+            That of a larger ensemble.
+
+        Raises
+        ------
+        ValueError
+            If measures or numbers of samples differ.
+        """
+        given = {"teacher": teacher, "student": student}
+        given |= {} if reference is None else {"reference": reference}
+        measure = common_measure(given.values())
+        known = [known_parts(uncertainty) for uncertainty in given.values()]
+        parts = [part for part in known[0] if all(part in found for found in known)]
+        n_rows = len(np.asarray(teacher.total))
+
+        def column(part: str, role: str) -> np.ndarray:
+            values, name = getattr(given[role], part), f"the {part} uncertainty of the {role}"
+            return check_target(values, name, target, n_rows, like="sample of the teacher")
+
+        columns = {role: {part: column(part, role) for part in parts} for role in given}
+        return cls(**columns, measure=measure).plot(**kwargs)
+
+
+def _agreement(x, values):
+    found = epistemic_fidelity(x, values)
+    return f"rank {found.rank_correlation:.2f}, ratio {found.median_ratio:.2f}"
+
+
+def _draw_band(ax, x, y):
+    """Fill between the quantiles .05 and .95 of the values y of samples of like x."""
+    style = {"color": TOTAL_COLOR, "linewidth": 0, "label": f"teacher ({_agreement(x, y)})"}
+    shown = (x > 0) & (y > 0)
+    x, values = x[shown], y[shown]
+    groups = [rows for rows in np.array_split(np.argsort(x), _N_GROUPS) if len(rows)]
+    ends = np.reshape([np.quantile(values[rows], [0.05, 0.95]) for rows in groups], (-1, 2))
+    places = [np.median(x[rows]) for rows in groups]
+    return ax.fill_between(places, *ends.T, **style)
+
 
 _COLORS = {"in": LINE_COLOR, "out": CONTRAST_COLOR}
 _SETS = {"in": "in distribution", "out": "out of distribution"}
