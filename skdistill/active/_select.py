@@ -3,22 +3,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from numbers import Integral
-from typing import Any
-
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from typing import Any
+from numpy.typing import ArrayLike, DTypeLike
+from sklearn.base import BaseEstimator, clone, is_classifier
+from .._utils.typing import RandomStateLike
+from .._utils.validation import OneOf, Number, Seed
+from collections.abc import Callable, Iterator
+from numbers import Integral
 from sklearn.utils import check_random_state
-
 from .._estimator.functions import predict_members, predict_uncertainty
 from .._training.trainer import SEED_LIMIT
-from .._utils.typing import RandomStateLike
-from .._utils.validation import Number, OneOf, Seed
 from ._classes import batchbald, margins, mutual_information
 from ._features import GradientSketch
 from ._greedy import lcmd, maxdet
-from ._pool import collect, length_of, pieces, sample
+from .._training.stream import is_stream
+
+class BatchQuery(BaseEstimator):
+    """Query strategy with the method of those of scikit-activeml, which need not be installed.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted: a clone is fitted to the labelled samples in each query.
+    method : str, default="auto"
+        See :func:`select_batch`.
+    missing_label : object, default=numpy.nan
+        What stands in y for a label that is not known.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        That of the last query, fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> from skdistill.active import BatchQuery
+    >>> X, y = load_iris(return_X_y=True)
+    >>> known = np.where(np.arange(len(y)) % 10 == 0, y, np.nan)
+    >>> query = BatchQuery(BayesianEnsembleClassifier(3, max_epochs=5), random_state=0)
+    >>> query.query(X, known, batch_size=4).shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        method: str = "auto",
+        missing_label: object = np.nan,
+        random_state: RandomStateLike = None,
+    ):
+        self.estimator = estimator
+        self.method = method
+        self.missing_label = missing_label
+        self.random_state = random_state
+
+    def query(
+        self, X: Any, y: ArrayLike, candidates: ArrayLike | None = None, batch_size: int = 1
+    ) -> np.ndarray:
+        """Select samples whose labels to ask for.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            Samples with and without labels.
+        y : array-like of shape (n_samples,)
+            Labels, and `missing_label` where there is none.
+        candidates : array-like of int of shape (n_candidates,), or of samples, default=None
+            Places in X of the samples to choose from, or such samples themselves, of shape
+            (n_candidates, n_features); None is all without a label.
+        batch_size : int, default=1
+
+        Returns
+        -------
+        indices : ndarray of shape (batch_size,)
+            Places in X; in `candidates`, if these are samples.
+
+        Raises
+        ------
+        ValueError
+            If y has another shape, no label is known, or there are fewer candidates than
+            `batch_size`.
+        """
+        OneOf(METHODS).check(self.method, "method")
+        X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+        if y.shape != (len(X),):
+            raise ValueError(
+                f"y must have shape ({len(X)},), a label for each sample of X, got {y.shape}."
+            )
+        is_known = ~self._is_missing(y)
+        if not is_known.any():
+            raise ValueError(f"y must hold a label that is not {self.missing_label!r}, got none.")
+        X_train = rows_of(X, np.flatnonzero(is_known))
+        y_train = np.array(y[is_known].tolist())  # of the dtype of the labels alone
+        self.estimator_ = clone(self.estimator).fit(X_train, y_train)
+        places = np.flatnonzero(~is_known) if candidates is None else candidates
+        is_samples = np.ndim(places) > 1
+        pool = places if is_samples else rows_of(X, np.asarray(places))
+        found = select_batch(
+            self.estimator_,
+            pool,
+            batch_size,
+            X_train=X_train,
+            method=self.method,
+            random_state=self.random_state,
+        )
+        return found if is_samples else np.asarray(places)[found]
+
+    def _is_missing(self, y: np.ndarray) -> np.ndarray:
+        missing = self.missing_label
+        if isinstance(missing, float) and np.isnan(missing):
+            return np.array([label != label for label in y.tolist()], bool)
+        return np.array([label is missing or label == missing for label in y.tolist()], bool)
+
 
 _GREEDY = {"lcmd": lcmd, "maxdet": maxdet}
 METHODS = ("auto", *_GREEDY, "margin", "batchbald", "uncertainty")
@@ -242,3 +343,81 @@ def _largest(scores: np.ndarray, n: int) -> np.ndarray:
         means = scores.mean(0)
         scores = (scores / np.where(means > 0, means, 1)).sum(1)
     return np.argsort(-scores, kind="stable")[:n]
+
+
+# Samples that are read of an array or a frame at a time.
+_ROWS = 65_536
+
+
+def pieces(X: Any) -> Iterator[Any]:
+    """Iterate over an array, a frame, or the X of batches, in consecutive pieces."""
+    if is_stream(X):
+        for batch in X:
+            piece = batch[0] if isinstance(batch, (tuple, list)) else batch
+            if len(piece):
+                yield piece
+        return
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    for start in range(0, len(X), _ROWS):
+        yield rows_of(X, slice(start, start + _ROWS))
+
+
+def rows_of(X: Any, places: Any) -> Any:
+    """Return samples of an array or a frame of pandas or polars."""
+    return X.iloc[places] if hasattr(X, "iloc") else X[places]
+
+
+def length_of(X: Any, name: str) -> int | None:
+    """Return how many samples there are; None for batches, before they are read."""
+    if is_stream(X):
+        return None
+    if not hasattr(X, "__len__"):
+        raise TypeError(
+            f"{name} must be an array, a frame or an iterable of batches, got {type(X).__name__}."
+        )
+    return len(X)
+
+
+def collect(X: Any, describe: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """Describe all samples by a number or several, (n,) or (n, t)."""
+    found = [describe(piece) for piece in pieces(X)]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+def sample(
+    X: Any,
+    describe: Callable[[Any], np.ndarray],
+    capacity: int,
+    n_columns: int,
+    dtype: DTypeLike,
+    rng: np.random.RandomState,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Describe all samples, or `capacity` that are drawn of more, by several numbers.
+
+    Each sample is drawn with the same probability, in one pass (Vitter, 1985, "Random Sampling with
+    a Reservoir", Algorithm R).
+
+    Returns
+    -------
+    places : ndarray of shape (m,)
+        Of the samples in X.
+    values : ndarray of shape (m, n_columns)
+    """
+    places = np.empty(capacity, np.int64)
+    values = np.empty((capacity, n_columns), dtype)  # takes memory as it is filled
+    start = 0
+    for piece in pieces(X):
+        numbers = np.arange(start, start + len(piece))
+        slots, start = numbers, start + len(piece)
+        if start > capacity:
+            draws = (rng.random_sample(len(piece)) * (numbers + 1)).astype(np.int64)
+            slots = np.where(numbers < capacity, numbers, draws)
+            # Of those that are drawn to the same place the last one stays.
+            _, backwards = np.unique(slots[::-1], return_index=True)
+            kept = np.sort(len(piece) - 1 - backwards)
+            kept = kept[slots[kept] < capacity]
+            piece, numbers, slots = rows_of(piece, kept), numbers[kept], slots[kept]
+        if len(slots):
+            values[slots], places[slots] = describe(piece), numbers
+    n_kept = min(start, capacity)
+    return places[:n_kept], values[:n_kept]

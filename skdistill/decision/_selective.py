@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._utils.typing import RandomStateLike
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf, Seed
 from .._utils.warnings import warn, without_schema_warnings
-from ._held_out import HeldOutEstimator, checked_numbers
+from ._held_out import HeldOutEstimator
 
 _LOSSES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "zero_one": lambda y, predicted: y != predicted,
@@ -67,9 +67,8 @@ class SelectivePredictor(HeldOutEstimator):
         be given unless the loss is "zero_one". The closer to `max_risk`, the more samples are
         answered.
     min_coverage : float, default=0.1
-        Share of the held-out samples that the smallest threshold answers, in (0, 1]; it answers
-        more where so few could not show that the risk is small. If its risk is not found to be
-        small enough, no larger one is tried.
+        Share of the held-out samples that the smallest threshold answers, in (0, 1]; more where so
+        few could not show that the risk is small. If its risk is too large, no other is tried.
     abstain_value : object, default=None
         What `predict` returns where it abstains. None is NaN for regressors, and for classifiers
         -1, or "abstain" if classes are text.
@@ -93,7 +92,7 @@ class SelectivePredictor(HeldOutEstimator):
         Of the hypothesis that the risk is larger than `max_risk` at the last threshold that was
         accepted; 1 if none was.
     abstain_value_ : object
-        What `predict` returns where it abstains.
+        What `predict` returns there.
     classes_ : ndarray of shape (n_classes,)
         Of classifiers only.
     n_features_in_ : int
@@ -191,12 +190,10 @@ class SelectivePredictor(HeldOutEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Labels, or numbers.
 
         Returns
         -------
         self : SelectivePredictor
-            The fitted predictor.
 
         Raises
         ------
@@ -218,9 +215,10 @@ class SelectivePredictor(HeldOutEstimator):
             uncertainty, losses, self.max_risk / max_loss, self.delta, self.min_coverage
         )
         answered = uncertainty < self.threshold_
-        self.coverage_ = float(answered.mean())
-        self.risk_ = max_loss * float(losses[answered].mean()) if answered.any() else math.nan
-        if not answered.any():
+        self.coverage_, self.risk_ = float(answered.mean()), math.nan
+        if answered.any():
+            self.risk_ = max_loss * float(losses[answered].mean())
+        else:
             warn(
                 f"No threshold on the uncertainty keeps the risk below max_risk={self.max_risk:g} "
                 f"with probability {1 - self.delta:g}: all samples are abstained from. Allow a "
@@ -308,7 +306,8 @@ class SelectivePredictor(HeldOutEstimator):
             loss = "zero_one" if classifies else "squared_error"
         if classifies and loss in ("squared_error", "absolute_error"):
             raise ValueError(f'loss must be "zero_one" or callable for classes, got {loss!r}.')
-        y = y if classifies else checked_numbers(y)
+        if not classifies:
+            y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         values = np.asarray((_LOSSES[loss] if isinstance(loss, str) else loss)(y, predicted))
         is_binary = values.dtype == bool
         max_loss = 1.0 if is_binary else self.max_loss
