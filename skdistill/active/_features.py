@@ -102,23 +102,12 @@ def gradient_features(
 
 
 class GradientSketch:
-    """Maps samples to sketched gradients; the same projections serve all calls.
-
-    Parameters
-    ----------
-    model : estimator
-    n_features : int
-    seed : int
-
-    Attributes
-    ----------
-    projections : list of tuple of Tensor
-        For each prediction and each layer the matrices P, (m, out, k), and Q, (1 or m, in + 1, k),
-        for m networks side by side; the last row of Q is that of the bias.
-    """
+    """Maps samples to sketched gradients; the same projections serve all calls."""
 
     def __init__(self, model: BaseEstimator, n_features: int, seed: int):
         self.model, self.n_features = model, n_features
+        # For each prediction and each layer the matrices P, (m, out, k), and Q, (1 or m, in + 1,
+        # k), for m networks side by side; the last row of Q is that of the bias.
         self.projections: list[tuple[Tensor, Tensor]] = []
         self._generator = torch.Generator().manual_seed(seed)
         self._networks: dict[nn.Module, list[nn.Module]] = {}
@@ -165,9 +154,7 @@ class GradientSketch:
         These are of shape (*lead, n, width), where the lead of inputs that networks share is 1.
         """
         if isinstance(module, MultiHead):
-            core: Any = module.core
-            heads: Any = module.heads
-            return self._run(heads, self._run(core, h, tape).unsqueeze(1), tape)
+            return self._run(module.heads, self._run(module.core, h, tape).unsqueeze(1), tape)
         if isinstance(module, StackedModule):
             if module not in self._networks:
                 self._networks[module] = unstack(module)

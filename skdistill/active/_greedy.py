@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
 from collections.abc import Callable
 from functools import partial
+
+import numpy as np
+import torch
 from scipy.special import entr
 
 # Features that are computed with at a time: parts of a larger array in float16 become float32.
@@ -18,34 +19,20 @@ _NOISE = 0.01
 
 
 def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
-    """Select by the largest cluster's maximum distance.
+    """Select n distinct places by the largest cluster's maximum distance.
 
-    Each sample belongs to the cluster of its closest centre. Of the cluster with the largest sum of
-    squared distances the sample that is farthest from the centre is selected, and is a centre from
-    then on (LCMD, Holzmüller et al., 2023, Section 3.3; "TP mode" with `centres`).
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_pool, n_features)
-        Squared distances are computed in their dtype, of those in float16 in float32.
-    n : int
-    centres : ndarray of shape (n_centres, n_features), default=None
-        Features of the labelled samples. Without any the first selected sample is the one with the
-        largest norm.
-
-    Returns
-    -------
-    selected : ndarray of shape (n,)
-        Distinct places in the pool. Where all others equal a centre, the first ones follow.
+    Each sample belongs to the cluster of its closest centre; at first these are the labelled
+    samples, or the one with the largest norm. Of the cluster with the largest sum of squared
+    distances the sample that is farthest from the centre is selected, and is a centre from then on
+    (LCMD, Holzmüller et al., 2023, Section 3.3; "TP mode" with `centres`). Where all others equal a
+    centre, the first ones follow.
     """
     dtype = np.result_type(features.dtype, np.float32)
     n_first = 0 if centres is None else len(centres)
     kept = np.empty((n_first + n, features.shape[1]), dtype)
     norms = _by_chunk(features, _squares)
-    if centres is None:
-        closest = np.zeros(len(features), np.int32)
-        distances = np.full(len(features), np.inf, dtype)
-    else:
+    closest, distances = np.zeros(len(features), np.int32), np.full(len(features), np.inf, dtype)
+    if centres is not None:
         kept[:n_first] = centres
         closest, distances = _nearest(features, kept[:n_first])
     # What rounding may add to squared distances, which are differences of squared norms at first.
@@ -101,16 +88,6 @@ def maxdet(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> n
     The variance is that of a linear model of the features with a standard normal prior, after the
     samples in `centres`. This maximises the determinant of the kernel matrix, with noise on its
     diagonal, greedily (MaxDet, Holzmüller et al., 2023, Section 3.3).
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_pool, n_features)
-    n : int
-    centres : ndarray of shape (n_centres, n_features), default=None
-
-    Returns
-    -------
-    selected : ndarray of shape (n,)
     """
     dtype = np.result_type(features.dtype, np.float32)
     scale = np.mean(_by_chunk(features if centres is None else centres, _squares))
@@ -155,8 +132,8 @@ def _by_chunk(
 ) -> np.ndarray:
     """Apply a function to samples, or to those at `places`, few at a time and in float32 at least.
 
-    It takes a copy of features (m, k) to values (m,) or (m, t). All copies are in the same memory,
-    since that of new ones would take ten times as long.
+    It takes a copy of features, (m, k). All copies are in the same memory, since that of new ones
+    would take ten times as long.
     """
     n = len(features) if places is None else len(places)
     width, dtype = features.shape[1], np.result_type(features.dtype, np.float32)
@@ -191,23 +168,11 @@ def mutual_information(members: np.ndarray) -> np.ndarray:
 
 
 def batchbald(members: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
-    """Select the batch whose labels together tell the most about the members.
+    """Select the batch whose labels together tell the most about the members, (n_pool, S, K).
 
     Greedily, a sample at a time: the mutual information of the labels of all selected samples and
-    the member (BatchBALD, Kirsch, van Amersfoort & Gal, 2019, Eq 8 and Algorithm 1).
-
-    Parameters
-    ----------
-    members : ndarray of shape (n_pool, n_members, n_classes)
-        Probabilities.
-    n : int
-    rng : RandomState
-        Draws labels of the selected samples where there are more than 1,000 configurations of them
-        (Eq 14).
-
-    Returns
-    -------
-    selected : ndarray of shape (n,)
+    the member (BatchBALD, Kirsch, van Amersfoort & Gal, 2019, Eq 8 and Algorithm 1). Where there
+    are too many configurations of the labels some are drawn (Eq 14).
     """
     members = members.astype(np.float64)
     n_members, n_classes = members.shape[1:]

@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-from typing import Any
-from numpy.typing import ArrayLike, DTypeLike
-from sklearn.base import BaseEstimator, clone, is_classifier
-from .._utils.typing import RandomStateLike
-from .._utils.validation import OneOf, Number, Seed
 from collections.abc import Callable, Iterator
 from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import check_random_state
+
 from .._estimator.functions import predict_members, predict_uncertainty
-from .._training.trainer import SEED_LIMIT
-from ._classes import batchbald, margins, mutual_information
-from ._features import GradientSketch
-from ._greedy import lcmd, maxdet
 from .._training.stream import is_stream
+from .._training.trainer import SEED_LIMIT
+from .._utils.typing import RandomStateLike
+from .._utils.validation import Number, OneOf, Seed
+from ._features import GradientSketch
+from ._greedy import batchbald, lcmd, margins, maxdet, mutual_information
+
 
 class BatchQuery(BaseEstimator):
     """Query strategy with the method of those of scikit-activeml, which need not be installed.
@@ -239,7 +241,8 @@ def select_batch(
     if method == "batchbald":
         return _by_batchbald(model, X_pool, n, rng)
     score = _score_of(model, method)
-    return _largest(collect(X_pool, score), n)
+    scores = [score(piece) for piece in pieces(X_pool)]
+    return _largest(np.concatenate(scores) if scores else np.empty(0), n)
 
 
 def _check_size(n: int, n_pool: int | None) -> None:
@@ -262,10 +265,10 @@ def _by_gradients(
     if n_features is None:
         fits = 4 * n_kept * _N_FEATURES <= _LARGE
         n_features = _N_FEATURES if fits else _N_FEATURES_OF_MANY
-    is_large = 4 * n_kept * n_features > _LARGE
     describe: Any = GradientSketch(model, n_features, int(rng.randint(SEED_LIMIT)))
-    describe = _InHalf(describe) if is_large else describe
-    dtype = np.float16 if is_large else np.float32
+    dtype: Any = np.float32
+    if 4 * n_kept * n_features > _LARGE:
+        describe, dtype = _InHalf(describe), np.float16
     centres = None
     if X_train is not None:
         n_train = length_of(X_train, "X_train")
@@ -378,12 +381,6 @@ def length_of(X: Any, name: str) -> int | None:
     return len(X)
 
 
-def collect(X: Any, describe: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """Describe all samples by a number or several, (n,) or (n, t)."""
-    found = [describe(piece) for piece in pieces(X)]
-    return np.concatenate(found) if found else np.empty(0)
-
-
 def sample(
     X: Any,
     describe: Callable[[Any], np.ndarray],
@@ -392,16 +389,10 @@ def sample(
     dtype: DTypeLike,
     rng: np.random.RandomState,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Describe all samples, or `capacity` that are drawn of more, by several numbers.
+    """Places in X of all samples, (m,), or of `capacity` drawn of more; and what describes them.
 
     Each sample is drawn with the same probability, in one pass (Vitter, 1985, "Random Sampling with
     a Reservoir", Algorithm R).
-
-    Returns
-    -------
-    places : ndarray of shape (m,)
-        Of the samples in X.
-    values : ndarray of shape (m, n_columns)
     """
     places = np.empty(capacity, np.int64)
     values = np.empty((capacity, n_columns), dtype)  # takes memory as it is filled
