@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import math
 from dataclasses import dataclass
+
+import numpy as np
 from scipy.signal import lfilter
 from scipy.special import logsumexp, ndtri
 
@@ -22,19 +23,11 @@ class Bag:
     larger than `max_samples`, samples drawn at random leave, new ones as likely as old ones. Which
     sample of the bag was the last is then as unknown to later ranks as before, so that ranks are
     independent still, and memory is bounded.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_columns, n_samples)
-        Of each column in ascending order. Missing values are inf, tied with one another.
-    samples : ndarray of int of shape (n_columns, n_samples)
-        Numbers of the samples that have them.
-    max_samples : int
-    random : numpy.random.RandomState
     """
 
+    # (n_columns, n_samples): of each column in ascending order. Missing values are inf, all tied.
     values: np.ndarray
-    samples: np.ndarray
+    samples: np.ndarray  # numbers of the samples that have them, of the same shape
     max_samples: int
     random: np.random.RandomState
 
@@ -47,17 +40,10 @@ class Bag:
         return bag
 
     def ranks(self, new: np.ndarray) -> np.ndarray:
-        """Rank new samples, one after the other, and put them into the bag.
+        """Rank new samples (n_columns, n_new), one after the other, and put them into the bag.
 
-        Parameters
-        ----------
-        new : ndarray of shape (n_columns, n_new)
-            Of at most `AT_A_TIME` samples.
-
-        Returns
-        -------
-        ranks : ndarray of shape (n_columns, n_new)
-            In (0, 1); of a column whose values rise, near 1. Ties are broken at random.
+        Of at most `AT_A_TIME` samples. Ranks are in (0, 1), of a column whose values rise near 1,
+        and of the shape of `new`; ties are broken at random.
         """
         n_new, n_old = new.shape[1], self.values.shape[1]
         less, equal = np.empty(new.shape), np.empty(new.shape)
@@ -125,20 +111,11 @@ class Martingales:
     with densities :math:`f_k` on (0, 1): those of the ranks where normal scores have another mean
     or standard deviation, and a histogram of the ranks before :math:`i`. So :math:`M_0 = 1`,
     :math:`M_t \ge 0` and :math:`E[M_t \mid p_1, \dots, p_{t-1}] = M_{t-1}`.
-
-    Parameters
-    ----------
-    log_capital : ndarray of shape (n_columns, n_bets)
-        Logarithm of what is held in each bet.
-    counts : ndarray of shape (n_columns, n_bins)
-        Of ranks in the bins, the older the less.
-    n_samples : int
-        Number of ranks so far, t.
     """
 
-    log_capital: np.ndarray
-    counts: np.ndarray
-    n_samples: int = 0
+    log_capital: np.ndarray  # (n_columns, n_bets), logarithm of what is held in each bet
+    counts: np.ndarray  # (n_columns, n_bins), of ranks in the bins, the older the less
+    n_samples: int = 0  # number of ranks so far, t
 
     @classmethod
     def start(cls, n_columns: int) -> Martingales:
@@ -191,16 +168,7 @@ def log_adjusted(log_e: np.ndarray) -> np.ndarray:
 
     That of one is the smallest mean of it and of any others: the closed test by arithmetic means
     (Vovk and Wang, 2021, Algorithm 1). Rejecting where it is 1 / alpha has a family-wise error of
-    at most alpha, whatever the dependence.
-
-    Parameters
-    ----------
-    log_e : ndarray of shape (n,)
-        Logarithms of e-values.
-
-    Returns
-    -------
-    log_adjusted : ndarray of shape (n,)
+    at most alpha, whatever the dependence. Given and returned are logarithms, (n,).
     """
     order = np.argsort(log_e)
     ascending = log_e[order]

@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import json
 import os
-import numpy as np
 from collections import deque
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
+from jinja2 import Environment, PackageLoader
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+
 from .._data.schema import read_table
 from .._estimator.functions import predict_uncertainty
+from .._estimator.predicting import as_frame
 from .._estimator.unwrapping import innermost
 from .._serialization.atomic import write_atomically
 from .._serialization.container import pack, read, unpack
@@ -22,11 +27,7 @@ from .._utils.typing import ArrayLike, BaseEstimator, RandomStateLike
 from .._utils.validation import FilePath, Number, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import split_columns
-from ._martingales import Martingales, log_adjusted
-from ._ranks import AT_A_TIME, Bag
-from dataclasses import dataclass
-from jinja2 import Environment, PackageLoader
-from .._estimator.predicting import as_frame
+from ._martingales import AT_A_TIME, Bag, Martingales, log_adjusted
 
 _FORMAT = "skdistill drift monitor", "1"  # and its version
 
@@ -168,14 +169,16 @@ class DriftMonitor:
             If the model could not predict for X. The monitor is as before then.
         """
         _, values = _watched(self.student, X, "X")
-        ranks = np.empty_like(values)
-        for start in range(0, values.shape[1], AT_A_TIME):
+        ranks, n_samples = np.empty_like(values), values.shape[1]
+        for start in range(0, n_samples, AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
             ranks[:, part] = self._bag.ranks(values[:, part])
             self._martingales.update(ranks[:, part])
-            self._note(self._martingales.log_values())
+            log_values = self._martingales.log_values()
+            log_mean = float(np.logaddexp.reduce(log_values) - np.log(len(log_values)))
+            self._log_mean = max(self._log_mean, log_mean)
+            self._log_adjusted = np.maximum(self._log_adjusted, log_adjusted(log_values))
         self.history_.append((self.n_samples_, self.p_value_))
-        n_samples = ranks.shape[1]
         tenths = np.minimum((10 * ranks).astype(int), 9)
         shares = np.stack([np.bincount(row, minlength=10) / n_samples for row in tenths])
         return DriftResult(
@@ -188,12 +191,6 @@ class DriftMonitor:
             shares=shares,
             n_samples=n_samples,
         )
-
-    def _note(self, log_values: np.ndarray) -> None:
-        """Keep the suprema of the martingales."""
-        log_mean = float(np.logaddexp.reduce(log_values) - np.log(len(log_values)))
-        self._log_mean = max(self._log_mean, log_mean)
-        self._log_adjusted = np.maximum(self._log_adjusted, log_adjusted(log_values))
 
     @property
     def n_samples_(self) -> int:
@@ -213,8 +210,7 @@ class DriftMonitor:
 
     @property
     def features_(self) -> list[str]:
-        has_moved = self.p_values_ <= self.alpha
-        return [name for name, moved in zip(self.columns_, has_moved, strict=True) if moved]
+        return [self.columns_[i] for i in np.flatnonzero(self.p_values_ <= self.alpha)]
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the state to a file, without the model, whole or not at all.
@@ -270,7 +266,13 @@ class DriftMonitor:
         try:
             text, arrays = unpack(read(Path(path)), *_FORMAT)
             state = Decoder(arrays, {}).decode_all(json.loads(text))
-            monitor = cls._of(student, state)
+            monitor = cls.__new__(cls)
+            monitor.student, monitor.alpha = student, state["alpha"]
+            monitor.columns_ = state["columns"]
+            monitor.history_ = deque(state["history"], maxlen=_N_UPDATES)
+            monitor._bag = Bag(**state["bag"])
+            monitor._martingales = Martingales(**state["martingales"])
+            monitor._log_mean, monitor._log_adjusted = state["suprema"]
         except OSError:
             raise
         except Exception as error:  # of any kind: the file may say anything
@@ -279,18 +281,6 @@ class DriftMonitor:
             raise ValueError(
                 f"student must have the monitor's features, {state['features']}; got {names}."
             )
-        return monitor
-
-    @classmethod
-    def _of(cls, student: BaseEstimator, state: dict[str, Any]) -> Self:
-        monitor = cls.__new__(cls)
-        monitor.student = student
-        monitor.alpha = state["alpha"]
-        monitor.columns_ = state["columns"]
-        monitor.history_ = deque(state["history"], maxlen=_N_UPDATES)
-        monitor._bag = Bag(**state["bag"])
-        monitor._martingales = Martingales(**state["martingales"])
-        monitor._log_mean, monitor._log_adjusted = state["suprema"]
         return monitor
 
 
@@ -379,19 +369,15 @@ class DriftResult:
             `p_value`, `is_drift` and `mean_rank`.
         """
         names = np.array(self.columns, dtype=object)
-        table = {"column": names, "p_value": self.p_values}
-        table["is_drift"] = np.isin(names, self.features)
-        return as_frame({**table, "mean_rank": self.mean_ranks}, None)
+        is_drift = np.isin(names, self.features)
+        numbers = {"p_value": self.p_values, "is_drift": is_drift, "mean_rank": self.mean_ranks}
+        return as_frame({"column": names, **numbers}, None)
 
     def to_html(self) -> str:
         """Return a page that needs nothing else: no file, no network, no script.
 
         It has a row for each column, with the ranks of the batch's values; those that have drifted
-        come first. A notebook shows it when a result is the last line of a cell.
-
-        Returns
-        -------
-        page : str
+        come first. A notebook shows it.
         """
         return self._page(whole=True)
 
