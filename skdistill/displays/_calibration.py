@@ -32,8 +32,7 @@ class ReliabilityDisplay(Display):
     """Accuracy against confidence, or the frequency of each class against its probability.
 
     The confidence is the largest of a sample's probabilities. A calibrated model follows the
-    diagonal; one below it is overconfident. Bars show how the confidences are distributed: where
-    they are low the curve rests on few samples.
+    diagonal; one below it is overconfident. Where the bars are low a curve rests on few samples.
 
     Parameters
     ----------
@@ -41,8 +40,7 @@ class ReliabilityDisplay(Display):
         One with the accuracies as `prob_true` and the confidences as `prob_pred` and `y_prob`; or
         one for each class, its `pos_label`.
     share : ndarray of shape (n_bins,), default=None
-        Share of the samples whose confidence is in each of as many bins of equal width, drawn as
-        bars; None draws none.
+        Share of the samples in each bin of the confidence, of equal width: the bars, unless None.
     calibration_error : float, default=None
         Expected calibration error, shown in the legend unless None.
 
@@ -100,10 +98,15 @@ class ReliabilityDisplay(Display):
         if self.calibration_error is not None:
             score = "classwise ECE" if of_classes else "ECE"
             name = labelled(name, f"{score} = {self.calibration_error:.3f}")
-        self.lines_ = [
-            self._draw_curve(i, ax, f"{curve.pos_label}" if of_classes else name, ref_line, kwargs)
-            for i, curve in enumerate(self.curves)
-        ]
+        self.lines_ = []
+        for i, curve in enumerate(self.curves):
+            label = f"{curve.pos_label}" if of_classes else name
+            style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
+            if len(self.curves) > 1:
+                style["color"] = CLASS_COLORS[i % len(CLASS_COLORS)]
+                style["linestyle"] = ("-", "--", ":")[i // len(CLASS_COLORS) % 3]
+            style = merged_style("plot", style, kwargs)
+            self.lines_.append(curve.plot(ax=ax, ref_line=ref_line, **style).line_)
         self.bars_ = None
         if plot_bars and self.share is not None:
             edges = np.linspace(0, 1, len(self.share) + 1)
@@ -122,14 +125,6 @@ class ReliabilityDisplay(Display):
         ax.legend(title=name if of_classes else None, fontsize="small", **place)
         return self
 
-    def _draw_curve(self, i, ax, label, ref_line, given):
-        style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
-        if len(self.curves) > 1:
-            style["color"] = CLASS_COLORS[i % len(CLASS_COLORS)]
-            style["linestyle"] = ("-", "--", ":")[i // len(CLASS_COLORS) % 3]
-        style = merged_style("plot", style, given)
-        return self.curves[i].plot(ax=ax, ref_line=ref_line, **style).line_
-
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, name: str | None = None, **kwargs: Any
@@ -140,8 +135,6 @@ class ReliabilityDisplay(Display):
         ----------
         estimator : estimator
             Fitted classifier with `predict_proba`.
-        y : array-like of shape (n_samples,)
-            True labels.
 
         Raises
         ------
@@ -192,8 +185,7 @@ class ReliabilityDisplay(Display):
         ------
         ValueError
             If these are no probabilities, `classes` are not among the labels, or there are
-            weights for the curves of classes, which scikit-learn's `calibration_curve` does not
-            take.
+            weights for the curves of classes.
 
         Notes
         -----
@@ -207,29 +199,22 @@ class ReliabilityDisplay(Display):
             confidence = y_prob.max(axis=1)
             mean, accuracy, _ = reliability_curve(y_true, y_prob, **scored)
             curves = [CalibrationDisplay(accuracy, mean, confidence)]
-            share = _shares(confidence, sample_weight, n_bins)
+            # In bins of equal width, open on the left as in the metric.
+            places = np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], confidence)
+            sums = np.bincount(places, sample_weight, minlength=n_bins)
+            share = sums / sums.sum()
         else:
             if sample_weight is not None:
                 raise ValueError("sample_weight must be None for the curves of classes.")
             labels = np.unique(y_true) if labels is None else np.asarray(labels)
-            curves = [
-                _class_curve(np.asarray(y_true) == labels[k], y_prob[:, k], labels[k], **bins)
-                for k in _positions(classes, labels)
-            ]
-            share = None
+            curves, share = [], None
+            for k in _positions(classes, labels):
+                is_class = np.asarray(y_true) == labels[k]
+                frequency, mean = calibration_curve(is_class, y_prob[:, k], pos_label=True, **bins)
+                curves.append(
+                    CalibrationDisplay(frequency, mean, y_prob[:, k], pos_label=labels[k])
+                )
         return cls(curves=curves, share=share, calibration_error=error, name=name).plot(**kwargs)
-
-
-def _shares(confidence, sample_weight, n_bins):
-    """Share of the weight in each bin of equal width, open on the left as in the metric."""
-    bins = np.searchsorted(np.linspace(0, 1, n_bins + 1)[1:-1], confidence)
-    sums = np.bincount(bins, sample_weight, minlength=n_bins)
-    return sums / sums.sum()
-
-
-def _class_curve(is_class, y_prob, label, **bins):
-    frequency, mean = calibration_curve(is_class, y_prob, pos_label=True, **bins)
-    return CalibrationDisplay(frequency, mean, y_prob, pos_label=label)
 
 
 def _positions(classes, labels):
@@ -249,9 +234,9 @@ def _positions(classes, labels):
 class RegressionCalibrationDisplay(Display):
     """How often the true value lies at or below each predicted quantile.
 
-    A calibrated model follows the diagonal. A curve that is steeper than it in the middle comes
-    from distributions that are too wide, a flatter one from distributions that are too narrow, and
-    one that stays above or below from predictions that are too high or too low.
+    A calibrated model follows the diagonal. A curve that is steeper in the middle comes from
+    distributions that are too wide, a flatter one from too narrow ones, and one that stays above
+    or below from predictions that are too high or too low.
 
     Parameters
     ----------
@@ -365,6 +350,5 @@ class RegressionCalibrationDisplay(Display):
         arrays = (y_true, y_quantiles, quantiles)
         nominal, observed = regression_calibration_curve(*arrays, sample_weight=sample_weight)
         error = regression_calibration_error(*arrays, sample_weight=sample_weight)
-        return cls(nominal=nominal, observed=observed, calibration_error=error, name=name).plot(
-            **kwargs
-        )
+        found = cls(nominal=nominal, observed=observed, calibration_error=error, name=name)
+        return found.plot(**kwargs)

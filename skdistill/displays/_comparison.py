@@ -38,12 +38,11 @@ _N_GROUPS = 20
 class FidelityDisplay(Display):
     """A student's uncertainty of each sample against its teacher's, on logarithmic axes.
 
-    One panel for each part that all models know: total, aleatoric and epistemic. With a reference,
-    an independent and larger ensemble, samples stand by the reference's uncertainty; a band then
-    shows where the teacher's is for nine in ten samples. It is what a perfect imitation of the
-    teacher would reach: a student whose points lie within it is as close to the larger ensemble as
-    its teacher. Legends give rank correlations and median ratios. Samples of which a model is sure,
-    with an uncertainty of 0, are not shown.
+    One panel for each part that all models know. With a reference, an independent and larger
+    ensemble, samples stand by the reference's uncertainty; a band then shows where the teacher's is
+    for nine in ten samples: a student whose points lie within it is as close to the larger ensemble
+    as its teacher. Legends give rank correlations and median ratios. Samples with an uncertainty of
+    0 are not shown.
 
     Parameters
     ----------
@@ -99,14 +98,13 @@ class FidelityDisplay(Display):
         self.bands_: dict[str, Any] = {}
         whose, unit = "teacher" if self.reference is None else "reference", UNITS[self.measure]
         for panel, part in zip(axes, self.student, strict=True):
-            x = (self.teacher if self.reference is None else self.reference)[part]
-            y, shown = self.student[part], (x > 0) & (self.student[part] > 0)
+            x, y = getattr(self, whose)[part], self.student[part]
+            shown = (x > 0) & (y > 0)
             if self.reference is not None:
                 self.bands_[part] = _draw_band(panel, x, self.teacher[part])
             label = f"student ({_agreement(x, y)})"
             style = {"color": LINE_COLOR, "alpha": 0.5, "s": 8, "linewidth": 0, "label": label}
-            points = draw(panel, "scatter", x[shown], y[shown], given=kwargs, **style)
-            self.points_[part] = points
+            self.points_[part] = draw(panel, "scatter", x[shown], y[shown], given=kwargs, **style)
             ends = panel.dataLim.intervalx
             panel.plot(ends, ends, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
             panel.set(xscale="log", yscale="log", xlabel=f"{part.capitalize()}, {whose} ({unit})")
@@ -199,21 +197,19 @@ _SQUARE_ROOT = {
 class UncertaintyHistogramDisplay(Display):
     """Histograms of the uncertainties of one or several models, in and out of distribution.
 
-    One panel for each part: total, aleatoric and epistemic. The first model, usually the teacher,
-    is filled, the others are outlines on top. The title of a panel gives the total variation of
-    each to the first, in and out of distribution; for a single model, that between the samples in
-    and out of distribution.
+    One panel for each part. The first model, usually the teacher, is filled, the others are
+    outlines on top. The title gives the total variation of each to the first, in and out of
+    distribution; of a single model, that between samples in and out of distribution.
 
     Parameters
     ----------
     edges : dict of str to ndarray of shape (n_bins + 1,)
         Edges of the bins of each part that any model has.
     shares : dict of dict of dict of str to ndarray of shape (n_bins,)
-        ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the samples in
-        and out of distribution, for the model of that name.
+        ``shares[part][name]["in"]`` and ``["out"]``, of the samples in and out of distribution.
     total_variation : dict of dict of dict of str to float
-        ``total_variation[part][name]["in"]`` and ``["out"]`` are the total variations to the first
-        model; of a single model ``["out"]`` is that to ``["in"]``.
+        ``total_variation[part][name]["in"]`` and ``["out"]``, to the first model; of a single model
+        ``["out"]`` is that to ``["in"]``.
     measure : {"entropy", "variance", "std"}
         Measure of the uncertainties.
 
@@ -252,8 +248,8 @@ class UncertaintyHistogramDisplay(Display):
         ax : array-like of matplotlib Axes, default=None
             Axes to draw on, one for each part. None creates a new figure.
         yscale : str, default="sqrt"
-            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
-            samples, or one of matplotlib's, "linear" or "log".
+            Scale of the shares: "sqrt", which shows small ones too, or one of matplotlib's,
+            "linear" or "log".
         **kwargs : dict
             Keywords of `stairs`, for all histograms.
         """
@@ -302,8 +298,7 @@ class UncertaintyHistogramDisplay(Display):
         ----------
         estimators : dict of str to estimator
             Fitted estimators with `predict_uncertainty`, or a Pipeline, a search or a
-            TransformedTargetRegressor around one, by the names that stand in the legend. The
-            others are compared with the first.
+            TransformedTargetRegressor around one, by their names in the legend.
         X_out : array-like of shape (n_samples_out, n_features), default=None
             Samples out of distribution.
         """
@@ -331,10 +326,8 @@ class UncertaintyHistogramDisplay(Display):
         Parameters
         ----------
         in_distribution : dict of str to Uncertainty
-            For each model, by the name that stands in the legend, its uncertainties of the samples
-            in distribution, arrays of shape (n_samples,) or (n_samples, n_targets), as
+            By the name of the model, arrays of shape (n_samples,) or (n_samples, n_targets), as
             `predict_uncertainty` returns them, or their standard deviations. A part may be None.
-            The others are compared with the first.
         out_of_distribution : dict of str to Uncertainty, default=None
             The same for samples out of distribution.
         bins : int, default=50
@@ -361,9 +354,8 @@ class UncertaintyHistogramDisplay(Display):
                 for name, by_set in found.items()
             }
             total_variation[part] = _distances(found, bins)
-        return cls(
-            edges=edges, shares=shares, total_variation=total_variation, measure=measure
-        ).plot(**kwargs)
+        data = {"edges": edges, "shares": shares, "total_variation": total_variation}
+        return cls(**data, measure=measure).plot(**kwargs)
 
 
 def _check_by_name(values, argument):
@@ -375,10 +367,7 @@ def _check_by_name(values, argument):
 
 
 def _samples(given, target):
-    """Values ``[part][name][where]``, each (n,), and their measure, without parts that are None.
-
-    `given` maps "in" and perhaps "out" to a dict of names to uncertainties.
-    """
+    """Values ``[part][name]["in" or "out"]``, each (n,), and their measure."""
     names = list(given["in"])
     for by_name in given.values():
         if list(by_name) != names:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores against costs: of students, of a booster round by round, and early in a series."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, Self
@@ -30,9 +29,6 @@ _LABELS = {
     "neg_n_parameters": "Number of parameters",
     "neg_latency": "Latency in seconds",
 }
-# Artists by score, cost and search.
-Drawn = dict[str, dict[str, dict[str, Any]]]
-
 _MARKERS = ("o", "s", "^", "D", "v")
 
 
@@ -42,17 +38,14 @@ class ParetoDisplay(Display):
 
     One panel for each pair of a score and a cost, as in Fig 2 of GPED [1]_: the candidates, and a
     line through those on the Pareto front, which no other candidate beats in cost without being
-    worse. It compares, say, pruned students with an exhaustive search over widths. A dashed line
-    shows the teacher's score, a dotted one the cost of a student of the teacher's architecture.
+    worse. A dashed line shows the teacher's score, a dotted one the cost of a student of its
+    architecture.
 
     Parameters
     ----------
-    costs : dict of dict of str to ndarray of shape (n_candidates,)
-        ``costs[cost][search]`` are the candidates' costs in the search of that name, smaller is
-        better.
-    scores : dict of dict of str to ndarray of shape (n_candidates,)
-        ``scores[score][search]`` are their mean scores, greater is better. Scores whose name begins
-        with "neg\\_" are drawn with the opposite sign.
+    costs, scores : dict of dict of str to ndarray of shape (n_candidates,)
+        ``costs[cost][search]``, smaller is better, and the mean ``scores[score][search]``, greater
+        is better. Scores whose name begins with "neg\\_" are drawn with the opposite sign.
     teacher_scores : dict of str to float, default=None
         The teacher's score, by the name of the score.
     base_costs : dict of str to float, default=None
@@ -61,8 +54,7 @@ class ParetoDisplay(Display):
     Attributes
     ----------
     fronts_, points_ : dict of dict of dict of str to matplotlib Line2D and PathCollection
-        ``fronts_[score][cost][search]`` is the line through the Pareto front, `points_` has the
-        candidates.
+        ``[score][cost][search]``: the line through the Pareto front, and the candidates.
 
     See Also
     --------
@@ -107,10 +99,15 @@ class ParetoDisplay(Display):
         axes = self._open_panels(ax, len(pairs), (3.6, 3.4))
         from matplotlib.ticker import EngFormatter
 
-        self.points_: Drawn = {score: {cost: {} for cost in self.costs} for score in self.scores}
-        self.fronts_: Drawn = {score: {cost: {} for cost in self.costs} for score in self.scores}
+        self.points_: dict[str, dict] = {score: {} for score in self.scores}
+        self.fronts_: dict[str, dict] = {score: {} for score in self.scores}
         for panel, (score, cost) in zip(axes, pairs, strict=True):
-            self._draw_references(panel, score, cost)
+            if score in (self.teacher_scores or {}):
+                value = _sign(score) * self.teacher_scores[score]
+                panel.axhline(value, color=REFERENCE_COLOR, linestyle="--", label="teacher")
+            if cost in (self.base_costs or {}):
+                value = self.base_costs[cost]
+                panel.axvline(value, color=REFERENCE_COLOR, linestyle=":", label="base student")
             self._draw_searches(panel, score, cost, point_kwargs, kwargs)
             panel.set(xlabel=_LABELS.get(cost, _plain(cost)), ylabel=_plain(score), xscale="log")
             label_log_axis(panel.xaxis, *panel.get_xlim())
@@ -118,25 +115,18 @@ class ParetoDisplay(Display):
         axes[0].legend(fontsize="small")
         return self
 
-    def _draw_references(self, ax, score, cost):
-        if score in (self.teacher_scores or {}):
-            value = _sign(score) * self.teacher_scores[score]
-            ax.axhline(value, color=REFERENCE_COLOR, linestyle="--", label="teacher")
-        if cost in (self.base_costs or {}):
-            value = self.base_costs[cost]
-            ax.axvline(value, color=REFERENCE_COLOR, linestyle=":", label="base student")
-
     def _draw_searches(self, ax, score, cost, point_kwargs, front_kwargs):
+        points, fronts = self.points_[score], self.fronts_[score]
+        points[cost], fronts[cost] = {}, {}
         colors = cycle([LINE_COLOR, CONTRAST_COLOR, *CLASS_COLORS])
         for name, color, marker in zip(self.scores[score], colors, cycle(_MARKERS), strict=False):
             costs, scores = self.costs[cost][name], self.scores[score][name]
             shown, front = _sign(score) * scores, nondominated(costs, scores)
             look = {"color": color, "marker": marker}
             style = {**look, "alpha": 0.35, "s": 25, "linewidth": 0}
-            points = draw(ax, "scatter", costs, shown, given=point_kwargs, **style)
+            points[cost][name] = draw(ax, "scatter", costs, shown, given=point_kwargs, **style)
             style, at = {**look, "markersize": 5, "label": name}, (costs[front], shown[front])
-            self.points_[score][cost][name] = points
-            self.fronts_[score][cost][name] = draw(ax, "plot", *at, given=front_kwargs, **style)
+            fronts[cost][name] = draw(ax, "plot", *at, given=front_kwargs, **style)
 
     @classmethod
     def from_cv_results(
@@ -186,9 +176,6 @@ def _plain(name):
     return name.removeprefix("neg_").replace("_", " ").capitalize()
 
 
-_MARKERS = ("s", "^", "D", "v")
-
-
 @documented_dataclass
 class AnytimeDisplay(Display):
     """Score of a booster after each round against what the rounds cost (B-DISTIL [1]_, Fig 2).
@@ -200,8 +187,7 @@ class AnytimeDisplay(Display):
     teacher_score : float, default=None
         Score of the teacher, a dashed line.
     references : dict of str to tuple (costs, scores), default=None
-        Other curves by name, such as single networks that cost as much (the oracle that knows the
-        budget), or the plain average of as many networks.
+        Other curves by name, such as that of single networks that cost as much.
 
     Attributes
     ----------
@@ -244,9 +230,9 @@ class AnytimeDisplay(Display):
         style: dict[str, Any] = {"color": LINE_COLOR, "linewidth": 2, "marker": "o", "label": label}
         self.line_ = draw(ax, "plot", self.costs, self.scores, given=kwargs, **style)
         self.reference_lines_ = {}
-        looks = itertools.cycle(zip(CLASS_COLORS[1:], _MARKERS, strict=False))
-        for label, curve in (self.references or {}).items():
-            color, marker = next(looks)
+        looks = cycle(zip(CLASS_COLORS[1:], _MARKERS[1:], strict=False))
+        references = (self.references or {}).items()
+        for (label, curve), (color, marker) in zip(references, looks, strict=False):
             style = {"color": color, "marker": marker, "linestyle": ":", "label": label}
             self.reference_lines_[label] = draw(ax, "plot", *curve, **style)
         self.teacher_line_ = None
@@ -338,15 +324,13 @@ class EarlyPredictionDisplay(Display):
         **kwargs : dict
             Keywords of `plot`, for the accuracy.
         """
-        ax = self._open(ax)
-        name = self.name if name is None else name
+        ax, name = self._open(ax), self.name if name is None else name
         of = f"{name}: " if name else ""
         label = labelled(f"{of}accuracy", f"{self.accuracies[-1]:.3f} at the end")
         curve = self.times, self.accuracies
         self.line_ = draw(ax, "plot", *curve, given=kwargs, linewidth=2, label=label)
-        style = {"color": self.line_.get_color(), "linestyle": "--"}
-        style["label"] = f"{of}share predicted"
-        self.share_line_ = draw(ax, "plot", self.times, self.shares, **style)
+        style = {"color": self.line_.get_color(), "label": f"{of}share predicted"}
+        self.share_line_ = draw(ax, "plot", self.times, self.shares, linestyle="--", **style)
         ax.set(xlabel="Share of the time", ylabel="Accuracy, share predicted", xlim=(0, 1))
         ax.set_ylim(0, 1.05)
         ax.legend(fontsize="small", loc="lower right")
@@ -372,8 +356,6 @@ class EarlyPredictionDisplay(Display):
             around one.
         X : array-like of shape (n_samples, n_times, n_channels)
             Series, preferably held out.
-        y : array-like of shape (n_samples,)
-            True labels.
         threshold : float, default=0.9
             Probability of a class at which a series is predicted.
         """

@@ -33,8 +33,8 @@ from ._grids import check_line, check_target, grid_over, named_column
 class UncertaintyBandDisplay(Display):
     """A prediction along one feature, with its aleatoric and its total uncertainty.
 
-    The inner band is the prediction plus and minus the aleatoric standard deviation, the outer
-    one the total standard deviation: what the outer band adds is the epistemic part.
+    The inner band is the prediction plus and minus the aleatoric standard deviation, the outer one
+    plus and minus the total.
 
     Parameters
     ----------
@@ -43,8 +43,7 @@ class UncertaintyBandDisplay(Display):
     y_pred : ndarray of shape (n_points,)
         Predicted means there.
     std_total, std_aleatoric : ndarray of shape (n_points,)
-        Standard deviations there, in units of y. The aleatoric ones are None if the model has no
-        parts; only the total band is drawn then.
+        Standard deviations there, in units of y; the aleatoric ones may be None.
     x_true, y_true : ndarray of shape (n_samples,), default=None
         Data that are drawn as points: values of the feature, and true values.
 
@@ -158,17 +157,15 @@ class UncertaintyBandDisplay(Display):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Samples that give the range of the column, the medians of the others, and the places of
-            the points.
+            Samples that give the range of the column, and the medians of the others.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            True values, drawn as points; None draws none.
+            True values of X, drawn as points; None draws none.
         feature : int or str, default=0
             The column: its position, or its name if X is a DataFrame.
         grid_resolution : int, default=200
             Number of points of the grid.
         extend : float, default=0.2
-            How far the grid goes beyond the range of the column, on each side, as a fraction of
-            its width.
+            How far the grid goes beyond the range on each side, as a fraction of its width.
 
         Raises
         ------
@@ -176,9 +173,8 @@ class UncertaintyBandDisplay(Display):
             If X has no such column, or it is not numeric, or constant.
         """
         cls._needs_matplotlib("from_estimator")
-        (x,), X_grid, (x_true,), (feature_name,) = grid_over(
-            X, [feature], grid_resolution, extend, "feature"
-        )
+        grid = grid_over(X, [feature], grid_resolution, extend, "feature")
+        (x,), X_grid, (x_true,), (feature_name,) = grid
         return cls.from_predictions(
             x,
             estimator.predict(X_grid),
@@ -230,10 +226,8 @@ class UncertaintyBandDisplay(Display):
                 "uncertainty must hold variances or standard deviations of a regressor, got "
                 f"measure={uncertainty.measure!r}."
             )
-        total, aleatoric, _ = (
-            uncertainty.std() if uncertainty.measure == "variance" else uncertainty
-        )
-
+        is_std = uncertainty.measure == "std"
+        total, aleatoric, _ = uncertainty if is_std else uncertainty.std()
         x = check_line(x, "x")
         order = np.argsort(x, kind="stable")
 
@@ -262,8 +256,8 @@ class UncertaintyBandDisplay(Display):
 class UncertaintyProfileDisplay(Display):
     """Mean uncertainty of samples by the values of one column.
 
-    It shows where, along a column, a model knows little: the epistemic part is large there. The
-    legend tells the share of the variance of its ranks that the groups of the column explain.
+    The epistemic part is large where a model knows little. The legend tells the share of the
+    variance of its ranks that the groups of the column explain.
 
     Parameters
     ----------
@@ -275,8 +269,7 @@ class UncertaintyProfileDisplay(Display):
     Attributes
     ----------
     line_, mean_line_ : matplotlib Line2D
-        The mean of each group, and of all samples; the latter is None if another model has drawn
-        its own there.
+        The mean of each group, and of all samples; None if another model has drawn its own there.
 
     See Also
     --------
@@ -312,8 +305,7 @@ class UncertaintyProfileDisplay(Display):
         **kwargs : dict
             Keywords of `plot`, for the means of the groups.
         """
-        ax = self._open(ax)
-        name = self.name if name is None else name
+        ax, name = self._open(ax), self.name if name is None else name
         label = labelled(name, f"explained: {self.explained:.2f}")
         places, labels = self._places()
         lines = "-" if labels is None else "none"
@@ -326,8 +318,7 @@ class UncertaintyProfileDisplay(Display):
         if labels is not None:
             ax.set_xticks(places, labels, rotation=30, ha="right")
         unit = f" ({self.unit})" if self.unit else ""
-        ax.set(xlabel=self.feature_name)
-        ax.set_ylabel(f"Mean {self.part or 'uncertainty'}{unit}")
+        ax.set(xlabel=self.feature_name, ylabel=f"Mean {self.part or 'uncertainty'}{unit}")
         ax.set_ylim(bottom=0, auto=True)  # the next model's means may be larger
         ax.legend(fontsize="small")
         return self
@@ -407,6 +398,5 @@ class UncertaintyProfileDisplay(Display):
         unit, part : as in :class:`UncertaintyProfileDisplay`
         """
         found: dict[str, Any] = uncertainty_profile(uncertainty, values, n_bins=n_bins)._asdict()
-        return cls(**found, unit=unit, part=part, feature_name=feature_name, name=name).plot(
-            **kwargs
-        )
+        found |= {"unit": unit, "part": part, "feature_name": feature_name, "name": name}
+        return cls(**found).plot(**kwargs)

@@ -36,15 +36,14 @@ _X_LABELS = {
 class RejectionCurveDisplay(Display):
     """Risk of a model that abstains on uncertain samples, against its coverage.
 
-    The risk is the mean loss on the samples that are predicted. Rejecting at random leaves it as it
-    is, and the oracle, which rejects the largest losses first, lies below every other curve.
-    Several models are compared by drawing them on the same axes.
+    The risk is the mean loss of the samples that are predicted. Rejecting at random leaves it as it
+    is; the oracle, which rejects the largest losses first, lies below every other curve.
 
     Parameters
     ----------
     coverage, risk, oracle_risk : ndarray of shape (n_points,)
-        Share of the samples that are predicted, from 0 to 1, and mean loss on these samples, and on
-        those that the oracle keeps.
+        Share of the samples that are predicted, from 0 to 1, and mean loss of these, and of those
+        that the oracle keeps.
     aurc, rejection_ratio : float, default=None
         Area under the curve and prediction-rejection ratio, shown in the legend unless None.
     loss_name : str, default="loss"
@@ -53,8 +52,7 @@ class RejectionCurveDisplay(Display):
     Attributes
     ----------
     line_, oracle_line_, random_line_ : matplotlib Line2D
-        The model's curve, the oracle's, and the risk of rejecting at random; the latter two may be
-        None.
+        The curves of the model, the oracle and a random order; the latter two may be None.
 
     See Also
     --------
@@ -98,10 +96,12 @@ class RejectionCurveDisplay(Display):
             Keywords of `plot`, for the model's curve.
         """
         OneOf(tuple(_X_LABELS)).check(against, "against")
-        ax = self._open(ax)
+        ax, label = self._open(ax), self.name if name is None else name
         x = self.coverage if against == "coverage" else 1 - self.coverage
-        style = {"linewidth": 2, "label": self._label(self.name if name is None else name)}
-        self.line_ = draw(ax, "plot", x, self.risk, given=kwargs, **style)
+        scores = {"AURC": self.aurc, "PRR": self.rejection_ratio}
+        known = [f"{key} = {score:.3g}" for key, score in scores.items() if score is not None]
+        label = labelled(label, ", ".join(known)) if known else label
+        self.line_ = draw(ax, "plot", x, self.risk, given=kwargs, linewidth=2, label=label)
 
         self.oracle_line_ = self.random_line_ = None
         if plot_oracle:
@@ -125,11 +125,6 @@ class RejectionCurveDisplay(Display):
         if label in ax.get_legend_handles_labels()[1]:
             label = None
         return ax.plot(x, y, label=label, **style)[0]
-
-    def _label(self, name):
-        scores = {"AURC": self.aurc, "PRR": self.rejection_ratio}
-        known = [f"{key} = {score:.3g}" for key, score in scores.items() if score is not None]
-        return labelled(name, ", ".join(known)) if known else name
 
     @classmethod
     def from_estimator(
@@ -195,8 +190,7 @@ class RejectionCurveDisplay(Display):
         ----------
         losses, uncertainty, sample_weight
             As in :func:`skdistill.metrics.risk_coverage_curve`.
-        loss_name : str, default="loss"
-            Name of the loss, for the label of the vertical axis.
+        loss_name : as in :class:`RejectionCurveDisplay`
         """
         curve = risk_coverage_curve(losses, uncertainty, sample_weight=sample_weight)
         oracle = risk_coverage_curve(losses, losses, sample_weight=sample_weight)
@@ -240,8 +234,7 @@ class SparsificationDisplay(Display):
     Parameters
     ----------
     fraction_removed, model_curve, oracle_curve : ndarray of shape (n_points,)
-        Fraction of the samples removed, and mean squared error of the others over that of all
-        samples.
+        Fraction of the samples removed, and mean squared error of the others over that of all.
     ause : float, default=None
         Area between the curves, shown in the legend unless None.
 
@@ -298,13 +291,11 @@ class SparsificationDisplay(Display):
 
         self.oracle_line_ = self.area_ = None
         if plot_oracle:
-            color = self.line_.get_color()
-            label = f"oracle of {name}" if name else "oracle"
+            color, label = self.line_.get_color(), f"oracle of {name}" if name else "oracle"
             style = {"color": color, "linestyle": "--", "label": label}
             self.oracle_line_ = draw(ax, "plot", x, self.oracle_curve, given=oracle_kwargs, **style)
-            self.area_ = ax.fill_between(
-                x, self.oracle_curve, self.model_curve, color=color, alpha=0.12, linewidth=0
-            )
+            curves, style = (self.oracle_curve, self.model_curve), {"color": color, "alpha": 0.12}
+            self.area_ = ax.fill_between(x, *curves, linewidth=0, **style)
 
         ax.set(
             xlabel="Fraction removed, most uncertain first",
