@@ -83,10 +83,10 @@ def _models(student: Any, teacher: Any, reference: Any, notes: list[str]) -> dic
             "student must be a fitted classifier or regressor that predicts its uncertainty, got "
             f"{type(student).__name__}."
         )
-    own = _own_teacher(student) if teacher is None else None
-    if teacher is None and own is None:
+    teacher = _own_teacher(student) if teacher is None else teacher
+    if teacher is None:
         notes.append("There is no teacher to compare with: the model holds none.")
-    given = {"student": student, "teacher": teacher if own is None else own, "reference": reference}
+    given = {"student": student, "teacher": teacher, "reference": reference}
     models = {role: model for role, model in given.items() if model is not None}
     for role, model in models.items():
         if not hasattr(model, "fit") or not has_inside(model, "predict_uncertainty"):
@@ -255,7 +255,7 @@ def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:
     others = [role for role in ("teacher", "reference") if role in answers]
     if not others:
         return
-    whose = others[-1]
+    whose, has_both = others[-1], len(others) == 2
     for part in ("epistemic", "aleatoric", "total"):
         known = {role: getattr(found, part) for role, found in answers.items()}
         if any(values is None for values in known.values()):
@@ -265,10 +265,10 @@ def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:
         display = displays.FidelityDisplay(
             student={part: columns["student"]},
             teacher={part: columns[others[0]]},
-            reference={part: columns[whose]} if len(others) == 2 else None,
+            reference={part: columns[whose]} if has_both else None,
             measure=answers["student"].measure,
         )
-        band = " The band holds nine in ten of the teacher's." if len(others) == 2 else ""
+        band = " The band holds nine in ten of the teacher's." if has_both else ""
         yield Picture(
             "fidelity",
             f"{part.capitalize()} part, sample by sample",

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sketched gradients of what a network predicts, with respect to its weights."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 
@@ -102,10 +100,13 @@ def gradient_features(
 
 
 class GradientSketch:
-    """Maps samples to sketched gradients; the same projections serve all calls."""
+    """Maps samples to sketched gradients; the same projections serve all calls.
 
-    def __init__(self, model: BaseEstimator, n_features: int, seed: int):
-        self.model, self.n_features = model, n_features
+    With `in_half` they are divided by a number, the same in all calls, so that float16 holds them.
+    """
+
+    def __init__(self, model: BaseEstimator, n_features: int, seed: int, in_half: bool = False):
+        self.model, self.n_features, self.in_half, self.scale = model, n_features, in_half, 0.0
         # For each prediction and each layer the matrices P, (m, out, k), and Q, (1 or m, in + 1,
         # k), for m networks side by side; the last row of Q is that of the bias.
         self.projections: list[tuple[Tensor, Tensor]] = []
@@ -121,6 +122,11 @@ class GradientSketch:
             part = slice(start, start + _CHUNK)
             found = self._sketch(estimator.module_, as_rows(estimator.module_, rows, part))
             features[part] = found.cpu().numpy()
+        if self.in_half:
+            self.scale = self.scale or float(np.abs(features).max()) or 1.0
+            features /= self.scale
+            limit = float(np.finfo(np.float16).max)
+            np.clip(features, -limit, limit, out=features)
         return features
 
     def _sketch(self, module: DistributionStack, x: Tensor) -> Tensor:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Greedy selection of samples, by their features or by what is predicted of their classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

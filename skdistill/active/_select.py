@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Selection of the samples of a pool to label next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
@@ -97,9 +95,13 @@ class BatchQuery(BaseEstimator):
             raise ValueError(
                 f"y must have shape ({len(X)},), a label for each sample of X, got {y.shape}."
             )
-        is_known = ~self._is_missing(y)
+        missing = self.missing_label
+        if isinstance(missing, float) and np.isnan(missing):
+            is_known = np.array([label == label for label in y.tolist()], bool)
+        else:
+            is_known = np.array([not (v is missing or v == missing) for v in y.tolist()], bool)
         if not is_known.any():
-            raise ValueError(f"y must hold a label that is not {self.missing_label!r}, got none.")
+            raise ValueError(f"y must hold a label that is not {missing!r}, got none.")
         X_train = rows_of(X, np.flatnonzero(is_known))
         y_train = np.array(y[is_known].tolist())  # of the dtype of the labels alone
         self.estimator_ = clone(self.estimator).fit(X_train, y_train)
@@ -115,12 +117,6 @@ class BatchQuery(BaseEstimator):
             random_state=self.random_state,
         )
         return found if is_samples else np.asarray(places)[found]
-
-    def _is_missing(self, y: np.ndarray) -> np.ndarray:
-        missing = self.missing_label
-        if isinstance(missing, float) and np.isnan(missing):
-            return np.array([label != label for label in y.tolist()], bool)
-        return np.array([label is missing or label == missing for label in y.tolist()], bool)
 
 
 _GREEDY = {"lcmd": lcmd, "maxdet": maxdet}
@@ -150,18 +146,18 @@ def select_batch(
     Parameters
     ----------
     model : estimator
-        Fitted to the samples that are labelled. For "lcmd" and "maxdet" a skdistill student, or an
-        ensemble, or a Pipeline, search or FrozenEstimator around one; for "margin" any classifier
-        with ``predict_proba``; for "batchbald" and "uncertainty" whatever
-        :func:`skdistill.predict_members` and :func:`skdistill.predict_uncertainty` take.
+        Fitted to the samples that are labelled. For "lcmd" and "maxdet" what
+        :func:`gradient_features` takes; for "margin" any classifier with ``predict_proba``; for
+        "batchbald" and "uncertainty" whatever :func:`skdistill.predict_members` and
+        :func:`skdistill.predict_uncertainty` take.
     X_pool : array-like, frame or iterable of batches, of shape (n_pool, n_features_in)
         Samples without labels. Memory maps, and batches ``X`` or ``(X, y)`` such as those of
         :class:`skdistill.streams.Batches`, are read piece by piece.
     n : int
         Number of samples to select.
     X_train : array-like, frame or iterable of batches, default=None
-        The samples that are labelled, without which "lcmd" and "maxdet" may select samples like
-        them. Other methods take no notice of it.
+        The samples that are labelled, without which "lcmd" and "maxdet", which alone use it, may
+        select samples like them.
     method : {"auto", "lcmd", "maxdet", "margin", "batchbald", "uncertainty"}, default="auto"
         How samples are selected, see Notes; "auto" is "margin" for classifiers, else "lcmd".
     n_features : int, default=None
@@ -169,8 +165,7 @@ def select_batch(
         samples, and for batches, whose number is not known before. More than 256 MiB of features
         are held in float16.
     max_candidates : int, default=1_000_000
-        Of a larger pool, "lcmd" and "maxdet" draw so many samples at random, and select among
-        them.
+        "lcmd" and "maxdet" draw so many samples of a larger pool, and select among them.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -200,8 +195,8 @@ def select_batch(
         largest mutual information, ten for each one to select and at least 2,000. More than about
         ten samples are told apart by little but the draws.
     uncertainty
-        The largest epistemic part. It is here to be compared with: for regression it is often worse
-        than a random batch, since its samples are alike, and outliers.
+        The largest epistemic part, for comparison: for regression it is often worse than a random
+        batch, since its samples are alike, and outliers.
 
     References
     ----------
@@ -265,10 +260,9 @@ def _by_gradients(
     if n_features is None:
         fits = 4 * n_kept * _N_FEATURES <= _LARGE
         n_features = _N_FEATURES if fits else _N_FEATURES_OF_MANY
-    describe: Any = GradientSketch(model, n_features, int(rng.randint(SEED_LIMIT)))
-    dtype: Any = np.float32
-    if 4 * n_kept * n_features > _LARGE:
-        describe, dtype = _InHalf(describe), np.float16
+    in_half = 4 * n_kept * n_features > _LARGE
+    describe = GradientSketch(model, n_features, int(rng.randint(SEED_LIMIT)), in_half)
+    dtype = np.float16 if in_half else np.float32
     centres = None
     if X_train is not None:
         n_train = length_of(X_train, "X_train")
@@ -278,20 +272,6 @@ def _by_gradients(
     places, features = sample(X_pool, describe, n_kept, n_features, dtype, rng)
     _check_size(n, len(features))
     return places[_GREEDY[method](features, n, centres)]
-
-
-class _InHalf:
-    """Divides features by a number, so that float16 can hold them; by the same in all calls."""
-
-    def __init__(self, describe: Callable[[Any], np.ndarray]):
-        self.describe, self.scale = describe, 0.0
-        self.limit = float(np.finfo(np.float16).max)
-
-    def __call__(self, X: Any) -> np.ndarray:
-        features = self.describe(X)
-        self.scale = self.scale or float(np.abs(features).max()) or 1.0
-        features /= self.scale
-        return np.clip(features, -self.limit, self.limit, out=features)
 
 
 def _by_batchbald(

@@ -17,7 +17,6 @@ def make_hydra_regression(
     """Generate the toy regression problem of Hydra+ (Ferianc & Rodrigues 2022, App. A.3).
 
     Inputs are uniform on [-6, 6] and ``y = sin x - 0.1 x + 0.1 x^2 + 0.01 x^3 + noise * N(0, 1)``.
-    Outside of [-6, 6] one sees what a model predicts where it has no data.
 
     Parameters
     ----------
@@ -45,11 +44,11 @@ def make_spirals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate the toy classification problem of Hydra+: arms of a spiral around (0, 0).
 
-    Each class is one turn of an Archimedean spiral, on which the radius is the angle. The angle is
-    ``2 pi sqrt(U)`` with U uniform on [0, 1], so that the points lie about as dense far out as near
-    the middle; each is then moved by up to `noise` along both axes, and the k-th arm is turned by
-    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there are no data. The problem is that of
-    Ferianc & Rodrigues (2022), App. A.2; https://github.com/martinferianc/hydra_plus has the noise.
+    Each class is one turn of an Archimedean spiral, on which the radius is the angle,
+    ``2 pi sqrt(U)`` with U uniform on [0, 1]: points lie about as dense far out as near the middle.
+    Each is moved by up to `noise` along both axes, and the k-th arm is turned by
+    ``2 pi k / n_arms``. The problem is that of Ferianc & Rodrigues (2022), App. A.2;
+    https://github.com/martinferianc/hydra_plus has the noise.
 
     Parameters
     ----------
@@ -58,15 +57,14 @@ def make_spirals(
     n_arms : int, default=3
         Number of arms, which are the classes.
     noise : float, default=0.5
-        Side of the square over which a point is moved uniformly; the arms are ``2 pi / n_arms``
-        apart.
+        Side of the square over which a point is moved; the arms are ``2 pi / n_arms`` apart.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
     y : ndarray of shape (n_samples,), int
-        Number of the arm. The arms take turns, so that the first samples hold them all.
+        Number of the arm. The arms take turns.
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 2).check(n_arms, "n_arms")
@@ -157,16 +155,12 @@ DOMAINS = ("known", "rare", "permuted", "foreign")
 
 
 class TranslationTokens(NamedTuple):
-    """Numbers of special tokens, and how many tokens there are in all.
+    """Numbers of special tokens, and how many tokens there are in all."""
 
-    ``pad``, ``begin`` and ``end`` have the same number in both languages; ``n_source`` and
-    ``n_target`` count the tokens of each, these included.
-    """
-
-    pad: int
+    pad: int  # these three are the same in both languages
     begin: int
     end: int
-    n_source: int
+    n_source: int  # tokens of each language, special ones included
     n_target: int
 
 
@@ -186,19 +180,18 @@ def make_translation(
     """Generate sentences of a made-up language, each with a translation.
 
     A sentence has two or three phrases with a verb between them; a phrase is a noun, or as often an
-    adjective and a noun. The translation puts the noun first, and ends in the end token. Of words
-    of a kind the r-th has a probability in proportion to 1 / r (Zipf's law). Every second noun has
-    two translations: after an adjective it is always the first, alone it is the second with
-    probability `ambiguity`, which is noise that nobody can predict.
+    adjective and a noun. The translation puts the noun first. Of words of a kind the r-th has a
+    probability in proportion to 1 / r (Zipf's law). Every second noun has two translations: after
+    an adjective the first, alone the second with probability `ambiguity`, which is noise.
 
     Parameters
     ----------
     n_samples : int, default=2000
         Number of sentences.
     domain : {"known", "rare", "permuted", "foreign"}, default="known"
-        Kind of sentences. All others are out of distribution for a model of
-        "known" ones: "rare" ones have frequent and rare words exchanged, "permuted" ones have
-        their words in random order, "foreign" ones have a noun that occurs nowhere else.
+        Kind of sentences. All others are out of distribution for a model of "known" ones: "rare"
+        ones have frequent and rare words exchanged, "permuted" ones have their words in random
+        order, "foreign" ones have a noun that occurs nowhere else.
     ambiguity : float, default=0.4
         Probability of the second translation, from 0 to 1.
     random_state : int, RandomState instance or None, default=None

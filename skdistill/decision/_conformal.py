@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Conformal intervals: of samples like those of fit, shifted in a known way, or of a stream."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, insort
 from collections import deque

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The base of meta-estimators that learn from held-out samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from numbers import Real
 from typing import Any

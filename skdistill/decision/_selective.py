@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Abstention with a promise about what is answered."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -33,8 +31,8 @@ _LOSSES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 class SelectivePredictor(HeldOutEstimator):
     r"""Selective predictor: abstains where it is uncertain, with a guarantee on its risk.
 
-    Held-out samples determine a threshold on the uncertainty, such that the risk, the expected loss
-    of the samples that it predicts for, is at most `max_risk`:
+    A threshold on the uncertainty is chosen on held-out samples, such that the risk, the expected
+    loss of the samples below it, is at most `max_risk`:
 
     .. math::
 
@@ -52,8 +50,7 @@ class SelectivePredictor(HeldOutEstimator):
         a :class:`~sklearn.frozen.FrozenEstimator` it stays as it is, and all samples of `fit` are
         held-out samples.
     max_risk : float, default=0.1
-        Largest risk of the answered samples, in (0, `max_loss`): an error rate, or in units of the
-        loss.
+        Largest risk, in (0, `max_loss`): an error rate, or in units of the loss.
     delta : float, default=0.1
         Probability, in (0, 1), with which the risk may be larger.
     uncertainty : {"total", "aleatoric", "epistemic"}, default="total"
@@ -63,9 +60,8 @@ class SelectivePredictor(HeldOutEstimator):
         booleans, for which the test is exact. "auto" is "zero_one" for classifiers and
         "squared_error" for regressors.
     max_loss : float, default=None
-        Larger losses count as this one; the risk of an unbounded loss cannot be promised. It must
-        be given unless the loss is "zero_one". The closer to `max_risk`, the more samples are
-        answered.
+        Larger losses count as this one. It must be given unless the loss is "zero_one". The closer
+        to `max_risk`, the more samples are answered.
     min_coverage : float, default=0.1
         Share of the held-out samples that the smallest threshold answers, in (0, 1]; more where so
         few could not show that the risk is small. If its risk is too large, no other is tried.
@@ -82,17 +78,17 @@ class SelectivePredictor(HeldOutEstimator):
     estimator_ : estimator
         The fitted estimator.
     threshold_ : float
-        The uncertainty below which samples are answered: infinity if all are, minus infinity if
-        none is.
+        The uncertainty below which samples are answered; infinity or minus infinity if all or none
+        are.
     coverage_ : float
         Share of the held-out samples that are answered.
     risk_ : float
         Mean loss of the held-out samples that are answered; NaN if none is.
     p_value_ : float
-        Of the hypothesis that the risk is larger than `max_risk` at the last threshold that was
-        accepted; 1 if none was.
+        Of the hypothesis that the risk at the last accepted threshold is larger than `max_risk`; 1
+        if none was accepted.
     abstain_value_ : object
-        What `predict` returns there.
+        What `predict` returns where it abstains.
     classes_ : ndarray of shape (n_classes,)
         Of classifiers only.
     n_features_in_ : int
@@ -236,7 +232,6 @@ class SelectivePredictor(HeldOutEstimator):
         Returns
         -------
         answered : ndarray of bool of shape (n_samples,)
-            False where the predictor abstains.
         """
         check_is_fitted(self)
         return self._uncertainty(X) < self.threshold_

@@ -83,14 +83,10 @@ class ReliabilityDisplay(Display):
 
         Parameters
         ----------
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
         plot_bars : bool, default=True
             Whether to draw the distribution of the confidences.
         bars_kwargs : dict, default=None
             Keywords of `stairs`, for the bars.
-        **kwargs : dict
-            Keywords of `plot`, for the curves.
         """
         ax = self._open(ax)
         of_classes = self.curves[0].pos_label is not None
@@ -273,15 +269,7 @@ class RegressionCalibrationDisplay(Display):
     def plot(
         self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: object
     ) -> Self:
-        """Draw the curve.
-
-        Parameters
-        ----------
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
-        **kwargs : dict
-            Keywords of `plot`, for the curve.
-        """
+        """Draw the curve."""
         ax = self._open(ax)
         self.ref_line_ = None
         if ref_line:

@@ -22,7 +22,6 @@ from ._display import (
     UNITS,
     Axes,
     Display,
-    common_measure,
     documented_dataclass,
     draw,
     known_parts,
@@ -154,7 +153,7 @@ class FidelityDisplay(Display):
         """
         given = {"teacher": teacher, "student": student}
         given |= {} if reference is None else {"reference": reference}
-        measure = common_measure(given.values())
+        measure = _common_measure(given.values())
         known = [known_parts(uncertainty) for uncertainty in given.values()]
         parts = [part for part in known[0] if all(part in found for found in known)]
         n_rows = len(np.asarray(teacher.total))
@@ -350,7 +349,10 @@ class UncertaintyHistogramDisplay(Display):
             values = [values for by_set in found.values() for values in by_set.values()]
             edges[part] = np.histogram_bin_edges(np.concatenate(values), bins)
             shares[part] = {
-                name: {where: _shares(values, edges[part]) for where, values in by_set.items()}
+                name: {
+                    where: np.histogram(values, edges[part])[0] / len(values)
+                    for where, values in by_set.items()
+                }
                 for name, by_set in found.items()
             }
             total_variation[part] = _distances(found, bins)
@@ -368,14 +370,13 @@ def _check_by_name(values, argument):
 
 def _samples(given, target):
     """Values ``[part][name]["in" or "out"]``, each (n,), and their measure."""
-    names = list(given["in"])
-    for by_name in given.values():
-        if list(by_name) != names:
-            raise ValueError(
-                "out_of_distribution must have the names of in_distribution in their order, "
-                f"{names}, got {list(by_name)}."
-            )
-    measure = common_measure(u for by_name in given.values() for u in by_name.values())
+    names, names_out = list(given["in"]), list(given.get("out", given["in"]))
+    if names != names_out:
+        raise ValueError(
+            "out_of_distribution must have the names of in_distribution in their order, "
+            f"{names}, got {names_out}."
+        )
+    measure = _common_measure(u for by_name in given.values() for u in by_name.values())
     samples: dict[str, dict] = {part: {} for part in PARTS}
     for name in names:
         for where, by_name in given.items():
@@ -383,10 +384,6 @@ def _samples(given, target):
                 what = f"the {part} uncertainty of {name!r}"
                 samples[part].setdefault(name, {})[where] = check_target(values, what, target)
     return {part: found for part, found in samples.items() if found}, measure
-
-
-def _shares(values, edges):
-    return np.histogram(values, edges)[0] / len(values)
 
 
 def _distances(samples, bins):
@@ -402,3 +399,11 @@ def _distances(samples, bins):
         }
         for name, by_set in others
     }
+
+
+def _common_measure(uncertainties):
+    """Measure of all uncertainties; a ValueError if there are several."""
+    measures = sorted({uncertainty.measure for uncertainty in uncertainties})
+    if len(measures) > 1:
+        raise ValueError(f"all uncertainties must have one measure, got {measures}.")
+    return measures[0]

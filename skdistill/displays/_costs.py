@@ -218,13 +218,7 @@ class AnytimeDisplay(Display):
     name: str | None = None
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: object) -> Self:
-        """Draw the curves.
-
-        Parameters
-        ----------
-        **kwargs : dict
-            Keywords of `plot`, for the booster's curve.
-        """
+        """Draw the curves."""
         ax = self._open(ax)
         label = (self.name if name is None else name) or "booster"
         style: dict[str, Any] = {"color": LINE_COLOR, "linewidth": 2, "marker": "o", "label": label}
@@ -317,13 +311,7 @@ class EarlyPredictionDisplay(Display):
     name: str | None = None
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: object) -> Self:
-        """Draw both curves.
-
-        Parameters
-        ----------
-        **kwargs : dict
-            Keywords of `plot`, for the accuracy.
-        """
+        """Draw both curves."""
         ax, name = self._open(ax), self.name if name is None else name
         of = f"{name}: " if name else ""
         label = labelled(f"{of}accuracy", f"{self.accuracies[-1]:.3f} at the end")

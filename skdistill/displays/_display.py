@@ -95,14 +95,6 @@ def png_of(draw: Callable[[Any], Any], size: tuple[float, float], dpi: int, call
     return content.getvalue()
 
 
-def common_measure(uncertainties):
-    """Measure of all uncertainties; a ValueError if there are several."""
-    measures = sorted({uncertainty.measure for uncertainty in uncertainties})
-    if len(measures) > 1:
-        raise ValueError(f"all uncertainties must have one measure, got {measures}.")
-    return measures[0]
-
-
 def known_parts(uncertainty):
     """Parts of an uncertainty by name, without those that are None."""
     parts = zip(PARTS, uncertainty, strict=True)
@@ -152,6 +144,14 @@ name : str, default=None
 **kwargs : dict
     Keywords of the methods that this one calls: of :meth:`plot`, such as `ax`, and of other
     `from_` methods.
+"""
+_OF_PLOT = """\
+ref_line : bool, default=True
+    Whether to draw the diagonal.
+scatter_kwargs : dict, default=None
+    Keywords of `scatter`, for the data.
+**kwargs : dict
+    Keywords of `plot`, for the model's curve.
 """
 _AXES = "ax_, figure_ : matplotlib Axes and Figure\n    Where all is drawn."
 _PANELS = "axes_, figure_ : ndarray of Axes, and Figure\n    The panels, and their figure."
@@ -204,11 +204,13 @@ def documented_dataclass(cls: _Class) -> _Class:
         method = vars(cls)[name]
         function = method.__func__ if isinstance(method, classmethod) else method
         parameters = list(inspect.signature(function).parameters)[1:]
-        head, sections = _with_parameters(function.__doc__, parameters)
+        shared = _PARAGRAPHS + _OF_PLOT if name == "plot" else _PARAGRAPHS
+        head, sections = _with_parameters(function.__doc__, parameters, shared)
         sections.insert(1, _RETURNS.format(cls.__name__))
         function.__doc__ = "\n\n".join([head, *sections])
 
-    head, sections = _with_parameters(cls.__doc__, list(inspect.signature(cls).parameters))
+    fields = list(inspect.signature(cls).parameters)
+    head, sections = _with_parameters(cls.__doc__, fields, _PARAGRAPHS)
     ways = " or ".join(f":meth:`{name}`" for name in makers)
     where = _PANELS if "_open_panels" in plot.__code__.co_names else _AXES
     sections[1] += f"\n{where}"  # the attributes
@@ -218,13 +220,13 @@ def documented_dataclass(cls: _Class) -> _Class:
     return cls
 
 
-def _with_parameters(docstring: str | None, names: list[str]) -> tuple[str, list[str]]:
+def _with_parameters(docstring: str | None, names: list[str], shared: str) -> tuple[str, list[str]]:
     """Text before the first section, and the sections: first the parameters, all of them."""
     text = inspect.cleandoc(docstring or "")
     head, *sections = (part.strip() for part in re.split(r"^(?=\w[\w ]*\n-{3})", text, flags=re.M))
     has_own = bool(sections) and sections[0].startswith("Parameters\n")
     own = sections.pop(0).split("\n", 2)[2] if has_own else ""
-    known = _by_name(_PARAGRAPHS) | _by_name(own)
+    known = _by_name(shared) | _by_name(own)
     entries = dict.fromkeys(known[name] for name in names)
     return head, ["\n".join(["Parameters", "----------", *entries]), *sections]
 

@@ -94,12 +94,8 @@ class UncertaintyBandDisplay(Display):
         ----------
         n_std : float, default=1.0
             Half-width of the bands, in standard deviations.
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
         aleatoric_kwargs, total_kwargs : dict, default=None
             Keywords of `fill_between`, for the inner and the outer band.
-        **kwargs : dict
-            Keywords of `plot`, for the line of the prediction.
         """
         Number(Real, 0, closed="neither").check(n_std, "n_std")
         ax = self._open(ax)
@@ -302,8 +298,6 @@ class UncertaintyProfileDisplay(Display):
         ----------
         plot_mean : bool, default=True
             Whether to draw the mean of all samples.
-        **kwargs : dict
-            Keywords of `plot`, for the means of the groups.
         """
         ax, name = self._open(ax), self.name if name is None else name
         label = labelled(name, f"explained: {self.explained:.2f}")

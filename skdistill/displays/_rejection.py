@@ -92,8 +92,6 @@ class RejectionCurveDisplay(Display):
             Whether the horizontal axis is the share of the samples predicted or rejected.
         plot_oracle, plot_random : bool, default=True
             Whether to draw the oracle's curve, and the risk of rejecting at random.
-        **kwargs : dict
-            Keywords of `plot`, for the model's curve.
         """
         OneOf(tuple(_X_LABELS)).check(against, "against")
         ax, label = self._open(ax), self.name if name is None else name
@@ -281,8 +279,6 @@ class SparsificationDisplay(Display):
             Whether to draw the oracle's curve and shade the area.
         oracle_kwargs : dict, default=None
             Keywords of `plot`, for the oracle's curve.
-        **kwargs : dict
-            Keywords of `plot`, for the model's curve.
         """
         ax, x = self._open(ax), self.fraction_removed
         name = self.name if name is None else name

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Conformal p-values of a stream, and test martingales: capital that bets against them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.signal import lfilter
@@ -32,7 +31,7 @@ class Bag:
     random: np.random.RandomState
 
     @classmethod
-    def of(cls, X: np.ndarray, max_samples: int, random: np.random.RandomState) -> Bag:
+    def of(cls, X: np.ndarray, max_samples: int, random: np.random.RandomState) -> Self:
         """Return the bag of a reference, of shape (n_columns, n_samples)."""
         samples = np.argsort(X, axis=1)
         bag = cls(np.take_along_axis(X, samples, axis=1), samples, max_samples, random)
@@ -118,7 +117,7 @@ class Martingales:
     n_samples: int = 0  # number of ranks so far, t
 
     @classmethod
-    def start(cls, n_columns: int) -> Martingales:
+    def start(cls, n_columns: int) -> Self:
         """Return martingales of 1, for no ranks."""
         return cls(np.full((n_columns, N_BETS), -np.inf), np.zeros((n_columns, _N_BINS)))
 
