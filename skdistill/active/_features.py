@@ -40,8 +40,8 @@ def gradient_features(
 ) -> np.ndarray:
     r"""Sketch the gradient of a network's prediction with respect to its weights [1]_.
 
-    Two samples have alike features if a step of training on one of them changes the prediction for
-    the other. The prediction is the mean, or the class probabilities.
+    Two samples have alike features if a step of training on one changes the prediction for the
+    other, the mean or the class probabilities.
 
     Parameters
     ----------
@@ -70,9 +70,8 @@ def gradient_features(
     Notes
     -----
     For a layer :math:`z = W h + b` with d inputs and the gradient :math:`\delta` of the prediction
-    with respect to z, the gradient with respect to the weights is the Kronecker product of
-    :math:`\delta` and :math:`\tilde h = (h / \sqrt d, 1)`; the weights are counted in units of
-    their initial scale, as in the neural tangent parametrisation. The sketch of the product is
+    with respect to z, the gradient with respect to the weights, in units of their initial scale, is
+    the Kronecker product of :math:`\delta` and :math:`\tilde h = (h / \sqrt d, 1)`. Its sketch is
     :math:`(P \delta) \odot (Q \tilde h) / \sqrt k` with Gaussian matrices P and Q, and the features
     are the sum of the sketches of all layers (Section 3 of [1]_). Other layers (convolutions,
     periodic embeddings) have no part in them.

@@ -444,8 +444,8 @@ def _load_or_download(
 
 
 def _described(bunch: Bunch, source: Any, origin: str) -> Bunch:
-    bunch.DESCR = f"{source.title}. Data from {origin}.{bunch.get('DESCR', '')}"
-    return bunch
+    about = f"{source.title}. Data from {origin}.{bunch.get('DESCR', '')}"
+    return Bunch(**{**bunch, "DESCR": about})
 
 
 def _from_openml(data_id: int | str, data_home) -> Bunch:

@@ -52,23 +52,22 @@ class DriftMonitor:
         A fitted estimator of this package, a teacher as well, or a Pipeline, search,
         FrozenEstimator or TransformedTargetRegressor around one.
     X_reference : array-like of shape (n_samples, n_features)
-        Samples as those that should come. The model must not have been fitted on them: it is surer
-        of those that it has seen.
+        Samples like those that should come. The model must not have been fitted on them: it is
+        surer of those that it has seen.
     alpha : float, default=0.01
         Level of `is_drift_` and `features_`.
     max_samples : int, default=10_000
-        Samples that are kept to rank new ones among: those of the reference, and of the stream too.
-        When there are more, some drawn at random leave.
+        Samples of reference and stream that are kept to rank new ones among. When there are more,
+        some drawn at random leave.
     random_state : int, RandomState instance or None, default=None
         Breaks ties, and draws what leaves.
 
     Attributes
     ----------
     columns_ : list of str
-        What is watched: the model's features by name, "feature 0" and so on without names, and the
-        parts of the uncertainty, "epistemic" and "total", with a number for each of several
-        targets. Models of images and series have the latter alone; those that cannot tell the
-        parts, the total.
+        What is watched: the model's features by name, "feature 0" and so on without names (none of
+        images and series), and the parts of the uncertainty that it tells, "epistemic" and "total",
+        with a number for each of several targets.
     p_value_ : float
         Of all columns together, the smallest that there has been.
     p_values_ : ndarray of shape (n_columns,)
@@ -157,7 +156,7 @@ class DriftMonitor:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            With the columns of `fit`, in a frame or an array. One sample will do.
+            With the columns of `fit`. One sample will do.
 
         Returns
         -------
@@ -218,8 +217,8 @@ class DriftMonitor:
         Parameters
         ----------
         path : str or os.PathLike
-            Such as ``"drift.safetensors"``. The file is safe to open, as models are, see
-            :mod:`skdistill.persistence`. It holds values of samples, at most `max_samples`.
+            Such as ``"drift.safetensors"``. The file is safe to open, see
+            :mod:`skdistill.persistence`, and holds values of at most `max_samples` samples.
 
         Raises
         ------
@@ -248,7 +247,7 @@ class DriftMonitor:
         ----------
         path : str or os.PathLike
         student : estimator
-            The same model, from a file of its own, say: see :func:`skdistill.load`.
+            The same model, such as :func:`skdistill.load` returns.
 
         Returns
         -------
@@ -260,7 +259,7 @@ class DriftMonitor:
             If the file is damaged, no monitor, of another format version, or one of a model with
             other columns.
         OSError
-            If there is no such file, or it cannot be read.
+            If it cannot be read.
         """
         FilePath().check(path, "path")
         try:
@@ -326,8 +325,7 @@ class DriftResult:
     alpha : float
         Level of the monitor.
     features : list of str
-        Columns that have drifted, with their own p-value at most `alpha`, as the monitor's
-        `features_`.
+        Columns that have drifted, with their own p-value at most `alpha`.
     columns : list of str
         All columns that are watched.
     p_values : ndarray of shape (n_columns,)
