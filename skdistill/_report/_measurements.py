@@ -25,6 +25,12 @@ from ..model_selection import flops, latency, n_parameters
 from ..persistence import save
 from ._model_report import Measurement
 
+# Quantiles of numbers: 0.05, 0.1, ..., 0.95, as displays draw them.
+LEVELS = np.linspace(0.05, 0.95, 19)
+
+# Groups of samples, each of which is left out once, for standard errors.
+_N_GROUPS = 20
+
 # Rows of a batch whose latency is measured, beside that of one row.
 _BATCH = 256
 
@@ -61,17 +67,13 @@ def scores(answers: dict[str, Answers], notes: list[str]) -> Iterator[Measuremen
         except ImportError as error:  # of what an optional package computes
             notes.append(f"{quantity.name} is left out: {error}.")
             continue
-        errors = {"student": without["student"]} if "student" in without else {}
+        errors = {}
+        if "student" in without:
+            errors["student"] = jackknife_error(without["student"])
         if len(without) == 2:
-            errors["difference"] = without["student"] - without["teacher"]
-        yield Measurement(
-            quantity.section,
-            quantity.name,
-            values,
-            quantity.unit,
-            quantity.better,
-            {name: jackknife_error(found) for name, found in errors.items()},
-        )
+            errors["difference"] = jackknife_error(without["student"] - without["teacher"])
+        section, name, unit, better, _ = quantity
+        yield Measurement(section, name, values, unit, better, errors)
 
 
 def parts_of_uncertainty(answers: dict[str, Answers]) -> Iterator[Measurement]:
@@ -186,13 +188,6 @@ def explained(found: dict[str, dict[str, UncertaintyProfile]], part: str) -> Ite
         values = {role: profile.explained for role, profile in of_models.items()}
         quantity = f"{part} part explained by {name}"
         yield Measurement("where it knows least", quantity, values)
-
-
-# Quantiles of numbers: 0.05, 0.1, ..., 0.95, as displays draw them.
-LEVELS = np.linspace(0.05, 0.95, 19)
-
-# Groups of samples, each of which is left out once, for standard errors.
-_N_GROUPS = 20
 
 
 @dataclass(frozen=True)
