@@ -356,8 +356,8 @@ class UncertaintyHistogramDisplay(Display):
                 for name, by_set in found.items()
             }
             total_variation[part] = _distances(found, bins)
-        data = {"edges": edges, "shares": shares, "total_variation": total_variation}
-        return cls(**data, measure=measure).plot(**kwargs)
+        data: dict[str, Any] = {"edges": edges, "shares": shares, "measure": measure}
+        return cls(**data, total_variation=total_variation).plot(**kwargs)
 
 
 def _check_by_name(values, argument):

@@ -132,7 +132,8 @@ class DecisionUncertaintyDisplay(Display):
         from matplotlib import colormaps
         from matplotlib.colors import ListedColormap
 
-        n_classes, cmap = len(self.classes), ListedColormap(CLASS_COLORS[: len(self.classes)])
+        n_classes = len(self.classes)
+        cmap: Any = ListedColormap(CLASS_COLORS[:n_classes])
         if n_classes > len(CLASS_COLORS):
             cmap = colormaps["turbo"].resampled(n_classes)
         style = {"cmap": cmap, "vmin": -0.5, "vmax": n_classes - 0.5}
