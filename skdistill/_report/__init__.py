@@ -19,11 +19,9 @@ def report(
     """Evaluate a fitted model on held-out samples, and return a report of one page.
 
     The report has accuracy, proper scores, calibration, the ranking of errors by uncertainty, the
-    features that explain the epistemic uncertainty, the fidelity to the teacher, the cost and the
-    latency, with figures. It opens offline, on a phone, and in a notebook.
-
-    :func:`skdistill.metrics.uncertainty_profile` finds the features that explain the epistemic
-    uncertainty, or the total uncertainty if the model cannot separate its parts.
+    features that explain the epistemic uncertainty (:func:`skdistill.metrics.uncertainty_profile`),
+    or the total if the model cannot separate its parts, the fidelity to the teacher, the cost and
+    the latency, with figures. It opens offline, on a phone, and in a notebook.
 
     Parameters
     ----------

@@ -1,27 +1,37 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Everything that a report tells of a model, measured in turn."""
+"""Everything that a report tells of a model, measured in turn, and drawn."""
 
 import platform
+from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .. import displays
 from .._data.checks import check_trainable, refuse_masked
 from .._data.columns import names_of_columns
 from .._estimator.unwrapping import final_step, has_inside, inside
 from .._serialization.container import LIBRARIES
+from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import errors_about
-from ..displays import UNITS
-from ._answers import Answers
-from ._figures import of_agreement, of_profiles, of_scores
-from ._measurements import agreement, costs, explained, parts_of_uncertainty, profiles, scores
-from ._model_report import ModelReport
+from ..metrics import UncertaintyProfile
+from ._measurements import (
+    LEVELS,
+    Answers,
+    agreement,
+    costs,
+    explained,
+    parts_of_uncertainty,
+    profiles,
+    scores,
+)
+from ._model_report import ModelReport, Picture
 
 # Fewer samples say nothing of calibration, nor of groups of samples.
 _LEAST_ROWS = 20
@@ -34,6 +44,10 @@ def measured(
     models = _models(student, teacher, reference, notes)
     y = _check_rows(student, X, y)
     names = _feature_names(X, feature_names)
+    if not names:
+        notes.append(
+            "Where the model knows least is told for tables only, samples of one dimension."
+        )
     answers = {role: Answers.of(model, X, y) for role, model in models.items()}
     if np.shape(answers["student"].point) != y.shape:
         raise ValueError(
@@ -41,12 +55,8 @@ def measured(
             f"{np.shape(answers['student'].point)}, got {y.shape}."
         )
     part = answers["student"].least_known[0]
-    unit = UNITS[answers["student"].measure] if y.ndim == 1 else "relative to its mean"
-    found = profiles(answers, X, names) if names else {}
-    if not names:
-        notes.append(
-            "Where the model knows least is told for tables only, samples of one dimension."
-        )
+    unit = displays.UNITS[answers["student"].measure] if y.ndim == 1 else "relative to its mean"
+    found = profiles(answers, X, names)
     found_all = [
         *scores(answers, notes),
         *explained(found, part),
@@ -73,10 +83,10 @@ def _models(student: Any, teacher: Any, reference: Any, notes: list[str]) -> dic
             "student must be a fitted classifier or regressor that predicts its uncertainty, got "
             f"{type(student).__name__}."
         )
-    own = _own_teacher(student) if teacher is None else None
-    if teacher is None and own is None:
+    teacher = _own_teacher(student) if teacher is None else teacher
+    if teacher is None:
         notes.append("There is no teacher to compare with: the model holds none.")
-    given = {"student": student, "teacher": teacher if own is None else own, "reference": reference}
+    given = {"student": student, "teacher": teacher, "reference": reference}
     models = {role: model for role, model in given.items() if model is not None}
     for role, model in models.items():
         if not hasattr(model, "fit") or not has_inside(model, "predict_uncertainty"):
@@ -150,15 +160,11 @@ def _feature_names(X: ArrayLike, given: Any) -> list[str]:
 
 def _facts(models: dict[str, BaseEstimator], X: ArrayLike, y: np.ndarray) -> dict[str, str]:
     shape = " × ".join(f"{size:,}" for size in np.shape(X)[1:])
-    about = {
-        "rows": f"{len(y):,}",
-        "columns" if len(np.shape(X)) == 2 else "shape of a sample": shape,
-    }
+    of_sample = "columns" if len(np.shape(X)) == 2 else "shape of a sample"
+    about = {"rows": f"{len(y):,}", of_sample: shape}
     if y.ndim == 2:
-        about["targets"] = (
-            f"{y.shape[1]:,}; numbers are means over them, pictures of single samples "
-        )
-        about["targets"] += "show the first"
+        shown = "numbers are means over them, pictures of single samples show the first"
+        about["targets"] = f"{y.shape[1]:,}; {shown}"
     for role, model in models.items():  # as its author wrote it, in one line of bounded length
         text = " ".join(repr(model).split())
         about[role] = text if len(text) <= 300 else text[:299] + "…"
@@ -168,3 +174,139 @@ def _facts(models: dict[str, BaseEstimator], X: ArrayLike, y: np.ndarray) -> dic
         "machine": f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
         "versions": ", ".join(f"{name} {version}" for name, version in LIBRARIES.items()),
     }
+
+
+# Told apart by colour, from the palette of Okabe and Ito, and by the line.
+_STYLES: dict[str, dict[str, Any]] = {
+    "student": {"color": "#0072B2"},
+    "teacher": {"color": "#D55E00", "linestyle": "-."},
+    "reference": {"color": "#009E73", "linestyle": ":"},
+}
+
+# Most columns of X whose profiles are drawn.
+_N_PROFILES = 4
+
+
+def of_scores(answers: dict[str, Answers]) -> Iterator[Picture]:
+    """Draw calibration, and what is gained by leaving out uncertain samples."""
+    compared = {role: found for role, found in answers.items() if role != "reference"}
+    if answers["student"].classes is None:
+        yield Picture(
+            "calibration",
+            "Calibration of quantiles",
+            "Share of the samples at or below each predicted quantile; on the diagonal it is as "
+            "predicted.",
+            partial(_draw_quantiles, compared),
+        )
+    else:
+        yield Picture(
+            "calibration",
+            "Reliability",
+            "Accuracy by confidence; on the diagonal it is as predicted. Bars are the shares of "
+            "the samples.",
+            partial(_draw_reliability, compared),
+        )
+    yield Picture(
+        "ranking of errors",
+        "Error without the most uncertain samples",
+        "The solid line falls to the left if uncertain samples are those with large errors, at "
+        "best as the dashed one does, which knows the errors.",
+        partial(_draw_rejection, compared),
+    )
+
+
+def _draw_quantiles(answers: dict[str, Answers], ax: Any) -> None:
+    for role, found in answers.items():
+        displays.RegressionCalibrationDisplay.from_predictions(
+            found.y, found.quantiles, LEVELS, name=role, ax=ax, **_STYLES[role]
+        )
+
+
+def _draw_reliability(answers: dict[str, Answers], ax: Any) -> None:
+    for role, found in answers.items():
+        displays.ReliabilityDisplay.from_predictions(
+            found.y,
+            found.probabilities,
+            labels=found.classes,
+            name=role,
+            ax=ax,
+            plot_bars=role == "student",
+            ref_line=role == "student",
+            **_STYLES[role],
+        )
+
+
+def _draw_rejection(answers: dict[str, Answers], ax: Any) -> None:
+    for role, found in answers.items():
+        displays.RejectionCurveDisplay.from_losses(
+            found.losses,
+            found.total if found.total.ndim == 1 else found.total.mean(axis=1),
+            loss_name="squared error" if found.classes is None else "error",
+            name=role,
+            ax=ax,
+            plot_oracle=role == "student",
+            plot_random=role == "student",
+            **_STYLES[role],
+        )
+
+
+def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:
+    """Draw each part of the student's uncertainty against the teacher's, or the reference's."""
+    others = [role for role in ("teacher", "reference") if role in answers]
+    if not others:
+        return
+    whose, has_both = others[-1], len(others) == 2
+    for part in ("epistemic", "aleatoric", "total"):
+        known = {role: getattr(found, part) for role, found in answers.items()}
+        if any(values is None for values in known.values()):
+            continue
+        # Of the first target.
+        columns = {role: v if v.ndim == 1 else v[:, 0] for role, v in known.items()}
+        display = displays.FidelityDisplay(
+            student={part: columns["student"]},
+            teacher={part: columns[others[0]]},
+            reference={part: columns[whose]} if has_both else None,
+            measure=answers["student"].measure,
+        )
+        band = " The band holds nine in ten of the teacher's." if has_both else ""
+        yield Picture(
+            "fidelity",
+            f"{part.capitalize()} part, sample by sample",
+            f"A point for each sample: the student's {part} uncertainty by the {whose}'s. On the "
+            f"dashed line they are equal.{band}",
+            display.plot,
+        )
+
+
+def of_profiles(
+    found: dict[str, dict[str, UncertaintyProfile]], part: str, unit: str
+) -> Iterator[Picture]:
+    """Draw the uncertainty by the columns that explain most of it."""
+    for name, of_models in list(found.items())[:_N_PROFILES]:
+        yield Picture(
+            "where it knows least",
+            f"By {name}",
+            f"Mean {part} uncertainty of samples, grouped by {name}. {_peak(of_models['student'])}",
+            partial(_draw_profiles, of_models, name, part, unit),
+        )
+
+
+def _peak(profile: UncertaintyProfile) -> str:
+    """Say where a profile is highest."""
+    at = int(np.argmax(profile.means))
+    value = profile.values[at]
+    is_missing = value is None or value != value
+    where = "missing" if is_missing else f"{value:.3g}" if isinstance(value, float) else value
+    times = profile.means[at] / np.average(profile.means, weights=profile.counts)
+    return f"The student knows least around {where}: {times:.2g} times the mean of all samples."
+
+
+def _draw_profiles(
+    of_models: dict[str, UncertaintyProfile], name: str, part: str, unit: str, ax: Any
+) -> None:
+    for role, profile in of_models.items():
+        data = profile._asdict() | {"unit": unit, "part": part}
+        line = {} if profile.values.dtype.kind == "f" else {"linestyle": "none"}  # categories
+        displays.UncertaintyProfileDisplay(**data, feature_name=name, name=role).plot(
+            ax=ax, plot_mean=role == "student", **{**_STYLES[role], **line}
+        )

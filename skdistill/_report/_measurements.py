@@ -1,22 +1,35 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The numbers of a report: of each model, and of one model beside another."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error
 
+from .. import metrics
 from .._data.columns import column_of
-from .._estimator.unwrapping import has_inside, innermost
+from .._estimator.functions import predict_members, predict_quantiles, predict_uncertainty
+from .._estimator.unwrapping import has_inside, has_members, innermost
 from .._utils.typing import ArrayLike, BaseEstimator
+from ..distributions import EmpiricalGaussian
 from ..metrics import UncertaintyProfile, fidelity, uncertainty_profile
 from ..model_selection import flops, latency, n_parameters
 from ..persistence import save
-from ._answers import OF_CLASSES, OF_MEMBERS, OF_NUMBERS, Answers, jackknife_error, left_out
 from ._model_report import Measurement
+
+# Quantiles of numbers: 0.05, 0.1, ..., 0.95, as displays draw them.
+LEVELS = np.linspace(0.05, 0.95, 19)
+
+# Groups of samples, each of which is left out once, for standard errors.
+_N_GROUPS = 20
 
 # Rows of a batch whose latency is measured, beside that of one row.
 _BATCH = 256
@@ -54,17 +67,13 @@ def scores(answers: dict[str, Answers], notes: list[str]) -> Iterator[Measuremen
         except ImportError as error:  # of what an optional package computes
             notes.append(f"{quantity.name} is left out: {error}.")
             continue
-        errors = {"student": without["student"]} if "student" in without else {}
+        errors = {}
+        if "student" in without:
+            errors["student"] = jackknife_error(without["student"])
         if len(without) == 2:
-            errors["difference"] = without["student"] - without["teacher"]
-        yield Measurement(
-            quantity.section,
-            quantity.name,
-            values,
-            quantity.unit,
-            quantity.better,
-            {name: jackknife_error(found) for name, found in errors.items()},
-        )
+            errors["difference"] = jackknife_error(without["student"] - without["teacher"])
+        section, name, unit, better, _ = quantity
+        yield Measurement(section, name, values, unit, better, errors)
 
 
 def parts_of_uncertainty(answers: dict[str, Answers]) -> Iterator[Measurement]:
@@ -102,28 +111,22 @@ def agreement(models: dict[str, Any], X: ArrayLike, y: np.ndarray) -> Iterator[M
         }
         for key in next(iter(columns.values()), {}):
             values = {role: column[key] for role, column in columns.items() if key in column}
-            yield from _of_pair(other, key, values)
-
-
-def _of_pair(other: str, key: str, values: dict[str, float]) -> Iterator[Measurement]:
-    """Say one of the numbers that metrics.fidelity finds, if the report has it."""
-    part, _, measure = key.partition("_")
-    if measure in _FIDELITY:
-        text, better = _FIDELITY[measure]
-        yield Measurement("fidelity", text.format(part=part, other=other), values, "", better)
-    elif key in _GAPS and other == "reference":  # the teacher's stand beside the scores
-        name, unit = _GAPS[key]
-        yield Measurement("fidelity", f"{name} less the {other}'s", values, unit, "lower")
+            part, _, measure = key.partition("_")
+            if measure in _FIDELITY:
+                name, better = _FIDELITY[measure]
+                name = name.format(part=part, other=other)
+                yield Measurement("fidelity", name, values, "", better)
+            elif key in _GAPS and other == "reference":  # the teacher's stand beside the scores
+                name, unit = _GAPS[key]
+                yield Measurement("fidelity", f"{name} less the {other}'s", values, unit, "lower")
 
 
 def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Measurement]:
     """Measure what each model costs, as far as it can be known."""
     of_networks = {role: model for role, model in models.items() if has_inside(model, "module_")}
-    others = [f"the {role}" for role in models if role not in of_networks]
-    if others:
-        who = " and ".join(others)
+    if others := " and ".join(f"the {role}" for role in models if role not in of_networks):
         notes.append(
-            f"Parameters, operations and training time are those of networks, not {who}'s."
+            f"Parameters, operations and training time are those of networks, not {others}'s."
         )
     quantities: list[tuple[str, str, Callable[[Any], float | None]]] = [
         ("parameters", "", n_parameters),
@@ -185,3 +188,158 @@ def explained(found: dict[str, dict[str, UncertaintyProfile]], part: str) -> Ite
         values = {role: profile.explained for role, profile in of_models.items()}
         quantity = f"{part} part explained by {name}"
         yield Measurement("where it knows least", quantity, values)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Predictions of one model for the rows; all of them arrays with a row for each."""
+
+    y: np.ndarray  # (n,) or (n, n_targets): what is true of the samples
+    point: np.ndarray  # of the shape of y: predicted labels, or means
+    total: np.ndarray  # of the shape of y, as the parts
+    aleatoric: np.ndarray | None
+    epistemic: np.ndarray | None
+    measure: str  # of the uncertainty
+    # Known where they are asked for: "| Any" spares a check that they are not None.
+    probabilities: np.ndarray | Any = None  # (n, n_classes), of a classifier
+    classes: np.ndarray | None = None  # labels of the columns of `probabilities`
+    quantiles: np.ndarray | Any = None  # (n, n_levels) or (n, n_targets, n_levels), at LEVELS
+    members: np.ndarray | Any = None  # (n, n_members, n_targets, 2), of those that have members
+
+    @classmethod
+    def of(cls, model: BaseEstimator, X: ArrayLike, y: np.ndarray) -> Answers:
+        total, aleatoric, epistemic = uncertainty = predict_uncertainty(model, X)
+        point = np.asarray(model.predict(X))
+        found = cls(y, point, total, aleatoric, epistemic, uncertainty.measure)
+        if is_classifier(model):
+            return replace(found, probabilities=model.predict_proba(X), classes=model.classes_)
+        members = predict_members(model, X) if has_members(model) else None
+        if members is None or has_inside(model, "predict_quantiles"):
+            quantiles = predict_quantiles(model, X, LEVELS)
+        else:  # of a model without a method for quantiles
+            quantiles = EmpiricalGaussian.from_members(members).quantile(LEVELS.tolist()).numpy()
+            quantiles = quantiles[:, 0] if quantiles.shape[1] == 1 else quantiles
+        return replace(found, quantiles=quantiles, members=members)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Total standard deviations of a regressor."""
+        return np.sqrt(self.total)
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Error of each sample, (n,): 0 or 1, or the squared one, in variances of each target."""
+        if self.classes is not None:
+            return np.asarray(self.y != self.point, dtype=float)
+        return _one_number_a_row((self.y - self.point) ** 2, np.var(self.y, axis=0))
+
+    @property
+    def least_known(self) -> tuple[str, np.ndarray]:
+        """Epistemic part of each sample, (n,), or the total where it is not known; and which."""
+        part = "total" if self.epistemic is None else "epistemic"
+        values = np.asarray(getattr(self, part))
+        return part, _one_number_a_row(values, values.mean(axis=0))
+
+    def interval(self, coverage: float) -> np.ndarray:
+        """Central interval whose ends are among the quantiles, (..., 2)."""
+        ends = np.searchsorted(LEVELS, [(1 - coverage) / 2 - 1e-9, (1 + coverage) / 2 - 1e-9])
+        return self.quantiles[..., ends]
+
+    def rows(self, index: np.ndarray) -> Answers:
+        of_rows = {
+            name: values[index]
+            for name, values in vars(self).items()
+            if values is not None and name not in ("classes", "measure")
+        }
+        return replace(self, **of_rows)
+
+
+def _one_number_a_row(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Mean over targets, each in units of its scale; of one target the values as they are."""
+    if values.ndim == 1:
+        return values
+    return np.mean(values / np.where(scale > 0, scale, 1), axis=1)
+
+
+class Quantity(NamedTuple):
+    """A number that is computed of a model's answers."""
+
+    section: str
+    name: str
+    unit: str
+    better: str
+    compute: Callable[[Answers], float]
+
+
+def _by(metric: Callable[..., float], *names: str, **kwargs: object) -> Callable[[Answers], float]:
+    """Metric of y and of the answers of these names."""
+    return lambda a: metric(a.y, *(getattr(a, name) for name in names), **kwargs)
+
+
+def _by_class(metric: Callable[..., float], **kwargs: object) -> Callable[[Answers], float]:
+    return lambda a: metric(a.y, a.probabilities, labels=a.classes, **kwargs)
+
+
+def _coverage(share: float) -> Callable[[Answers], float]:
+    return lambda a: metrics.interval_coverage(a.y, a.interval(share))
+
+
+def _interval_score(a: Answers) -> float:
+    return metrics.interval_score(a.y, a.interval(0.9), coverage=0.9)
+
+
+def _width(a: Answers) -> float:
+    return metrics.interval_width(a.interval(0.9))
+
+
+def _rejection_ratio(a: Answers) -> float:
+    return metrics.prediction_rejection_ratio(a.losses, _one_number_a_row(a.total, a.total.mean(0)))
+
+
+_SCORE, _RANKING, _OF_Y = "proper scores", "ranking of errors", "units of y"
+_gaussian_nll = _by(metrics.gaussian_nll, "point", "std")
+_mixture_nll = _by(metrics.mixture_nll, "members")
+_ece = _by_class(metrics.expected_calibration_error)
+_classwise_ece = _by_class(metrics.expected_calibration_error, classwise=True)
+_quantile_error = _by(metrics.regression_calibration_error, "quantiles", quantiles=LEVELS)
+_RATIO = Quantity(_RANKING, "prediction rejection ratio", "", "higher", _rejection_ratio)
+
+OF_CLASSES = [
+    Quantity("accuracy", "accuracy", "", "higher", _by(accuracy_score, "point")),
+    Quantity(_SCORE, "log loss", "nats", "lower", _by_class(log_loss)),
+    Quantity(_SCORE, "Brier score", "", "lower", _by_class(metrics.brier_score)),
+    Quantity("calibration", "expected calibration error", "", "lower", _ece),
+    Quantity("calibration", "classwise calibration error", "", "lower", _classwise_ece),
+    Quantity(_RANKING, "AURC", "", "lower", lambda a: metrics.aurc(a.losses, a.total)),
+    _RATIO,
+]
+
+OF_NUMBERS = [
+    Quantity("accuracy", "RMSE", _OF_Y, "lower", _by(root_mean_squared_error, "point")),
+    Quantity("accuracy", "R2", "", "higher", _by(r2_score, "point")),
+    Quantity(_SCORE, "NLL of one Gaussian", "nats", "lower", _gaussian_nll),
+    Quantity(_SCORE, "interval score, 90 %", _OF_Y, "lower", _interval_score),
+    Quantity("calibration", "calibration error of quantiles", "", "lower", _quantile_error),
+    Quantity("calibration", "coverage of 50 % intervals", "", "near 0.5", _coverage(0.5)),
+    Quantity("calibration", "coverage of 90 % intervals", "", "near 0.9", _coverage(0.9)),
+    Quantity("calibration", "width of 90 % intervals", _OF_Y, "", _width),
+    Quantity(_RANKING, "AUSE", "", "lower", _by(metrics.ause, "point", "std")),
+    _RATIO,
+]
+
+# Of regressors that have members.
+OF_MEMBERS = [
+    Quantity(_SCORE, "NLL of the members' mixture", "nats", "lower", _mixture_nll),
+    Quantity(_SCORE, "CRPS", _OF_Y, "lower", _by(metrics.crps, "members")),
+]
+
+
+def left_out(n_rows: int) -> list[np.ndarray]:
+    """Samples that remain when each of some random groups is left out."""
+    groups = np.random.default_rng(0).permutation(n_rows) % min(_N_GROUPS, n_rows)
+    return [np.flatnonzero(groups != group) for group in np.unique(groups)]
+
+
+def jackknife_error(values: np.ndarray) -> float:
+    """Standard error by the delete-a-group jackknife, of values without each of the groups."""
+    return float(np.sqrt((len(values) - 1) * np.var(values)))

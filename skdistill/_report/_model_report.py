@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A report as values: a frame, or a page, of what was measured once."""
 
+import base64
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,9 +80,7 @@ class ModelReport:
 
     def to_html(self) -> str:
         """Return the report as a page that needs nothing else: no file, no network, no script."""
-        from ._page import html_of
-
-        return html_of(self, whole=True)
+        return self._page(whole=True)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the page to a file, such as ``"report.html"``, whole or not at all."""
@@ -89,7 +88,198 @@ class ModelReport:
         write_atomically(Path(path), self.to_html().encode())
 
     def _repr_html_(self) -> str:
-        """Body of the page, for notebooks."""
-        from ._page import html_of
+        return self._page(whole=False)
 
-        return html_of(self, whole=False)
+    def _page(self, whole: bool) -> str:
+        """The whole page, or its body with its style, which can stand in a notebook."""
+        from jinja2 import Environment, PackageLoader  # not needed without a page
+
+        templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
+        chapters = [
+            _chapter(self, heading, about, sections)
+            for heading, about, sections in _CHAPTERS
+            if any(measurement.section in sections for measurement in self.measurements)
+        ]
+        return templates.get_template("page.html").render(
+            report=self,
+            whole=whole,
+            tiles=list(_tiles(self.measurements)),
+            chapters=chapters,
+            picture_size=[round(inches * _PAGE_DPI) for inches in _SIZE],
+            base64_of=_base64_of,
+        )
+
+
+# Chapters of the page, what they are about, and the sections of measurements and pictures in them.
+_CHAPTERS = [
+    (
+        "Accuracy and proper scores",
+        "A proper score judges the whole predicted distribution; no other prediction than the true "
+        "distribution has a better expected one.",
+        ("accuracy", "proper scores"),
+    ),
+    (
+        "Calibration",
+        "Of what is predicted with some probability, should so much come true?",
+        ("calibration",),
+    ),
+    (
+        "Does it know when it errs?",
+        "Samples are ordered by their total uncertainty. The rejection ratio is 1 if the most "
+        "uncertain samples are those with the largest errors, 0 for a random order.",
+        ("ranking of errors",),
+    ),
+    (
+        "Where it knows least",
+        "More samples like these would help most. A column explains the share of the variance of "
+        "the uncertainty's ranks that lies between ten groups of samples with like values in it "
+        "(the adjusted squared correlation ratio); correlated columns share what they explain.",
+        ("where it knows least",),
+    ),
+    (
+        "Parts of the uncertainty",
+        "Aleatoric uncertainty is noise in the data; epistemic is what the model does not know, "
+        "and more samples reduce.",
+        ("uncertainty",),
+    ),
+    (
+        "Fidelity",
+        "Sample by sample, does the student say of its uncertainty what the others say of theirs? "
+        "With a reference, a larger ensemble, the teacher's own number is what a perfect imitation "
+        "would reach.",
+        ("fidelity",),
+    ),
+    (
+        "Cost and latency",
+        "Latencies are medians of calls of predict on this machine, validation of X included.",
+        ("cost", "latency"),
+    ),
+]
+
+# What stands at the top of the page: what it is called there, and the quantities it may be; the
+# first that was measured is taken.
+_TILES = [
+    ("Accuracy", ("accuracy",)),
+    ("RMSE", ("RMSE",)),
+    ("Log loss, nats", ("log loss",)),
+    ("NLL, nats", ("NLL of one Gaussian",)),
+    ("Calibration error", ("expected calibration error",)),
+    ("90 % intervals cover", ("coverage of 90 % intervals",)),
+    (
+        "Epistemic rank correlation",
+        (
+            "rank correlation of the epistemic part with the teacher's",
+            "rank correlation of the epistemic part with the reference's",
+        ),
+    ),
+    ("Parameters", ("parameters",)),
+    ("Latency of one sample", ("predict one sample, one thread",)),
+]
+
+# Columns that compare; by their ratio the sizes of some sections.
+_RATIO, _DIFFERENCE = "student / teacher", "student − teacher"
+_BY_RATIO = ("cost", "latency")
+
+# Columns of X that stand in the table at most; the frame has them all.
+_N_COLUMNS = 10
+
+# Inches of a picture, and its pixels per inch: of the picture, and of the page.
+_SIZE, _DPI, _PAGE_DPI = (4.6, 3.7), 160, 96
+
+
+def _base64_of(picture: Picture) -> str:
+    from ..displays import png_of
+
+    content = png_of(picture.draw, _SIZE, _DPI, "ModelReport.to_html")
+    return base64.b64encode(content).decode()
+
+
+def _tiles(measurements: list[Measurement]) -> Iterator[tuple[str, str, str]]:
+    """Label, value and what it is beside, of the numbers that matter most."""
+    found = {m.quantity: m for m in measurements if "student" in m.values}
+    for label, names in _TILES:
+        if known := [found[name] for name in names if name in found]:
+            yield label, *_value_and_context(known[0])
+
+
+def _value_and_context(measurement: Measurement) -> tuple[str, str]:
+    value, unit = measurement.values["student"], measurement.unit
+    text = _text_of(value, unit)
+    if measurement.section == "fidelity":
+        return text, "with " + measurement.quantity.partition(" with ")[2]
+    if measurement.quantity.startswith("coverage"):
+        return f"{value:.1%}".replace("%", " %"), "should be 90 %"
+    if "teacher" in measurement.values:
+        return text, f"teacher {_text_of(measurement.values['teacher'], unit)}"
+    error = measurement.errors.get("student")
+    return text, "" if error is None else f"± {error:.2g}"
+
+
+def _chapter(report: Any, heading: str, about: str, sections: tuple[str, ...]) -> dict[str, object]:
+    """Texts and pictures of a chapter, whose table has a row for each measurement."""
+    found = [m for m in report.measurements if m.section in sections]
+    if "where it knows least" in sections:
+        found = found[:_N_COLUMNS]
+    roles = ("student", "teacher", "reference")
+    columns = [role for role in roles if any(role in m.values for m in found)]
+    compares = found[0].section not in ("fidelity", "where it knows least")
+    if compares and any(measurement.difference is not None for measurement in found):
+        by_ratio = all(measurement.section in _BY_RATIO for measurement in found)
+        columns.insert(2, _RATIO if by_ratio else _DIFFERENCE)
+    return {
+        "heading": heading,
+        "about": about,
+        "columns": columns,
+        "rows": [
+            {
+                "quantity": measurement.quantity,
+                "about": _about(measurement),
+                "cells": [_cell(measurement, column) for column in columns],
+            }
+            for measurement in found
+        ],
+        "pictures": [picture for picture in report.pictures if picture.section in sections],
+    }
+
+
+def _about(measurement: Measurement) -> str:
+    """Unit, and what is better."""
+    unit = "" if measurement.unit in ("s", "bytes") else measurement.unit
+    better = measurement.better
+    if better in ("lower", "higher"):
+        better = f"{better} is better"
+    return ", ".join(filter(None, (unit, better)))
+
+
+class _Cell(NamedTuple):
+    text: str = "–"
+    error: str = ""
+    verdict: str = ""  # "better", "worse" or neither, where a difference is beyond chance
+
+
+def _cell(measurement: Measurement, column: str) -> _Cell:
+    values, difference = measurement.values, measurement.difference
+    error = measurement.errors.get("difference" if column == _DIFFERENCE else column)
+    about_error = "" if error is None else f"± {error:.2g}"
+    if column in values:
+        return _Cell(_text_of(values[column], measurement.unit), about_error)
+    if column == _RATIO and difference is not None and values["teacher"]:
+        return _Cell(f"{values['student'] / values['teacher']:.3g}")
+    if column != _DIFFERENCE or difference is None:
+        return _Cell()
+    verdict = ""
+    is_clear = error is not None and abs(difference) > 2 * error
+    if is_clear and measurement.better in ("lower", "higher"):
+        is_better = (difference < 0) == (measurement.better == "lower")
+        verdict = "better" if is_better else "worse"
+    return _Cell(f"{difference:+.2g}".replace("-", "−"), about_error, verdict)
+
+
+def _text_of(value: float, unit: str) -> str:
+    """Return a number with three digits; of seconds and bytes with a fitting unit."""
+    if unit == "s":
+        return f"{1e3 * value:.3g} ms" if value < 1 else f"{value:.3g} s"
+    if unit == "bytes":
+        return f"{value / 1e3:,.3g} kB" if value < 1e6 else f"{value / 1e6:,.3g} MB"
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return text.replace("-", "−")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sketched gradients of what a network predicts, with respect to its weights."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 
@@ -42,8 +40,8 @@ def gradient_features(
 ) -> np.ndarray:
     r"""Sketch the gradient of a network's prediction with respect to its weights [1]_.
 
-    Two samples have alike features if a step of training on one of them changes the prediction for
-    the other. The prediction is the mean, or the class probabilities.
+    Two samples have alike features if a step of training on one changes the prediction for the
+    other, the mean or the class probabilities.
 
     Parameters
     ----------
@@ -72,9 +70,8 @@ def gradient_features(
     Notes
     -----
     For a layer :math:`z = W h + b` with d inputs and the gradient :math:`\delta` of the prediction
-    with respect to z, the gradient with respect to the weights is the Kronecker product of
-    :math:`\delta` and :math:`\tilde h = (h / \sqrt d, 1)`; the weights are counted in units of
-    their initial scale, as in the neural tangent parametrisation. The sketch of the product is
+    with respect to z, the gradient with respect to the weights, in units of their initial scale, is
+    the Kronecker product of :math:`\delta` and :math:`\tilde h = (h / \sqrt d, 1)`. Its sketch is
     :math:`(P \delta) \odot (Q \tilde h) / \sqrt k` with Gaussian matrices P and Q, and the features
     are the sum of the sketches of all layers (Section 3 of [1]_). Other layers (convolutions,
     periodic embeddings) have no part in them.
@@ -104,21 +101,13 @@ def gradient_features(
 class GradientSketch:
     """Maps samples to sketched gradients; the same projections serve all calls.
 
-    Parameters
-    ----------
-    model : estimator
-    n_features : int
-    seed : int
-
-    Attributes
-    ----------
-    projections : list of tuple of Tensor
-        For each prediction and each layer the matrices P, (m, out, k), and Q, (1 or m, in + 1, k),
-        for m networks side by side; the last row of Q is that of the bias.
+    With `in_half` they are divided by a number, the same in all calls, so that float16 holds them.
     """
 
-    def __init__(self, model: BaseEstimator, n_features: int, seed: int):
-        self.model, self.n_features = model, n_features
+    def __init__(self, model: BaseEstimator, n_features: int, seed: int, in_half: bool = False):
+        self.model, self.n_features, self.in_half, self.scale = model, n_features, in_half, 0.0
+        # For each prediction and each layer the matrices P, (m, out, k), and Q, (1 or m, in + 1,
+        # k), for m networks side by side; the last row of Q is that of the bias.
         self.projections: list[tuple[Tensor, Tensor]] = []
         self._generator = torch.Generator().manual_seed(seed)
         self._networks: dict[nn.Module, list[nn.Module]] = {}
@@ -132,6 +121,11 @@ class GradientSketch:
             part = slice(start, start + _CHUNK)
             found = self._sketch(estimator.module_, as_rows(estimator.module_, rows, part))
             features[part] = found.cpu().numpy()
+        if self.in_half:
+            self.scale = self.scale or float(np.abs(features).max()) or 1.0
+            features /= self.scale
+            limit = float(np.finfo(np.float16).max)
+            np.clip(features, -limit, limit, out=features)
         return features
 
     def _sketch(self, module: DistributionStack, x: Tensor) -> Tensor:
@@ -165,9 +159,7 @@ class GradientSketch:
         These are of shape (*lead, n, width), where the lead of inputs that networks share is 1.
         """
         if isinstance(module, MultiHead):
-            core: Any = module.core
-            heads: Any = module.heads
-            return self._run(heads, self._run(core, h, tape).unsqueeze(1), tape)
+            return self._run(module.heads, self._run(module.core, h, tape).unsqueeze(1), tape)
         if isinstance(module, StackedModule):
             if module not in self._networks:
                 self._networks[module] = unstack(module)

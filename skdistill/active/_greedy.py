@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Selection of samples one by one, by their features and those of the labelled samples."""
-
-from __future__ import annotations
+"""Greedy selection of samples, by their features or by what is predicted of their classes."""
 
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import torch
+from scipy.special import entr
 
 # Features that are computed with at a time: parts of a larger array in float16 become float32.
 _CHUNK_ROWS = 2048
@@ -18,34 +17,20 @@ _NOISE = 0.01
 
 
 def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
-    """Select by the largest cluster's maximum distance.
+    """Select n distinct places by the largest cluster's maximum distance.
 
-    Each sample belongs to the cluster of its closest centre. Of the cluster with the largest sum of
-    squared distances the sample that is farthest from the centre is selected, and is a centre from
-    then on (LCMD, Holzmüller et al., 2023, Section 3.3; "TP mode" with `centres`).
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_pool, n_features)
-        Squared distances are computed in their dtype, of those in float16 in float32.
-    n : int
-    centres : ndarray of shape (n_centres, n_features), default=None
-        Features of the labelled samples. Without any the first selected sample is the one with the
-        largest norm.
-
-    Returns
-    -------
-    selected : ndarray of shape (n,)
-        Distinct places in the pool. Where all others equal a centre, the first ones follow.
+    Each sample belongs to the cluster of its closest centre; at first these are the labelled
+    samples, or the one with the largest norm. Of the cluster with the largest sum of squared
+    distances the sample that is farthest from the centre is selected, and is a centre from then on
+    (LCMD, Holzmüller et al., 2023, Section 3.3; "TP mode" with `centres`). Where all others equal a
+    centre, the first ones follow.
     """
     dtype = np.result_type(features.dtype, np.float32)
     n_first = 0 if centres is None else len(centres)
     kept = np.empty((n_first + n, features.shape[1]), dtype)
     norms = _by_chunk(features, _squares)
-    if centres is None:
-        closest = np.zeros(len(features), np.int32)
-        distances = np.full(len(features), np.inf, dtype)
-    else:
+    closest, distances = np.zeros(len(features), np.int32), np.full(len(features), np.inf, dtype)
+    if centres is not None:
         kept[:n_first] = centres
         closest, distances = _nearest(features, kept[:n_first])
     # What rounding may add to squared distances, which are differences of squared norms at first.
@@ -101,16 +86,6 @@ def maxdet(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> n
     The variance is that of a linear model of the features with a standard normal prior, after the
     samples in `centres`. This maximises the determinant of the kernel matrix, with noise on its
     diagonal, greedily (MaxDet, Holzmüller et al., 2023, Section 3.3).
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_pool, n_features)
-    n : int
-    centres : ndarray of shape (n_centres, n_features), default=None
-
-    Returns
-    -------
-    selected : ndarray of shape (n,)
     """
     dtype = np.result_type(features.dtype, np.float32)
     scale = np.mean(_by_chunk(features if centres is None else centres, _squares))
@@ -155,8 +130,8 @@ def _by_chunk(
 ) -> np.ndarray:
     """Apply a function to samples, or to those at `places`, few at a time and in float32 at least.
 
-    It takes a copy of features (m, k) to values (m,) or (m, t). All copies are in the same memory,
-    since that of new ones would take ten times as long.
+    It takes a copy of features, (m, k). All copies are in the same memory, since that of new ones
+    would take ten times as long.
     """
     n = len(features) if places is None else len(places)
     width, dtype = features.shape[1], np.result_type(features.dtype, np.float32)
@@ -173,3 +148,65 @@ def _by_chunk(
         out = np.empty((n, *found.shape[1:]), found.dtype) if out is None else out
         out[part] = found
     return np.empty(0, dtype) if out is None else out
+
+
+# Configurations of the labels of a batch: so many are summed over, or drawn if there are more.
+_CONFIGURATIONS = 1000
+
+
+def margins(proba: np.ndarray) -> np.ndarray:
+    """Return how much more probable the first class is than the second, (n,)."""
+    two = np.partition(proba, -2, axis=1)[:, -2:]
+    return two[:, 1] - two[:, 0]
+
+
+def mutual_information(members: np.ndarray) -> np.ndarray:
+    """Return the mutual information of label and member, (n,), of probabilities (n, S, K)."""
+    return entr(members.mean(1)).sum(-1) - entr(members).sum(-1).mean(1)
+
+
+def batchbald(members: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
+    """Select the batch whose labels together tell the most about the members, (n_pool, S, K).
+
+    Greedily, a sample at a time: the mutual information of the labels of all selected samples and
+    the member (BatchBALD, Kirsch, van Amersfoort & Gal, 2019, Eq 8 and Algorithm 1). Where there
+    are too many configurations of the labels some are drawn (Eq 14).
+    """
+    members = members.astype(np.float64)
+    n_members, n_classes = members.shape[1:]
+    conditional = entr(members).sum(-1).mean(1)  # Eq 9, of each sample
+    joint, weights = np.ones((1, n_members)), np.ones(1)  # of configurations, given a member
+    drawn_by: np.ndarray | None = None  # the member of each drawn configuration
+    is_left, selected = np.ones(len(members), bool), np.empty(n, np.int64)
+    for place in range(n):
+        gains = _joint_entropies(members, joint, weights) - conditional
+        chosen = int(np.where(is_left, gains, -np.inf).argmax())
+        selected[place], is_left[chosen] = chosen, False
+        if drawn_by is None and len(joint) * n_classes <= _CONFIGURATIONS:
+            joint = (joint[:, None] * members[chosen].T).reshape(-1, n_members)
+            weights = np.ones(len(joint))
+            continue
+        latest = [chosen]
+        if drawn_by is None:
+            drawn_by = np.arange(_CONFIGURATIONS) % n_members
+            joint, latest = np.ones((_CONFIGURATIONS, n_members)), list(selected[: place + 1])
+        for one in latest:
+            below = members[one, drawn_by].cumsum(1)
+            label = (below < rng.random_sample((_CONFIGURATIONS, 1)) * below[:, -1:]).sum(1)
+            joint = joint * members[one, :, label]
+            joint /= joint.max(1, keepdims=True)  # only ratios matter from here on
+        weights = 1 / (_CONFIGURATIONS * joint.mean(1))
+    return selected
+
+
+def _joint_entropies(members: np.ndarray, joint: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Entropies of the labels selected and of one more, (n,), but for what all have in common.
+
+    With drawn configurations, `joint` holds their probabilities up to a factor for each.
+    """
+    found, size = np.empty(len(members)), max(1, 2**22 // (len(joint) * members.shape[2]))
+    for start in range(0, len(members), size):
+        part = members[start : start + size]
+        mean = np.einsum("cs,nsk->nck", joint, part, optimize=True) / len(joint[0])  # Eq 12
+        found[start : start + size] = np.einsum("c,nck->n", weights, entr(mean))
+    return found

@@ -1,24 +1,123 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Selection of the samples of a pool to label next."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from numpy.typing import ArrayLike, DTypeLike
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import check_random_state
 
 from .._estimator.functions import predict_members, predict_uncertainty
+from .._training.stream import is_stream
 from .._training.trainer import SEED_LIMIT
 from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Seed
-from ._classes import batchbald, margins, mutual_information
 from ._features import GradientSketch
-from ._greedy import lcmd, maxdet
-from ._pool import collect, length_of, pieces, sample
+from ._greedy import batchbald, lcmd, margins, maxdet, mutual_information
+
+
+class BatchQuery(BaseEstimator):
+    """Query strategy with the method of those of scikit-activeml, which need not be installed.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted: a clone is fitted to the labelled samples in each query.
+    method : str, default="auto"
+        See :func:`select_batch`.
+    missing_label : object, default=numpy.nan
+        What stands in y for a label that is not known.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        That of the last query, fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> from skdistill.active import BatchQuery
+    >>> X, y = load_iris(return_X_y=True)
+    >>> known = np.where(np.arange(len(y)) % 10 == 0, y, np.nan)
+    >>> query = BatchQuery(BayesianEnsembleClassifier(3, max_epochs=5), random_state=0)
+    >>> query.query(X, known, batch_size=4).shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        method: str = "auto",
+        missing_label: object = np.nan,
+        random_state: RandomStateLike = None,
+    ):
+        self.estimator = estimator
+        self.method = method
+        self.missing_label = missing_label
+        self.random_state = random_state
+
+    def query(
+        self, X: Any, y: ArrayLike, candidates: ArrayLike | None = None, batch_size: int = 1
+    ) -> np.ndarray:
+        """Select samples whose labels to ask for.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            Samples with and without labels.
+        y : array-like of shape (n_samples,)
+            Labels, and `missing_label` where there is none.
+        candidates : array-like of int of shape (n_candidates,), or of samples, default=None
+            Places in X of the samples to choose from, or such samples themselves, of shape
+            (n_candidates, n_features); None is all without a label.
+        batch_size : int, default=1
+
+        Returns
+        -------
+        indices : ndarray of shape (batch_size,)
+            Places in X; in `candidates`, if these are samples.
+
+        Raises
+        ------
+        ValueError
+            If y has another shape, no label is known, or there are fewer candidates than
+            `batch_size`.
+        """
+        OneOf(METHODS).check(self.method, "method")
+        X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+        if y.shape != (len(X),):
+            raise ValueError(
+                f"y must have shape ({len(X)},), a label for each sample of X, got {y.shape}."
+            )
+        missing = self.missing_label
+        if isinstance(missing, float) and np.isnan(missing):
+            is_known = np.array([label == label for label in y.tolist()], bool)
+        else:
+            is_known = np.array([not (v is missing or v == missing) for v in y.tolist()], bool)
+        if not is_known.any():
+            raise ValueError(f"y must hold a label that is not {missing!r}, got none.")
+        X_train = rows_of(X, np.flatnonzero(is_known))
+        y_train = np.array(y[is_known].tolist())  # of the dtype of the labels alone
+        self.estimator_ = clone(self.estimator).fit(X_train, y_train)
+        places = np.flatnonzero(~is_known) if candidates is None else candidates
+        is_samples = np.ndim(places) > 1
+        pool = places if is_samples else rows_of(X, np.asarray(places))
+        found = select_batch(
+            self.estimator_,
+            pool,
+            batch_size,
+            X_train=X_train,
+            method=self.method,
+            random_state=self.random_state,
+        )
+        return found if is_samples else np.asarray(places)[found]
+
 
 _GREEDY = {"lcmd": lcmd, "maxdet": maxdet}
 METHODS = ("auto", *_GREEDY, "margin", "batchbald", "uncertainty")
@@ -47,18 +146,18 @@ def select_batch(
     Parameters
     ----------
     model : estimator
-        Fitted to the samples that are labelled. For "lcmd" and "maxdet" a skdistill student, or an
-        ensemble, or a Pipeline, search or FrozenEstimator around one; for "margin" any classifier
-        with ``predict_proba``; for "batchbald" and "uncertainty" whatever
-        :func:`skdistill.predict_members` and :func:`skdistill.predict_uncertainty` take.
+        Fitted to the samples that are labelled. For "lcmd" and "maxdet" what
+        :func:`gradient_features` takes; for "margin" any classifier with ``predict_proba``; for
+        "batchbald" and "uncertainty" whatever :func:`skdistill.predict_members` and
+        :func:`skdistill.predict_uncertainty` take.
     X_pool : array-like, frame or iterable of batches, of shape (n_pool, n_features_in)
         Samples without labels. Memory maps, and batches ``X`` or ``(X, y)`` such as those of
         :class:`skdistill.streams.Batches`, are read piece by piece.
     n : int
         Number of samples to select.
     X_train : array-like, frame or iterable of batches, default=None
-        The samples that are labelled, without which "lcmd" and "maxdet" may select samples like
-        them. Other methods take no notice of it.
+        The samples that are labelled, without which "lcmd" and "maxdet", which alone use it, may
+        select samples like them.
     method : {"auto", "lcmd", "maxdet", "margin", "batchbald", "uncertainty"}, default="auto"
         How samples are selected, see Notes; "auto" is "margin" for classifiers, else "lcmd".
     n_features : int, default=None
@@ -66,8 +165,7 @@ def select_batch(
         samples, and for batches, whose number is not known before. More than 256 MiB of features
         are held in float16.
     max_candidates : int, default=1_000_000
-        Of a larger pool, "lcmd" and "maxdet" draw so many samples at random, and select among
-        them.
+        "lcmd" and "maxdet" draw so many samples of a larger pool, and select among them.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -97,8 +195,8 @@ def select_batch(
         largest mutual information, ten for each one to select and at least 2,000. More than about
         ten samples are told apart by little but the draws.
     uncertainty
-        The largest epistemic part. It is here to be compared with: for regression it is often worse
-        than a random batch, since its samples are alike, and outliers.
+        The largest epistemic part, for comparison: for regression it is often worse than a random
+        batch, since its samples are alike, and outliers.
 
     References
     ----------
@@ -138,7 +236,8 @@ def select_batch(
     if method == "batchbald":
         return _by_batchbald(model, X_pool, n, rng)
     score = _score_of(model, method)
-    return _largest(collect(X_pool, score), n)
+    scores = [score(piece) for piece in pieces(X_pool)]
+    return _largest(np.concatenate(scores) if scores else np.empty(0), n)
 
 
 def _check_size(n: int, n_pool: int | None) -> None:
@@ -161,10 +260,9 @@ def _by_gradients(
     if n_features is None:
         fits = 4 * n_kept * _N_FEATURES <= _LARGE
         n_features = _N_FEATURES if fits else _N_FEATURES_OF_MANY
-    is_large = 4 * n_kept * n_features > _LARGE
-    describe: Any = GradientSketch(model, n_features, int(rng.randint(SEED_LIMIT)))
-    describe = _InHalf(describe) if is_large else describe
-    dtype = np.float16 if is_large else np.float32
+    in_half = 4 * n_kept * n_features > _LARGE
+    describe = GradientSketch(model, n_features, int(rng.randint(SEED_LIMIT)), in_half)
+    dtype = np.float16 if in_half else np.float32
     centres = None
     if X_train is not None:
         n_train = length_of(X_train, "X_train")
@@ -174,20 +272,6 @@ def _by_gradients(
     places, features = sample(X_pool, describe, n_kept, n_features, dtype, rng)
     _check_size(n, len(features))
     return places[_GREEDY[method](features, n, centres)]
-
-
-class _InHalf:
-    """Divides features by a number, so that float16 can hold them; by the same in all calls."""
-
-    def __init__(self, describe: Callable[[Any], np.ndarray]):
-        self.describe, self.scale = describe, 0.0
-        self.limit = float(np.finfo(np.float16).max)
-
-    def __call__(self, X: Any) -> np.ndarray:
-        features = self.describe(X)
-        self.scale = self.scale or float(np.abs(features).max()) or 1.0
-        features /= self.scale
-        return np.clip(features, -self.limit, self.limit, out=features)
 
 
 def _by_batchbald(
@@ -242,3 +326,69 @@ def _largest(scores: np.ndarray, n: int) -> np.ndarray:
         means = scores.mean(0)
         scores = (scores / np.where(means > 0, means, 1)).sum(1)
     return np.argsort(-scores, kind="stable")[:n]
+
+
+# Samples that are read of an array or a frame at a time.
+_ROWS = 65_536
+
+
+def pieces(X: Any) -> Iterator[Any]:
+    """Iterate over an array, a frame, or the X of batches, in consecutive pieces."""
+    if is_stream(X):
+        for batch in X:
+            piece = batch[0] if isinstance(batch, (tuple, list)) else batch
+            if len(piece):
+                yield piece
+        return
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    for start in range(0, len(X), _ROWS):
+        yield rows_of(X, slice(start, start + _ROWS))
+
+
+def rows_of(X: Any, places: Any) -> Any:
+    """Return samples of an array or a frame of pandas or polars."""
+    return X.iloc[places] if hasattr(X, "iloc") else X[places]
+
+
+def length_of(X: Any, name: str) -> int | None:
+    """Return how many samples there are; None for batches, before they are read."""
+    if is_stream(X):
+        return None
+    if not hasattr(X, "__len__"):
+        raise TypeError(
+            f"{name} must be an array, a frame or an iterable of batches, got {type(X).__name__}."
+        )
+    return len(X)
+
+
+def sample(
+    X: Any,
+    describe: Callable[[Any], np.ndarray],
+    capacity: int,
+    n_columns: int,
+    dtype: DTypeLike,
+    rng: np.random.RandomState,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places in X of all samples, (m,), or of `capacity` drawn of more; and what describes them.
+
+    Each sample is drawn with the same probability, in one pass (Vitter, 1985, "Random Sampling with
+    a Reservoir", Algorithm R).
+    """
+    places = np.empty(capacity, np.int64)
+    values = np.empty((capacity, n_columns), dtype)  # takes memory as it is filled
+    start = 0
+    for piece in pieces(X):
+        numbers = np.arange(start, start + len(piece))
+        slots, start = numbers, start + len(piece)
+        if start > capacity:
+            draws = (rng.random_sample(len(piece)) * (numbers + 1)).astype(np.int64)
+            slots = np.where(numbers < capacity, numbers, draws)
+            # Of those that are drawn to the same place the last one stays.
+            _, backwards = np.unique(slots[::-1], return_index=True)
+            kept = np.sort(len(piece) - 1 - backwards)
+            kept = kept[slots[kept] < capacity]
+            piece, numbers, slots = rows_of(piece, kept), numbers[kept], slots[kept]
+        if len(slots):
+            values[slots], places[slots] = describe(piece), numbers
+    n_kept = min(start, capacity)
+    return places[:n_kept], values[:n_kept]

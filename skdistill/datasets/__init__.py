@@ -15,15 +15,19 @@ References
 """
 
 from ._changes import mask_squares, move, split_labelled
-from ._images import IMAGE_SETS as IMAGE_SETS
-from ._images import fetch_images
-from ._tabular import TABULAR_CLASSIFICATION_SETS as TABULAR_CLASSIFICATION_SETS
-from ._tabular import fetch_tabular_classification
-from ._toys import make_cube, make_ellipsoid, make_hydra_regression, make_spirals
-from ._translation import TRANSLATION_TOKENS, make_translation
-from ._uci import UCI_REGRESSION_SETS as UCI_REGRESSION_SETS
-from ._uci import draw_splits as draw_splits
-from ._uci import fetch_uci_regression
+from ._fetching import IMAGE_SETS as IMAGE_SETS
+from ._fetching import TABULAR_CLASSIFICATION_SETS as TABULAR_CLASSIFICATION_SETS
+from ._fetching import UCI_REGRESSION_SETS as UCI_REGRESSION_SETS
+from ._fetching import draw_splits as draw_splits
+from ._fetching import fetch_images, fetch_tabular_classification, fetch_uci_regression
+from ._synthetic import (
+    TRANSLATION_TOKENS,
+    make_cube,
+    make_ellipsoid,
+    make_hydra_regression,
+    make_spirals,
+    make_translation,
+)
 
 __all__ = [
     "TRANSLATION_TOKENS",

@@ -28,12 +28,11 @@ def mask_squares(
         Height and width of the squares, m. The masking rate is ``m ** 2 / (height * width)``: for
         images of 28 x 28, 29 % with ``size=15`` and 86 % with ``size=26``.
     image_shape : tuple of int, default=None
-        Shape of one image, (height, width) or (channels, height, width), if X holds samples of
-        pixels.
+        (height, width) or (channels, height, width) of an image, if X holds samples of pixels.
     value : float, default=0
         Value of the pixels of the square, in all channels.
     random_state : int, RandomState instance or None, default=None
-        Draws the positions of the squares, uniform inside an image.
+        Draws the positions, uniform inside an image.
 
     Returns
     -------
@@ -56,7 +55,14 @@ def mask_squares(
            [1., 1., 1.]])
     """
     X = check_array(X, dtype="numeric", allow_nd=True, copy=True)
-    *_, height, width = shape = _image_shape(X, image_shape)
+    shape = X.shape[1:] if image_shape is None else tuple(image_shape)
+    if len(shape) not in (2, 3) or np.prod(shape) != np.prod(X.shape[1:]):
+        raise ValueError(
+            "image_shape must be (height, width) or (channels, height, width) with as many pixels "
+            f"as a row of X, of shape {X.shape[1:]}; it may be None only if rows of X have such a "
+            f"shape. Got {image_shape!r}."
+        )
+    *_, height, width = shape
     Number(Integral, 0, min(height, width)).check(size, "size")
     if np.asarray(value).astype(X.dtype) != value:
         raise ValueError(f"value must be one that X, of dtype {X.dtype}, can hold; got {value!r}.")
@@ -71,18 +77,6 @@ def mask_squares(
     images = X.reshape(len(X), *(1,) * (3 - len(shape)), *shape)
     np.copyto(images, np.asarray(value).astype(X.dtype), where=mask[:, None])
     return images.reshape(X.shape)
-
-
-def _image_shape(X, image_shape):
-    """Shape of one image, of two numbers or three."""
-    shape = X.shape[1:] if image_shape is None else tuple(image_shape)
-    if len(shape) not in (2, 3) or np.prod(shape) != np.prod(X.shape[1:]):
-        raise ValueError(
-            "image_shape must be (height, width) or (channels, height, width) with as many pixels "
-            f"as a row of X, of shape {X.shape[1:]}; it may be None only if rows of X have such a "
-            f"shape. Got {image_shape!r}."
-        )
-    return shape
 
 
 def split_labelled(
@@ -100,12 +94,11 @@ def split_labelled(
     n_labelled : int
         Number of samples that stay labelled, chosen uniformly, from 1 to n_samples.
     random_state : int, RandomState instance or None, default=None
-        Draws the labelled samples. With the same int, a smaller set is a subset of a larger one.
+        With the same int, a smaller set is a subset of a larger one.
 
     Returns
     -------
-    X_labelled : array-like of shape (n_labelled, ...)
-    y_labelled : array-like of shape (n_labelled,)
+    X_labelled, y_labelled : array-like of shape (n_labelled, ...) and (n_labelled,)
     X_unlabelled : array-like of shape (n_samples - n_labelled, ...) or None
         None if all samples stay labelled.
 
@@ -141,8 +134,7 @@ def move(X: Any, by: float, feature: int | None = None, scale: Any = None) -> np
     feature : int, default=None
         Number of the feature to move. None moves all.
     scale : float or array-like of shape (n_features,), default=None
-        Standard deviations of the training samples. None takes those of `X`. A feature of scale 0
-        stays as it is.
+        Standard deviations of the training samples. None takes those of `X`.
 
     Returns
     -------

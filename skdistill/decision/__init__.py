@@ -7,8 +7,7 @@ guarantees rest on held-out samples, not on the model being correct. A fitted mo
 and fitted to a part of the samples.
 """
 
-from ._adaptive import AdaptiveConformalRegressor
-from ._conformal import ConformalRegressor
+from ._conformal import AdaptiveConformalRegressor, ConformalRegressor
 from ._selective import SelectivePredictor
 
 __all__ = ["AdaptiveConformalRegressor", "ConformalRegressor", "SelectivePredictor"]

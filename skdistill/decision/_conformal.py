@@ -1,35 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Conformal intervals, also where samples to come are distributed in another way."""
+"""Conformal intervals: of samples like those of fit, shifted in a known way, or of a stream."""
 
-from __future__ import annotations
-
+import math
+from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_regressor
-from sklearn.utils import column_or_1d
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Rule, Seed
 from .._utils.warnings import without_schema_warnings
-from ._held_out import PARTS, HeldOutEstimator, checked_numbers
+from ._held_out import PARTS, HeldOutEstimator
 
 
 class IntervalRegressor(RegressorMixin, HeldOutEstimator):
     """Base of regressors whose intervals are as wide as scores of held-out samples say.
 
-    A score is an error over the square root of a variance that the estimator predicts, or the error
-    itself.
+    A score is an error over the square root of a predicted variance, or the error itself.
     """
 
-    _parameter_table = {
-        **HeldOutEstimator._parameter_table,
-        "uncertainty": OneOf((*PARTS, None)),
-    }
+    _parameter_table = {**HeldOutEstimator._parameter_table, "uncertainty": OneOf((*PARTS, None))}
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the mean with the estimator.
@@ -61,7 +58,7 @@ class IntervalRegressor(RegressorMixin, HeldOutEstimator):
     def _scores(self, X: ArrayLike, y: np.ndarray) -> np.ndarray:
         if not is_regressor(self.estimator_):
             raise TypeError(f"estimator must be a regressor, got {self.estimator!r}.")
-        y = checked_numbers(y)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         return np.abs(y - self.predict(X)) / self._scale(X)
 
     def _interval(self, X: ArrayLike, quantile: np.ndarray | float) -> np.ndarray:
@@ -86,9 +83,8 @@ class ConformalRegressor(IntervalRegressor):
     r"""Conformal regressor: intervals with guaranteed marginal coverage.
 
     Split conformal prediction [1]_ calibrates the width of the intervals by the errors of held-out
-    samples, divided by the predicted standard deviations. With `likelihood_ratio` the coverage also
-    holds under covariate shift, where the distribution of the features changes but not that of y
-    given the features [2]_.
+    samples over their predicted standard deviations. With `likelihood_ratio` the coverage holds
+    under covariate shift too, where only the distribution of the features changes [2]_.
 
     Parameters
     ----------
@@ -101,9 +97,9 @@ class ConformalRegressor(IntervalRegressor):
         are all the same.
     likelihood_ratio : callable, classifier or None, default=None
         How many times as likely samples are among those to come as among those of `fit`, up to a
-        factor. A function ``likelihood_ratio(X)`` returns it, of shape (n_samples,). A classifier
-        with ``predict_proba`` estimates it: it learns to tell the `X_new` of `fit` from the
-        held-out samples. None is for samples like those of `fit`.
+        factor: a function ``likelihood_ratio(X)`` that returns it, of shape (n_samples,), or a
+        classifier that estimates it, and learns to tell the `X_new` of `fit` from the held-out
+        samples. None is for samples like those of `fit`.
     held_out : float, default=0.3
         Share of the samples of `fit` to hold out from the fit of the estimator, in (0, 1).
     random_state : int, RandomState instance or None, default=None
@@ -120,8 +116,7 @@ class ConformalRegressor(IntervalRegressor):
     weights_ : ndarray of shape (n_held_out,)
         Likelihood ratios in the order of `scores_`.
     n_effective_ : float
-        Effective number of held-out samples, :math:`(\sum_i w_i)^2 / \sum_i w_i^2`. Where it is
-        small, few samples decide how wide intervals are.
+        Effective number of held-out samples, :math:`(\sum_i w_i)^2 / \sum_i w_i^2`.
     n_features_in_ : int
 
     See Also
@@ -199,7 +194,6 @@ class ConformalRegressor(IntervalRegressor):
         Returns
         -------
         self : ConformalRegressor
-            The fitted regressor.
 
         Raises
         ------
@@ -245,14 +239,10 @@ class ConformalRegressor(IntervalRegressor):
         """
         check_is_fitted(self)
         Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
-        return self._interval(X, self._quantiles(self._ratio(X), coverage))
-
-    def _quantiles(self, ratio: np.ndarray, coverage: float) -> np.ndarray:
-        """Weighted quantiles of the scores for samples of likelihood ratios (n,)."""
         cumulated = np.cumsum(self.weights_)
-        wanted = coverage * (cumulated[-1] + ratio)  # Tibshirani et al., Eq 7
+        wanted = coverage * (cumulated[-1] + self._ratio(X))  # Tibshirani et al., Eq 7
         place = np.searchsorted(cumulated, wanted * (1 - 1e-12))  # less what rounding may add
-        return np.append(self.scores_, np.inf)[place]
+        return self._interval(X, np.append(self.scores_, np.inf)[place])
 
     def _ratio(self, X: ArrayLike) -> np.ndarray:
         """Return likelihood ratios of samples, of shape (n,)."""
@@ -281,3 +271,184 @@ def _told_apart(classifier: BaseEstimator, X: Any, X_new: Any) -> BaseEstimator:
         both = np.concatenate([X, np.asarray(X_new)])
     is_new = np.repeat([0, 1], [len(X), len(both) - len(X)])
     return clone(classifier).fit(both, is_new)
+
+
+class AdaptiveConformalRegressor(IntervalRegressor):
+    r"""Regressor whose intervals are widened after misses, and narrowed after hits.
+
+    Adaptive conformal inference [1]_ for streams: once the true y of a sample is known, it is given
+    to `partial_fit`. The share of misses then tends to ``1 - coverage`` for any sequence of
+    samples, however they change.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :class:`ConformalRegressor`; `partial_fit` does not change it.
+    coverage : float, default=0.9
+        Share of samples whose y is to be inside, in (0, 1).
+    step_size : float, default=0.01
+        How fast intervals follow, :math:`\gamma` in (0, 1): larger ones follow sooner, and vary
+        more in width.
+    max_scores : int, default=1000
+        Number of the latest scores that say how wide intervals are; None for all.
+    uncertainty : {"total", "aleatoric", "epistemic"} or None, default="total"
+        As for :class:`ConformalRegressor`.
+    held_out : float, default=0.3
+        Share of the samples of `fit`, its last ones, to hold out from the fit of the estimator, in
+        (0, 1).
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted estimator.
+    miscoverage_ : float
+        The :math:`\alpha_t` with which the next sample is predicted. At 0 or less intervals are
+        infinite; at 1 or more they are empty.
+    n_seen_ : int
+        Number of samples that `partial_fit` has seen after `fit`.
+    n_missed_ : int
+        How many of these were outside of the intervals that were predicted for them.
+    scores_ : ndarray of shape (n_scores,)
+        Errors over their scale, as they came.
+    n_features_in_ : int
+
+    See Also
+    --------
+    ConformalRegressor : For samples that are all alike, or differ in a known way.
+
+    Notes
+    -----
+    With :math:`\alpha = 1 - \text{coverage}` and :math:`\text{err}_t = 1` where :math:`y_t` was
+    missed,
+
+    .. math:: \alpha_{t+1} = \alpha_t + \gamma (\alpha - \text{err}_t),
+
+    and intervals are those of split conformal prediction with the coverage
+    :math:`1 - \alpha_t` (Eq 2 of [1]_). After :math:`T` samples, whatever they are, the share of
+    misses is within :math:`(\max(\alpha, 1 - \alpha) + \gamma) / (T \gamma)` of :math:`\alpha`
+    (Proposition 4.1). Both ends of an empty interval are the mean, and it counts as a miss.
+
+    References
+    ----------
+    .. [1] I. Gibbs, E. Candès. "Adaptive Conformal Inference Under Distribution Shift". NeurIPS
+       2021, arXiv 2106.00170.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.decision import AdaptiveConformalRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> ensemble = BayesianEnsembleRegressor(5, max_epochs=20, random_state=0)
+    >>> model = AdaptiveConformalRegressor(ensemble).fit(X[:300], y[:300])
+    >>> for batch in np.split(np.arange(300, 440), 14):
+    ...     interval = model.predict_interval(X[batch])
+    ...     model = model.partial_fit(X[batch], y[batch])
+    >>> model.n_seen_
+    140
+    """
+
+    _parameter_table = {
+        **IntervalRegressor._parameter_table,
+        "coverage": Number(Real, 0, 1, closed="neither"),
+        "step_size": Number(Real, 0, 1, closed="neither"),
+        "max_scores": Number(Integral, 1, others=(None,)),
+    }
+
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        coverage: float = 0.9,
+        *,
+        step_size: float = 0.01,
+        max_scores: int | None = 1000,
+        uncertainty: str | None = "total",
+        held_out: float = 0.3,
+    ):
+        self.estimator = estimator
+        self.coverage = coverage
+        self.step_size = step_size
+        self.max_scores = max_scores
+        self.uncertainty = uncertainty
+        self.held_out = held_out
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit the estimator unless it is frozen, and begin with the scores of held-out samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            In the order of time.
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        self : AdaptiveConformalRegressor
+
+        Raises
+        ------
+        TypeError
+            If the estimator is no regressor, or has no uncertainty to predict.
+        ValueError
+            If a parameter is invalid.
+        """
+        X, y = self._fit_estimator(X, y, shuffle=False)
+        self._latest = deque(self._scores(X, y).tolist(), self.max_scores)
+        self._sorted = sorted(self._latest)
+        self.miscoverage_ = 1 - self.coverage
+        self.n_seen_ = self.n_missed_ = 0
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from samples, one after the other, whether intervals are wide enough.
+
+        Parameters
+        ----------
+        X, y
+            As for :meth:`fit`, which is called if the regressor is not fitted.
+
+        Returns
+        -------
+        self : AdaptiveConformalRegressor
+        """
+        if not hasattr(self, "estimator_"):
+            return self.fit(X, y)
+        for score in self._scores(X, column_or_1d(y, warn=True)).tolist():
+            missed = self.miscoverage_ >= 1 or score > self._quantile()
+            self.miscoverage_ += self.step_size * (1 - self.coverage - missed)  # Eq 2
+            self.n_seen_ += 1
+            self.n_missed_ += int(missed)
+            if len(self._latest) == self.max_scores:  # the oldest score makes place
+                del self._sorted[bisect_left(self._sorted, self._latest[0])]
+            self._latest.append(score)
+            insort(self._sorted, score)
+        return self
+
+    def predict_interval(self, X: ArrayLike) -> np.ndarray:
+        """Predict intervals with the coverage that the samples so far call for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples, 2)
+            Lower and upper ends.
+        """
+        check_is_fitted(self)
+        return self._interval(X, self._quantile())
+
+    @property
+    def scores_(self) -> np.ndarray:
+        check_is_fitted(self)
+        return np.array(self._latest)
+
+    def _quantile(self) -> float:
+        """Half width of the next interval, in units of its scale."""
+        n = len(self._sorted)
+        rank = math.ceil((1 - self.miscoverage_) * (n + 1) * (1 - 1e-12))  # less rounding
+        if self.miscoverage_ <= 0 or rank > n:
+            return math.inf
+        return self._sorted[rank - 1] if rank > 0 else 0.0

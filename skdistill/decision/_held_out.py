@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The base of meta-estimators that learn from held-out samples."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.model_selection import train_test_split
-from sklearn.utils import Tags, check_array, column_or_1d, indexable
+from sklearn.utils import Tags, column_or_1d, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator.functions import predict_uncertainty
@@ -61,13 +59,13 @@ class HeldOutEstimator(MetaEstimatorMixin, BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features that `estimator_` was fitted on."""
+        """Number of features of `estimator_`."""
         check_is_fitted(self)
         return self.estimator_.n_features_in_
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features that `estimator_` was fitted on, if all are text."""
+        """Names of the features of `estimator_`, if all are text."""
         check_is_fitted(self)
         return self.estimator_.feature_names_in_
 
@@ -80,8 +78,3 @@ class HeldOutEstimator(MetaEstimatorMixin, BaseEstimator):
                 f"{self.uncertainty!r}."
             )
         return column_or_1d(part)
-
-
-def checked_numbers(y: ArrayLike) -> np.ndarray:
-    """Return targets of regression as finite float64 of shape (n,)."""
-    return check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Abstention with a promise about what is answered."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._utils.typing import RandomStateLike
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf, Seed
 from .._utils.warnings import warn, without_schema_warnings
-from ._held_out import HeldOutEstimator, checked_numbers
+from ._held_out import HeldOutEstimator
 
 _LOSSES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "zero_one": lambda y, predicted: y != predicted,
@@ -33,8 +31,8 @@ _LOSSES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 class SelectivePredictor(HeldOutEstimator):
     r"""Selective predictor: abstains where it is uncertain, with a guarantee on its risk.
 
-    Held-out samples determine a threshold on the uncertainty, such that the risk, the expected loss
-    of the samples that it predicts for, is at most `max_risk`:
+    A threshold on the uncertainty is chosen on held-out samples, such that the risk, the expected
+    loss of the samples below it, is at most `max_risk`:
 
     .. math::
 
@@ -52,8 +50,7 @@ class SelectivePredictor(HeldOutEstimator):
         a :class:`~sklearn.frozen.FrozenEstimator` it stays as it is, and all samples of `fit` are
         held-out samples.
     max_risk : float, default=0.1
-        Largest risk of the answered samples, in (0, `max_loss`): an error rate, or in units of the
-        loss.
+        Largest risk, in (0, `max_loss`): an error rate, or in units of the loss.
     delta : float, default=0.1
         Probability, in (0, 1), with which the risk may be larger.
     uncertainty : {"total", "aleatoric", "epistemic"}, default="total"
@@ -63,13 +60,11 @@ class SelectivePredictor(HeldOutEstimator):
         booleans, for which the test is exact. "auto" is "zero_one" for classifiers and
         "squared_error" for regressors.
     max_loss : float, default=None
-        Larger losses count as this one; the risk of an unbounded loss cannot be promised. It must
-        be given unless the loss is "zero_one". The closer to `max_risk`, the more samples are
-        answered.
+        Larger losses count as this one. It must be given unless the loss is "zero_one". The closer
+        to `max_risk`, the more samples are answered.
     min_coverage : float, default=0.1
-        Share of the held-out samples that the smallest threshold answers, in (0, 1]; it answers
-        more where so few could not show that the risk is small. If its risk is not found to be
-        small enough, no larger one is tried.
+        Share of the held-out samples that the smallest threshold answers, in (0, 1]; more where so
+        few could not show that the risk is small. If its risk is too large, no other is tried.
     abstain_value : object, default=None
         What `predict` returns where it abstains. None is NaN for regressors, and for classifiers
         -1, or "abstain" if classes are text.
@@ -83,15 +78,15 @@ class SelectivePredictor(HeldOutEstimator):
     estimator_ : estimator
         The fitted estimator.
     threshold_ : float
-        The uncertainty below which samples are answered: infinity if all are, minus infinity if
-        none is.
+        The uncertainty below which samples are answered; infinity or minus infinity if all or none
+        are.
     coverage_ : float
         Share of the held-out samples that are answered.
     risk_ : float
         Mean loss of the held-out samples that are answered; NaN if none is.
     p_value_ : float
-        Of the hypothesis that the risk is larger than `max_risk` at the last threshold that was
-        accepted; 1 if none was.
+        Of the hypothesis that the risk at the last accepted threshold is larger than `max_risk`; 1
+        if none was accepted.
     abstain_value_ : object
         What `predict` returns where it abstains.
     classes_ : ndarray of shape (n_classes,)
@@ -191,12 +186,10 @@ class SelectivePredictor(HeldOutEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            Labels, or numbers.
 
         Returns
         -------
         self : SelectivePredictor
-            The fitted predictor.
 
         Raises
         ------
@@ -218,9 +211,10 @@ class SelectivePredictor(HeldOutEstimator):
             uncertainty, losses, self.max_risk / max_loss, self.delta, self.min_coverage
         )
         answered = uncertainty < self.threshold_
-        self.coverage_ = float(answered.mean())
-        self.risk_ = max_loss * float(losses[answered].mean()) if answered.any() else math.nan
-        if not answered.any():
+        self.coverage_, self.risk_ = float(answered.mean()), math.nan
+        if answered.any():
+            self.risk_ = max_loss * float(losses[answered].mean())
+        else:
             warn(
                 f"No threshold on the uncertainty keeps the risk below max_risk={self.max_risk:g} "
                 f"with probability {1 - self.delta:g}: all samples are abstained from. Allow a "
@@ -238,7 +232,6 @@ class SelectivePredictor(HeldOutEstimator):
         Returns
         -------
         answered : ndarray of bool of shape (n_samples,)
-            False where the predictor abstains.
         """
         check_is_fitted(self)
         return self._uncertainty(X) < self.threshold_
@@ -308,7 +301,8 @@ class SelectivePredictor(HeldOutEstimator):
             loss = "zero_one" if classifies else "squared_error"
         if classifies and loss in ("squared_error", "absolute_error"):
             raise ValueError(f'loss must be "zero_one" or callable for classes, got {loss!r}.')
-        y = y if classifies else checked_numbers(y)
+        if not classifies:
+            y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         values = np.asarray((_LOSSES[loss] if isinstance(loss, str) else loss)(y, predicted))
         is_binary = values.dtype == bool
         max_loss = 1.0 if is_binary else self.max_loss

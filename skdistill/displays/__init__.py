@@ -5,18 +5,13 @@ As in scikit-learn, a display stores the data of its figure, `from_estimator` an
 compute them, and `plot` draws them again in another style. Only drawing needs matplotlib.
 """
 
-from ._anytime import AnytimeDisplay, EarlyPredictionDisplay
-from ._bands import UncertaintyBandDisplay
-from ._calibration import RegressionCalibrationDisplay
+from ._calibration import RegressionCalibrationDisplay, ReliabilityDisplay
+from ._comparison import FidelityDisplay, UncertaintyHistogramDisplay
+from ._costs import AnytimeDisplay, EarlyPredictionDisplay, ParetoDisplay
 from ._decision import DecisionUncertaintyDisplay
-from ._drawing import UNITS, png_of
-from ._fidelity import FidelityDisplay
-from ._histograms import UncertaintyHistogramDisplay
-from ._pareto import ParetoDisplay
-from ._profile import UncertaintyProfileDisplay
-from ._rejection import RejectionCurveDisplay
-from ._reliability import ReliabilityDisplay
-from ._sparsification import SparsificationDisplay
+from ._display import UNITS, png_of
+from ._features import UncertaintyBandDisplay, UncertaintyProfileDisplay
+from ._rejection import RejectionCurveDisplay, SparsificationDisplay
 
 __all__ = [
     "AnytimeDisplay",

@@ -12,8 +12,17 @@ from sklearn.base import BaseEstimator, is_classifier
 from .._estimator.functions import predict_uncertainty
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
-from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, PARTS, UNITS, Axes, Keywords, draw, known_parts
+from ._display import (
+    CLASS_COLORS,
+    PARTS,
+    UNITS,
+    Axes,
+    Display,
+    Keywords,
+    documented_dataclass,
+    draw,
+    known_parts,
+)
 from ._grids import check_target, grid_over
 
 
@@ -91,8 +100,6 @@ class DecisionUncertaintyDisplay(Display):
             is not None. None creates a new figure.
         prediction_kwargs : dict, default=None
             Keywords of `pcolormesh`, for the predictions.
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
         **kwargs : dict
             Keywords of `pcolormesh`, for the maps of the uncertainty.
         """
@@ -122,8 +129,14 @@ class DecisionUncertaintyDisplay(Display):
             self.figure_.colorbar(drawn, ax=ax, label="units of y")
             ax.set_title("Predicted mean")
             return drawn
+        from matplotlib import colormaps
+        from matplotlib.colors import ListedColormap
+
         n_classes = len(self.classes)
-        style = {"cmap": _class_colormap(n_classes), "vmin": -0.5, "vmax": n_classes - 0.5}
+        cmap: Any = ListedColormap(CLASS_COLORS[:n_classes])
+        if n_classes > len(CLASS_COLORS):
+            cmap = colormaps["turbo"].resampled(n_classes)
+        style = {"cmap": cmap, "vmin": -0.5, "vmax": n_classes - 0.5}
         drawn = self._draw_map(ax, self.prediction, {**style, "alpha": 0.45}, given)
         self._draw_legend(ax, drawn.cmap)
         ax.set_title("Predicted class")
@@ -180,10 +193,9 @@ class DecisionUncertaintyDisplay(Display):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Samples that give the ranges of the columns, the medians of the others, and the places
-            of the points.
+            Samples that give the ranges of the columns, and the medians of the others.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            True labels or values, the colours of the points; None draws no points.
+            True labels or values of X, the colours of its points; None draws no points.
         features : pair of int or str, default=(0, 1)
             The columns: their positions, or their names if X is a DataFrame.
         grid_resolution, extend
@@ -225,15 +237,6 @@ class DecisionUncertaintyDisplay(Display):
             y_true=y_true,
             feature_names=tuple(names),
         ).plot(**kwargs)
-
-
-def _class_colormap(n_classes):
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap
-
-    if n_classes <= len(CLASS_COLORS):
-        return ListedColormap(CLASS_COLORS[:n_classes])
-    return colormaps["turbo"].resampled(n_classes)
 
 
 def _codes(values, classes):

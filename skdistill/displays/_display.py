@@ -1,14 +1,125 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all displays share: axes, and paragraphs of their docstrings."""
+"""What all displays share: axes, artists, colours, docstrings, checks of what is drawn."""
 
 import inspect
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, dataclass_transform
+from importlib import import_module
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import numpy as np
 
-from ._drawing import Axes, import_pyplot
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+else:  # matplotlib is optional
+    Axes = Any
+Keywords = Mapping[str, object] | None  # of methods of axes
+
+# From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
+# bands are lighter tints of its sky blue and orange, and differ in lightness too.
+LINE_COLOR = "#0072B2"
+CONTRAST_COLOR = "#D55E00"
+ALEATORIC_COLOR = "#9CCEEE"
+TOTAL_COLOR = "#F6D9A0"
+REFERENCE_COLOR = "#4D4D4D"
+
+# Ten colours for as many classes by Petroff (2021), arXiv:2107.02270, also distinct;
+# scikit-learn's DecisionBoundaryDisplay has them too.
+CLASS_COLORS = (
+    *("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6"),
+    *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
+)
+
+PARTS = ("total", "aleatoric", "epistemic")
+
+# Units of an Uncertainty, by its measure.
+UNITS = {"entropy": "nats", "variance": "squared units of y", "std": "units of y"}
+
+# What methods of axes draw, in matplotlib.
+_ARTISTS = {
+    "plot": ("lines", "Line2D"),
+    "scatter": ("collections", "PathCollection"),
+    "fill_between": ("collections", "PolyCollection"),
+    "pcolormesh": ("collections", "QuadMesh"),
+    "stairs": ("patches", "StepPatch"),
+}
+
+
+def import_pyplot(caller: str) -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(f"{caller} needs matplotlib: pip install skdistill[plot]") from error
+    return plt
+
+
+def draw(ax: Axes, method: str, *data: object, given: Keywords = None, **style: object) -> Any:
+    """Call a method of the axes, with the style updated by the keywords that a user has given."""
+    drawn = getattr(ax, method)(*data, **merged_style(method, style, given))
+    return drawn[0] if method == "plot" else drawn
+
+
+def merged_style(method: str, style: Mapping[str, object], given: Keywords) -> dict[str, object]:
+    """Style updated by the user's keywords, short names such as `lw` included."""
+    from matplotlib.cbook import normalize_kwargs
+
+    module, artist = _ARTISTS[method]
+    artist_class = getattr(import_module(f"matplotlib.{module}"), artist)
+    return {**style, **normalize_kwargs(dict(given or {}), artist_class)}
+
+
+def draw_reference(ax, x, y, label, **style):
+    """Draw a reference line unless the axes have it already; return the line or None."""
+    if label in ax.get_legend_handles_labels()[1]:
+        return None
+    return ax.plot(x, y, label=label, color=REFERENCE_COLOR, linestyle=":", **style)[0]
+
+
+def png_of(draw: Callable[[Any], Any], size: tuple[float, float], dpi: int, caller: str) -> bytes:
+    """Return a PNG of what `draw(ax)` draws, of `size` in inches, not in pyplot's list of figures.
+
+    An ImportError names the `caller` where matplotlib is missing.
+    """
+    import_pyplot(caller)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    # One look, whatever style the user's session has.
+    with rc_context(rc={"font.size": 10.0}):
+        figure = Figure(size, layout="constrained")
+        draw(figure.subplots())
+        content = BytesIO()
+        figure.savefig(content, format="png", dpi=dpi)
+    return content.getvalue()
+
+
+def known_parts(uncertainty):
+    """Parts of an uncertainty by name, without those that are None."""
+    parts = zip(PARTS, uncertainty, strict=True)
+    return {part: values for part, values in parts if values is not None}
+
+
+def part_of(uncertainty, part):
+    """The part of a name; a ValueError if the model cannot tell it."""
+    parts = known_parts(uncertainty)
+    if part not in parts:
+        raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
+    return parts[part]
+
+
+def labelled(name, score):
+    return f"{name} ({score})" if name else score
+
+
+def label_log_axis(axis, low, high):
+    """Label a logarithmic axis at powers of ten; at 1, 2 and 5 times them if it is short."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    axis.set_minor_formatter(NullFormatter())
+
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -33,6 +144,14 @@ name : str, default=None
 **kwargs : dict
     Keywords of the methods that this one calls: of :meth:`plot`, such as `ax`, and of other
     `from_` methods.
+"""
+_OF_PLOT = """\
+ref_line : bool, default=True
+    Whether to draw the diagonal.
+scatter_kwargs : dict, default=None
+    Keywords of `scatter`, for the data.
+**kwargs : dict
+    Keywords of `plot`, for the model's curve.
 """
 _AXES = "ax_, figure_ : matplotlib Axes and Figure\n    Where all is drawn."
 _PANELS = "axes_, figure_ : ndarray of Axes, and Figure\n    The panels, and their figure."
@@ -85,11 +204,13 @@ def documented_dataclass(cls: _Class) -> _Class:
         method = vars(cls)[name]
         function = method.__func__ if isinstance(method, classmethod) else method
         parameters = list(inspect.signature(function).parameters)[1:]
-        head, sections = _with_parameters(function.__doc__, parameters)
+        shared = _PARAGRAPHS + _OF_PLOT if name == "plot" else _PARAGRAPHS
+        head, sections = _with_parameters(function.__doc__, parameters, shared)
         sections.insert(1, _RETURNS.format(cls.__name__))
         function.__doc__ = "\n\n".join([head, *sections])
 
-    head, sections = _with_parameters(cls.__doc__, list(inspect.signature(cls).parameters))
+    fields = list(inspect.signature(cls).parameters)
+    head, sections = _with_parameters(cls.__doc__, fields, _PARAGRAPHS)
     ways = " or ".join(f":meth:`{name}`" for name in makers)
     where = _PANELS if "_open_panels" in plot.__code__.co_names else _AXES
     sections[1] += f"\n{where}"  # the attributes
@@ -99,13 +220,13 @@ def documented_dataclass(cls: _Class) -> _Class:
     return cls
 
 
-def _with_parameters(docstring: str | None, names: list[str]) -> tuple[str, list[str]]:
+def _with_parameters(docstring: str | None, names: list[str], shared: str) -> tuple[str, list[str]]:
     """Text before the first section, and the sections: first the parameters, all of them."""
     text = inspect.cleandoc(docstring or "")
     head, *sections = (part.strip() for part in re.split(r"^(?=\w[\w ]*\n-{3})", text, flags=re.M))
     has_own = bool(sections) and sections[0].startswith("Parameters\n")
     own = sections.pop(0).split("\n", 2)[2] if has_own else ""
-    known = _by_name(_PARAGRAPHS) | _by_name(own)
+    known = _by_name(shared) | _by_name(own)
     entries = dict.fromkeys(known[name] for name in names)
     return head, ["\n".join(["Parameters", "----------", *entries]), *sections]
 

@@ -58,7 +58,11 @@ def grid_over(X, features, grid_resolution, extend, argument):
         _extended_range(columns[i], grid_resolution, extend, names[i], argument) for i in positions
     ]
     coordinates = np.meshgrid(*lines)
-    grid = [np.repeat(_typical_value(column), coordinates[0].size) for column in columns]
+    # Medians of numeric columns, the most frequent values of others.
+    typical = [
+        np.nanmedian(c) if _is_numeric(c) else Counter(c).most_common(1)[0][0] for c in columns
+    ]
+    grid = [np.repeat(value, coordinates[0].size) for value in typical]
     for i, coordinate in zip(positions, coordinates, strict=True):
         grid[i] = coordinate.ravel()
     X_grid = _grid_frame(X, grid) if is_frame else np.column_stack(grid)
@@ -99,11 +103,6 @@ def _extended_range(column, grid_resolution, extend, name, argument):
     margin = extend * (high - low)
     grid = np.linspace(low - margin, high + margin, grid_resolution)
     return grid.astype(np.result_type(column, np.float16), copy=False)
-
-
-def _typical_value(column):
-    """Median of a numeric column, most frequent value of another."""
-    return np.nanmedian(column) if _is_numeric(column) else Counter(column).most_common(1)[0][0]
 
 
 def _grid_frame(X, columns):

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The error of a model that abstains where it is uncertain."""
+"""The error of a model that leaves out the samples of which it is uncertain."""
 
 from functools import reduce
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 
 from .._estimator.functions import predict_uncertainty
+from .._utils.typing import ArrayLike
 from .._utils.validation import OneOf
-from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
-from ._display import Display, documented_dataclass
-from ._drawing import Axes, draw, labelled, part_of
+from ..metrics import (
+    aurc,
+    ause,
+    prediction_rejection_ratio,
+    risk_coverage_curve,
+    sparsification_curve,
+)
+from ._display import Axes, Display, Keywords, documented_dataclass, draw, labelled, part_of
 from ._grids import check_target
 
 # The risk is drawn at this many coverages besides those of the samples, between which it is curved.
@@ -31,15 +36,14 @@ _X_LABELS = {
 class RejectionCurveDisplay(Display):
     """Risk of a model that abstains on uncertain samples, against its coverage.
 
-    The risk is the mean loss on the samples that are predicted. Rejecting at random leaves it as it
-    is, and the oracle, which rejects the largest losses first, lies below every other curve.
-    Several models are compared by drawing them on the same axes.
+    The risk is the mean loss of the samples that are predicted. Rejecting at random leaves it as it
+    is; the oracle, which rejects the largest losses first, lies below every other curve.
 
     Parameters
     ----------
     coverage, risk, oracle_risk : ndarray of shape (n_points,)
-        Share of the samples that are predicted, from 0 to 1, and mean loss on these samples, and on
-        those that the oracle keeps.
+        Share of the samples that are predicted, from 0 to 1, and mean loss of these, and of those
+        that the oracle keeps.
     aurc, rejection_ratio : float, default=None
         Area under the curve and prediction-rejection ratio, shown in the legend unless None.
     loss_name : str, default="loss"
@@ -48,8 +52,7 @@ class RejectionCurveDisplay(Display):
     Attributes
     ----------
     line_, oracle_line_, random_line_ : matplotlib Line2D
-        The model's curve, the oracle's, and the risk of rejecting at random; the latter two may be
-        None.
+        The curves of the model, the oracle and a random order; the latter two may be None.
 
     See Also
     --------
@@ -89,14 +92,14 @@ class RejectionCurveDisplay(Display):
             Whether the horizontal axis is the share of the samples predicted or rejected.
         plot_oracle, plot_random : bool, default=True
             Whether to draw the oracle's curve, and the risk of rejecting at random.
-        **kwargs : dict
-            Keywords of `plot`, for the model's curve.
         """
         OneOf(tuple(_X_LABELS)).check(against, "against")
-        ax = self._open(ax)
+        ax, label = self._open(ax), self.name if name is None else name
         x = self.coverage if against == "coverage" else 1 - self.coverage
-        style = {"linewidth": 2, "label": self._label(self.name if name is None else name)}
-        self.line_ = draw(ax, "plot", x, self.risk, given=kwargs, **style)
+        scores = {"AURC": self.aurc, "PRR": self.rejection_ratio}
+        known = [f"{key} = {score:.3g}" for key, score in scores.items() if score is not None]
+        label = labelled(label, ", ".join(known)) if known else label
+        self.line_ = draw(ax, "plot", x, self.risk, given=kwargs, linewidth=2, label=label)
 
         self.oracle_line_ = self.random_line_ = None
         if plot_oracle:
@@ -120,11 +123,6 @@ class RejectionCurveDisplay(Display):
         if label in ax.get_legend_handles_labels()[1]:
             label = None
         return ax.plot(x, y, label=label, **style)[0]
-
-    def _label(self, name):
-        scores = {"AURC": self.aurc, "PRR": self.rejection_ratio}
-        known = [f"{key} = {score:.3g}" for key, score in scores.items() if score is not None]
-        return labelled(name, ", ".join(known)) if known else name
 
     @classmethod
     def from_estimator(
@@ -190,8 +188,7 @@ class RejectionCurveDisplay(Display):
         ----------
         losses, uncertainty, sample_weight
             As in :func:`skdistill.metrics.risk_coverage_curve`.
-        loss_name : str, default="loss"
-            Name of the loss, for the label of the vertical axis.
+        loss_name : as in :class:`RejectionCurveDisplay`
         """
         curve = risk_coverage_curve(losses, uncertainty, sample_weight=sample_weight)
         oracle = risk_coverage_curve(losses, losses, sample_weight=sample_weight)
@@ -223,3 +220,126 @@ def _risk_at(at, coverage, risk):
     """Risk at other coverages than those of its curve: the sum of losses is linear in between."""
     sums = np.interp(at, coverage, coverage * risk)
     return np.divide(sums, at, out=np.full_like(at, risk[0]), where=at > 0)
+
+
+@documented_dataclass
+class SparsificationDisplay(Display):
+    """Error of the samples that remain as the most uncertain ones are removed.
+
+    The nearer the model's curve is to the oracle's, which removes the largest errors first, the
+    better the uncertainty ranks the errors; the area between them is the AUSE.
+
+    Parameters
+    ----------
+    fraction_removed, model_curve, oracle_curve : ndarray of shape (n_points,)
+        Fraction of the samples removed, and mean squared error of the others over that of all.
+    ause : float, default=None
+        Area between the curves, shown in the legend unless None.
+
+    Attributes
+    ----------
+    line_, oracle_line_ : matplotlib Line2D
+        The curves; that of the oracle may be None.
+    area_ : matplotlib PolyCollection or None
+        The shaded area between them.
+
+    See Also
+    --------
+    skdistill.metrics.sparsification_curve : Computes the curve.
+
+    Examples
+    --------
+    >>> from skdistill.displays import SparsificationDisplay
+    >>> SparsificationDisplay.from_predictions(
+    ...     y_true=[2.0, 0.0, 1.0, 1.0], y_pred=[0.0, 0.0, 0.0, 0.0], uncertainty=[3, 1, 4, 2]
+    ... )
+    <...SparsificationDisplay object at ...>
+    """
+
+    fraction_removed: np.ndarray
+    model_curve: np.ndarray
+    oracle_curve: np.ndarray
+    ause: float | None = None
+    name: str | None = None
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        name: str | None = None,
+        plot_oracle: bool = True,
+        oracle_kwargs: Keywords = None,
+        **kwargs: object,
+    ) -> Self:
+        """Draw the curves and the area between them.
+
+        Parameters
+        ----------
+        plot_oracle : bool, default=True
+            Whether to draw the oracle's curve and shade the area.
+        oracle_kwargs : dict, default=None
+            Keywords of `plot`, for the oracle's curve.
+        """
+        ax, x = self._open(ax), self.fraction_removed
+        name = self.name if name is None else name
+        label = name if self.ause is None else labelled(name, f"AUSE = {self.ause:.3f}")
+        self.line_ = draw(ax, "plot", x, self.model_curve, given=kwargs, linewidth=2, label=label)
+
+        self.oracle_line_ = self.area_ = None
+        if plot_oracle:
+            color, label = self.line_.get_color(), f"oracle of {name}" if name else "oracle"
+            style = {"color": color, "linestyle": "--", "label": label}
+            self.oracle_line_ = draw(ax, "plot", x, self.oracle_curve, given=oracle_kwargs, **style)
+            curves, style = (self.oracle_curve, self.model_curve), {"color": color, "alpha": 0.12}
+            self.area_ = ax.fill_between(x, *curves, linewidth=0, **style)
+
+        ax.set(
+            xlabel="Fraction removed, most uncertain first",
+            ylabel="MSE of the remaining samples / MSE of all samples",
+            xlim=(0, 1),
+        )
+        ax.set_ylim(bottom=0)
+        ax.legend(fontsize="small")
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, name: str | None = None, **kwargs: Any
+    ) -> Self:
+        """Draw how well the total uncertainty of a fitted regressor ranks its errors."""
+        cls._needs_matplotlib("from_estimator")
+        return cls.from_predictions(
+            y,
+            estimator.predict(X),
+            predict_uncertainty(estimator, X).total,
+            name=type(estimator).__name__ if name is None else name,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        uncertainty: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw how well given uncertainties rank the errors of given predictions.
+
+        Parameters
+        ----------
+        y_true, y_pred, uncertainty, sample_weight
+            As in :func:`skdistill.metrics.sparsification_curve`.
+        """
+        arrays = (y_true, y_pred, uncertainty)
+        removed, model, oracle = sparsification_curve(*arrays, sample_weight=sample_weight)
+        return cls(
+            fraction_removed=removed,
+            model_curve=model,
+            oracle_curve=oracle,
+            ause=ause(*arrays, sample_weight=sample_weight),
+            name=name,
+        ).plot(**kwargs)

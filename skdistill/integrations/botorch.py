@@ -29,10 +29,9 @@ __all__ = ["MembersModel"]
 class MembersModel(EnsembleModel):
     r"""The members of a fitted regressor as an ``EnsembleModel`` of BoTorch.
 
-    Each member, or each draw that stands for one, is a function that may be the true one. So the
-    posterior at a point is the empirical distribution of the members' means, its variance is the
-    epistemic uncertainty, and acquisition functions differentiate through the networks. The noise
-    that the members predict is no part of it.
+    The posterior at a point is the empirical distribution of the members' means, its variance is
+    the epistemic uncertainty, and acquisition functions differentiate through the networks. The
+    noise that the members predict is no part of it.
 
     Parameters
     ----------
@@ -40,7 +39,7 @@ class MembersModel(EnsembleModel):
         A fitted ensemble or student of numbers that has ``predict_members``, or a search or
         FrozenEstimator around one. Its networks are copied.
     dtype : torch.dtype, default=torch.float64
-        In which the copies compute; optimisers of acquisition functions take float64 for granted.
+        Of the copies; optimisers of acquisition functions take float64 for granted.
 
     Attributes
     ----------

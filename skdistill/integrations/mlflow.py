@@ -38,10 +38,9 @@ def save_model(model: BaseEstimator, path: str | os.PathLike[str], **params: obj
         Of a folder that does not exist yet, or is empty.
     **params
         More arguments of ``mlflow.pyfunc.save_model``. ``input_example=X[:3]`` gives the model a
-        signature: MLflow then refuses samples that lack a column, puts columns in order and leaves
-        out what is too much, and callers may choose the `coverage` of a regressor's interval.
-        Without a signature other columns are refused as by `predict`. ``pip_requirements`` are by
-        default the versions that the model is saved with.
+        signature: MLflow then refuses samples that lack a column, orders columns and leaves out
+        what is too much, and callers may choose the `coverage` of a regressor's interval. By
+        default ``pip_requirements`` are the versions that the model is saved with.
 
     Raises
     ------

@@ -1,14 +1,88 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Test martingales: capital that bets against ranks being uniform, and grows if they are not."""
-
-from __future__ import annotations
+"""Conformal p-values of a stream, and test martingales: capital that bets against them."""
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.signal import lfilter
 from scipy.special import logsumexp, ndtri
+
+# Samples that are ranked at a time, of which bytes can count those before the last.
+AT_A_TIME = 256
+
+
+@dataclass(eq=False)
+class Bag:
+    """The samples among which new ones are ranked: the reference, and new ones themselves.
+
+    The smoothed rank of a new sample among all that came before (Vovk et al., 2005, eq. 2.20) is
+    uniform on (0, 1) and independent of all other ranks, if the samples are exchangeable. Of a bag
+    larger than `max_samples`, samples drawn at random leave, new ones as likely as old ones. Which
+    sample of the bag was the last is then as unknown to later ranks as before, so that ranks are
+    independent still, and memory is bounded.
+    """
+
+    # (n_columns, n_samples): of each column in ascending order. Missing values are inf, all tied.
+    values: np.ndarray
+    samples: np.ndarray  # numbers of the samples that have them, of the same shape
+    max_samples: int
+    random: np.random.RandomState
+
+    @classmethod
+    def of(cls, X: np.ndarray, max_samples: int, random: np.random.RandomState) -> Self:
+        """Return the bag of a reference, of shape (n_columns, n_samples)."""
+        samples = np.argsort(X, axis=1)
+        bag = cls(np.take_along_axis(X, samples, axis=1), samples, max_samples, random)
+        bag._shrink()
+        return bag
+
+    def ranks(self, new: np.ndarray) -> np.ndarray:
+        """Rank new samples (n_columns, n_new), one after the other, and put them into the bag.
+
+        Of at most `AT_A_TIME` samples. Ranks are in (0, 1), of a column whose values rise near 1,
+        and of the shape of `new`; ties are broken at random.
+        """
+        n_new, n_old = new.shape[1], self.values.shape[1]
+        less, equal = np.empty(new.shape), np.empty(new.shape)
+        is_before = np.tri(n_new, k=-1, dtype=bool)
+        grown, samples = [], []
+        for column, values in enumerate(new):
+            old = self.values[column]
+            first = np.searchsorted(old, values, "left")
+            order = np.argsort(values)
+            ascending = values[order]
+            less[column] = first + _count((values < values[:, None]) & is_before)
+            equal[column] = np.searchsorted(old, values, "right") - first
+            if (ascending[1:] == ascending[:-1]).any():
+                equal[column] += _count((values == values[:, None]) & is_before)
+            grown.append(np.insert(old, first[order], ascending))
+            samples.append(np.insert(self.samples[column], first[order], n_old + order))
+        # The sample itself is one of those equal to it. Draws are in [0, 1), but 0 is no rank.
+        ties = 1 - self.random.random_sample(new.shape[::-1]).T
+        ranks = (less + ties * (equal + 1)) / (n_old + np.arange(1, n_new + 1))
+        self.values, self.samples = np.stack(grown), np.stack(samples)
+        self._shrink()
+        return ranks
+
+    def _shrink(self) -> None:
+        """Let samples leave, drawn at random."""
+        shape = self.values.shape
+        n_too_many = shape[1] - self.max_samples
+        if n_too_many <= 0:
+            return
+        is_kept = np.ones(shape[1], dtype=bool)
+        is_kept[self.random.permutation(shape[1])[:n_too_many]] = False
+        where, numbers = is_kept[self.samples], np.cumsum(is_kept) - 1
+        self.values = self.values[where].reshape(shape[0], -1)
+        self.samples = numbers[self.samples[where]].reshape(shape[0], -1)
+
+
+def _count(is_true: np.ndarray) -> np.ndarray:
+    """Count along the second axis, in bytes: faster than in 64 bits."""
+    return is_true.view(np.uint8).sum(axis=1, dtype=np.uint8)
+
 
 # Alternatives that are bet on, of the ranks' normal scores z: their mean, or standard deviation.
 _MEANS = np.array([-2.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0])
@@ -36,23 +110,14 @@ class Martingales:
     with densities :math:`f_k` on (0, 1): those of the ranks where normal scores have another mean
     or standard deviation, and a histogram of the ranks before :math:`i`. So :math:`M_0 = 1`,
     :math:`M_t \ge 0` and :math:`E[M_t \mid p_1, \dots, p_{t-1}] = M_{t-1}`.
-
-    Parameters
-    ----------
-    log_capital : ndarray of shape (n_columns, n_bets)
-        Logarithm of what is held in each bet.
-    counts : ndarray of shape (n_columns, n_bins)
-        Of ranks in the bins, the older the less.
-    n_samples : int
-        Number of ranks so far, t.
     """
 
-    log_capital: np.ndarray
-    counts: np.ndarray
-    n_samples: int = 0
+    log_capital: np.ndarray  # (n_columns, n_bets), logarithm of what is held in each bet
+    counts: np.ndarray  # (n_columns, n_bins), of ranks in the bins, the older the less
+    n_samples: int = 0  # number of ranks so far, t
 
     @classmethod
-    def start(cls, n_columns: int) -> Martingales:
+    def start(cls, n_columns: int) -> Self:
         """Return martingales of 1, for no ranks."""
         return cls(np.full((n_columns, N_BETS), -np.inf), np.zeros((n_columns, _N_BINS)))
 
@@ -102,16 +167,7 @@ def log_adjusted(log_e: np.ndarray) -> np.ndarray:
 
     That of one is the smallest mean of it and of any others: the closed test by arithmetic means
     (Vovk and Wang, 2021, Algorithm 1). Rejecting where it is 1 / alpha has a family-wise error of
-    at most alpha, whatever the dependence.
-
-    Parameters
-    ----------
-    log_e : ndarray of shape (n,)
-        Logarithms of e-values.
-
-    Returns
-    -------
-    log_adjusted : ndarray of shape (n,)
+    at most alpha, whatever the dependence. Given and returned are logarithms, (n,).
     """
     order = np.argsort(log_e)
     ascending = log_e[order]

@@ -6,16 +6,19 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from jinja2 import Environment, PackageLoader
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.schema import read_table
 from .._estimator.functions import predict_uncertainty
+from .._estimator.predicting import as_frame
 from .._estimator.unwrapping import innermost
 from .._serialization.container import pack, read, unpack, write_atomically
 from .._serialization.json import Decoder, Encoder
@@ -23,9 +26,7 @@ from .._utils.typing import ArrayLike, BaseEstimator, RandomStateLike
 from .._utils.validation import FilePath, Number, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import split_columns
-from ._martingales import Martingales, log_adjusted
-from ._ranks import AT_A_TIME, Bag
-from ._result import DriftResult
+from ._martingales import AT_A_TIME, Bag, Martingales, log_adjusted
 
 _FORMAT = "skdistill drift monitor", "1"  # and its version
 
@@ -50,23 +51,22 @@ class DriftMonitor:
         A fitted estimator of this package, a teacher as well, or a Pipeline, search,
         FrozenEstimator or TransformedTargetRegressor around one.
     X_reference : array-like of shape (n_samples, n_features)
-        Samples as those that should come. The model must not have been fitted on them: it is surer
-        of those that it has seen.
+        Samples like those that should come. The model must not have been fitted on them: it is
+        surer of those that it has seen.
     alpha : float, default=0.01
         Level of `is_drift_` and `features_`.
     max_samples : int, default=10_000
-        Samples that are kept to rank new ones among: those of the reference, and of the stream too.
-        When there are more, some drawn at random leave.
+        Samples of reference and stream that are kept to rank new ones among. When there are more,
+        some drawn at random leave.
     random_state : int, RandomState instance or None, default=None
         Breaks ties, and draws what leaves.
 
     Attributes
     ----------
     columns_ : list of str
-        What is watched: the model's features by name, "feature 0" and so on without names, and the
-        parts of the uncertainty, "epistemic" and "total", with a number for each of several
-        targets. Models of images and series have the latter alone; those that cannot tell the
-        parts, the total.
+        What is watched: the model's features by name, "feature 0" and so on without names (none of
+        images and series), and the parts of the uncertainty that it tells, "epistemic" and "total",
+        with a number for each of several targets.
     p_value_ : float
         Of all columns together, the smallest that there has been.
     p_values_ : ndarray of shape (n_columns,)
@@ -155,7 +155,7 @@ class DriftMonitor:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            With the columns of `fit`, in a frame or an array. One sample will do.
+            With the columns of `fit`. One sample will do.
 
         Returns
         -------
@@ -167,14 +167,16 @@ class DriftMonitor:
             If the model could not predict for X. The monitor is as before then.
         """
         _, values = _watched(self.student, X, "X")
-        ranks = np.empty_like(values)
-        for start in range(0, values.shape[1], AT_A_TIME):
+        ranks, n_samples = np.empty_like(values), values.shape[1]
+        for start in range(0, n_samples, AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
             ranks[:, part] = self._bag.ranks(values[:, part])
             self._martingales.update(ranks[:, part])
-            self._note(self._martingales.log_values())
+            log_values = self._martingales.log_values()
+            log_mean = float(np.logaddexp.reduce(log_values) - np.log(len(log_values)))
+            self._log_mean = max(self._log_mean, log_mean)
+            self._log_adjusted = np.maximum(self._log_adjusted, log_adjusted(log_values))
         self.history_.append((self.n_samples_, self.p_value_))
-        n_samples = ranks.shape[1]
         tenths = np.minimum((10 * ranks).astype(int), 9)
         shares = np.stack([np.bincount(row, minlength=10) / n_samples for row in tenths])
         return DriftResult(
@@ -187,12 +189,6 @@ class DriftMonitor:
             shares=shares,
             n_samples=n_samples,
         )
-
-    def _note(self, log_values: np.ndarray) -> None:
-        """Keep the suprema of the martingales."""
-        log_mean = float(np.logaddexp.reduce(log_values) - np.log(len(log_values)))
-        self._log_mean = max(self._log_mean, log_mean)
-        self._log_adjusted = np.maximum(self._log_adjusted, log_adjusted(log_values))
 
     @property
     def n_samples_(self) -> int:
@@ -212,8 +208,7 @@ class DriftMonitor:
 
     @property
     def features_(self) -> list[str]:
-        has_moved = self.p_values_ <= self.alpha
-        return [name for name, moved in zip(self.columns_, has_moved, strict=True) if moved]
+        return [self.columns_[i] for i in np.flatnonzero(self.p_values_ <= self.alpha)]
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the state to a file, without the model, whole or not at all.
@@ -221,8 +216,8 @@ class DriftMonitor:
         Parameters
         ----------
         path : str or os.PathLike
-            Such as ``"drift.safetensors"``. The file is safe to open, as models are, see
-            :mod:`skdistill.persistence`. It holds values of samples, at most `max_samples`.
+            Such as ``"drift.safetensors"``. The file is safe to open, see
+            :mod:`skdistill.persistence`, and holds values of at most `max_samples` samples.
 
         Raises
         ------
@@ -251,7 +246,7 @@ class DriftMonitor:
         ----------
         path : str or os.PathLike
         student : estimator
-            The same model, from a file of its own, say: see :func:`skdistill.load`.
+            The same model, such as :func:`skdistill.load` returns.
 
         Returns
         -------
@@ -263,13 +258,19 @@ class DriftMonitor:
             If the file is damaged, no monitor, of another format version, or one of a model with
             other columns.
         OSError
-            If there is no such file, or it cannot be read.
+            If it cannot be read.
         """
         FilePath().check(path, "path")
         try:
             text, arrays = unpack(read(Path(path)), *_FORMAT)
             state = Decoder(arrays, {}).decode_all(json.loads(text))
-            monitor = cls._of(student, state)
+            monitor = cls.__new__(cls)
+            monitor.student, monitor.alpha = student, state["alpha"]
+            monitor.columns_ = state["columns"]
+            monitor.history_ = deque(state["history"], maxlen=_N_UPDATES)
+            monitor._bag = Bag(**state["bag"])
+            monitor._martingales = Martingales(**state["martingales"])
+            monitor._log_mean, monitor._log_adjusted = state["suprema"]
         except OSError:
             raise
         except Exception as error:  # of any kind: the file may say anything
@@ -278,18 +279,6 @@ class DriftMonitor:
             raise ValueError(
                 f"student must have the monitor's features, {state['features']}; got {names}."
             )
-        return monitor
-
-    @classmethod
-    def _of(cls, student: BaseEstimator, state: dict[str, Any]) -> Self:
-        monitor = cls.__new__(cls)
-        monitor.student = student
-        monitor.alpha = state["alpha"]
-        monitor.columns_ = state["columns"]
-        monitor.history_ = deque(state["history"], maxlen=_N_UPDATES)
-        monitor._bag = Bag(**state["bag"])
-        monitor._martingales = Martingales(**state["martingales"])
-        monitor._log_mean, monitor._log_adjusted = state["suprema"]
         return monitor
 
 
@@ -322,3 +311,92 @@ def _feature_names(student: BaseEstimator) -> list[str]:
     schema = innermost(student, None, "_input_schema", "monitoring.DriftMonitor")[0]._input_schema
     numbers = (f"feature {i}" for i in range(len(schema.dtypes)))
     return list(numbers if schema.names is None else map(str, schema.names))
+
+
+@dataclass(frozen=True, eq=False)
+class DriftResult:
+    """What :meth:`DriftMonitor.update` has found, in this batch and those before.
+
+    Parameters
+    ----------
+    p_value : float
+        Of all columns together.
+    alpha : float
+        Level of the monitor.
+    features : list of str
+        Columns that have drifted, with their own p-value at most `alpha`.
+    columns : list of str
+        All columns that are watched.
+    p_values : ndarray of shape (n_columns,)
+        Of each, adjusted for there being several.
+    mean_ranks : ndarray of shape (n_columns,)
+        Mean rank of the batch's values among those before, from 0 to 1: above .5 where they are
+        larger. Missing values are above all others.
+    shares : ndarray of shape (n_columns, 10)
+        Of the batch's values in each tenth of those before; about .1 without drift.
+    n_samples : int
+        Of this batch.
+    """
+
+    p_value: float
+    alpha: float
+    features: list[str]
+    columns: list[str]
+    p_values: np.ndarray
+    mean_ranks: np.ndarray
+    shares: np.ndarray
+    n_samples: int
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether the p-value is at most `alpha`."""
+        return self.p_value <= self.alpha
+
+    def __repr__(self) -> str:
+        moved = f", features={self.features}" if self.features else ""
+        return f"<DriftResult of {self.n_samples} samples: p_value={self.p_value:.3g}{moved}>"
+
+    def to_frame(self) -> Any:
+        """Return a table with a row for each column, in the order of the columns.
+
+        Returns
+        -------
+        table : DataFrame
+            Of pandas, or what ``sklearn.set_config(transform_output=...)`` names, with `column`,
+            `p_value`, `is_drift` and `mean_rank`.
+        """
+        names = np.array(self.columns, dtype=object)
+        is_drift = np.isin(names, self.features)
+        numbers = {"p_value": self.p_values, "is_drift": is_drift, "mean_rank": self.mean_ranks}
+        return as_frame({"column": names, **numbers}, None)
+
+    def to_html(self) -> str:
+        """Return a page that needs nothing else: no file, no network, no script.
+
+        It has a row for each column, with the ranks of the batch's values; those that have drifted
+        come first. A notebook shows it.
+        """
+        return self._page(whole=True)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the page to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            Such as ``"drift.html"``.
+        """
+        FilePath().check(path, "path")
+        write_atomically(Path(path), self.to_html().encode())
+
+    def _repr_html_(self) -> str:
+        return self._page(whole=False)
+
+    def _page(self, whole: bool) -> str:
+        names = ("column", "p_value", "is_drift", "mean_rank", "shares")
+        is_drift = np.isin(self.columns, self.features)
+        columns = (self.columns, self.p_values, is_drift, self.mean_ranks, self.shares)
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        rows.sort(key=lambda row: row["p_value"])
+        templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
+        return templates.get_template("drift.html").render(result=self, rows=rows, whole=whole)

@@ -16,9 +16,9 @@ from skdistill import (
     DistributionDistiller,
     HydraPlusRegressor,
 )
-from skdistill.active import BatchQuery, _pool, _select, gradient_features, select_batch
+from skdistill.active import BatchQuery, _select, gradient_features, select_batch
 from skdistill.active._greedy import lcmd
-from skdistill.active._pool import sample
+from skdistill.active._select import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -151,7 +151,7 @@ def test_through_a_pipeline():
 
 @pytest.mark.parametrize("method", GREEDY)
 def test_large_pools_are_drawn_from(student, method, monkeypatch):
-    monkeypatch.setattr(_pool, "_ROWS", 37)
+    monkeypatch.setattr(_select, "_ROWS", 37)
     found = select(student, X_POOL, method=method, max_candidates=60)
     again = select(student, Pieces(X_POOL, False), method=method, max_candidates=60)
     assert len(set(found.tolist())) == len(set(again.tolist())) == 20

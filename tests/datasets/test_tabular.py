@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skdistill.datasets import TABULAR_CLASSIFICATION_SETS, _tabular, fetch_tabular_classification
+from skdistill.datasets import TABULAR_CLASSIFICATION_SETS, _fetching, fetch_tabular_classification
 
 # Class counts as UCI publishes them; of the 20,000 cover types those of the file that is known.
 COUNTS = {
@@ -147,7 +147,7 @@ def test_openml_is_asked_by_id(name, no_folder, openml, openml_bunch, tmp_path):
     calls = openml(openml_bunch(data, np.array(written, dtype=object), names))
     bunch = fetch_tabular_classification(name, data_home=tmp_path)
     (call,) = calls
-    assert call["data_id"] == _tabular._SETS[name].origin
+    assert call["data_id"] == _fetching._CLASSIFICATION[name].origin
     assert call["data_home"] == tmp_path
     assert_array_equal(bunch.data, data)
     assert_array_equal(bunch.target, labels)
@@ -199,7 +199,7 @@ def test_cover_types_come_from_scikit_learn(no_folder, monkeypatch, tmp_path):
         asked.append(data_home)
         return SimpleNamespace(data=data, target=target, feature_names=[f"x{j}" for j in range(54)])
 
-    monkeypatch.setattr(_tabular, "fetch_covtype", fetch_covtype)
+    monkeypatch.setattr(_fetching, "fetch_covtype", fetch_covtype)
     bunch = fetch_tabular_classification("covtype20k", data_home=tmp_path)
     assert asked == [tmp_path]
     assert_array_equal(bunch.data, data[:20000])

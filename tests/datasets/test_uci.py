@@ -13,7 +13,6 @@ from numpy.testing import assert_array_equal
 from skdistill.datasets import (
     UCI_REGRESSION_SETS,
     _fetching,
-    _uci,
     draw_splits,
     fetch_uci_regression,
 )
@@ -92,7 +91,7 @@ def test_a_file_in_the_folder_comes_first(folder, openml):
 
 @pytest.mark.parametrize("name", sorted(set(UCI_REGRESSION_SETS) - {"power-plant"}))
 def test_openml_is_asked_by_id(name, no_folder, openml, openml_bunch, tmp_path):
-    source = _uci._UCI[name]
+    source = _fetching._REGRESSION[name]
     names = [f"x{j}" for j in range(source.n_features)]
     data = np.random.RandomState(0).rand(source.n_rows, source.n_features)
     calls = openml(openml_bunch(data, data[:, 0], names))

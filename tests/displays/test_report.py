@@ -31,7 +31,7 @@ from skdistill import (
     HydraPlusRegressor,
     report,
 )
-from skdistill._report._answers import jackknife_error, left_out
+from skdistill._report._measurements import jackknife_error, left_out
 from skdistill.metrics import fidelity, gaussian_nll, interval_coverage, uncertainty_profile
 from skdistill.model_selection import flops, n_parameters
 from skdistill.teachers import as_teacher

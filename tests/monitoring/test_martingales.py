@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm, spearmanr
 
-from skdistill.monitoring._martingales import N_BETS, Martingales, log_adjusted
-from skdistill.monitoring._ranks import AT_A_TIME, Bag
+from skdistill.monitoring._martingales import AT_A_TIME, N_BETS, Bag, Martingales, log_adjusted
 
 
 def bag_of(X, max_samples=10_000, seed=0):

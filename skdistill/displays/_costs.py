@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Predictions of a booster after each round, and early in a series."""
+"""Scores against costs: of students, of a booster round by round, and early in a series."""
 
-import itertools
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any, Self
 
 import numpy as np
@@ -9,10 +10,170 @@ from sklearn.utils import check_consistent_length
 
 from .._estimator.unwrapping import innermost
 from .._utils.typing import ArrayLike, BaseEstimator
-from ._display import Display, documented_dataclass
-from ._drawing import CLASS_COLORS, LINE_COLOR, REFERENCE_COLOR, Axes, draw, labelled
+from ..model_selection import costs_and_scores, nondominated
+from ._display import (
+    CLASS_COLORS,
+    CONTRAST_COLOR,
+    LINE_COLOR,
+    REFERENCE_COLOR,
+    Axes,
+    Display,
+    documented_dataclass,
+    draw,
+    label_log_axis,
+    labelled,
+)
 
-_MARKERS = ("s", "^", "D", "v")
+_LABELS = {
+    "neg_flops": "FLOPs for a sample",
+    "neg_n_parameters": "Number of parameters",
+    "neg_latency": "Latency in seconds",
+}
+_MARKERS = ("o", "s", "^", "D", "v")
+
+
+@documented_dataclass
+class ParetoDisplay(Display):
+    """Scores of the candidates of one or several searches against their costs.
+
+    One panel for each pair of a score and a cost, as in Fig 2 of GPED [1]_: the candidates, and a
+    line through those on the Pareto front, which no other candidate beats in cost without being
+    worse. A dashed line shows the teacher's score, a dotted one the cost of a student of its
+    architecture.
+
+    Parameters
+    ----------
+    costs, scores : dict of dict of str to ndarray of shape (n_candidates,)
+        ``costs[cost][search]``, smaller is better, and the mean ``scores[score][search]``, greater
+        is better. Scores whose name begins with "neg\\_" are drawn with the opposite sign.
+    teacher_scores : dict of str to float, default=None
+        The teacher's score, by the name of the score.
+    base_costs : dict of str to float, default=None
+        Cost of a student of the teacher's architecture, by the name of the cost.
+
+    Attributes
+    ----------
+    fronts_, points_ : dict of dict of dict of str to matplotlib Line2D and PathCollection
+        ``[score][cost][search]``: the line through the Pareto front, and the candidates.
+
+    See Also
+    --------
+    skdistill.model_selection.pareto_front : The candidates on the front.
+
+    References
+    ----------
+    .. [1] Vadera, Jalaian, Marlin (2020), "Generalized Bayesian Posterior Expectation Distillation
+       for Deep Neural Networks".
+
+    Examples
+    --------
+    >>> from skdistill.displays import ParetoDisplay
+    >>> cv_results = {
+    ...     "params": [{}, {}, {}],
+    ...     "mean_test_neg_flops": [-1e3, -1e4, -1e5],
+    ...     "mean_test_neg_log_loss": [-0.5, -0.3, -0.35],
+    ... }
+    >>> ParetoDisplay.from_cv_results(cv_results, scores=["neg_log_loss"], costs=["neg_flops"])
+    <...ParetoDisplay object at ...>
+    """
+
+    costs: dict[str, dict]
+    scores: dict[str, dict]
+    teacher_scores: Any = None
+    base_costs: Any = None
+
+    def plot(self, ax: Any = None, *, point_kwargs: Any = None, **kwargs: object) -> Self:
+        """Draw the panels.
+
+        Parameters
+        ----------
+        ax : array-like of matplotlib Axes, default=None
+            One for each pair of a score and a cost, the costs of the first score first. None
+            creates a new figure.
+        point_kwargs : dict, default=None
+            Keywords of `scatter`, for the candidates.
+        **kwargs : dict
+            Keywords of `plot`, for the lines through the fronts.
+        """
+        pairs = [(score, cost) for score in self.scores for cost in self.costs]
+        axes = self._open_panels(ax, len(pairs), (3.6, 3.4))
+        from matplotlib.ticker import EngFormatter
+
+        self.points_: dict[str, dict] = {score: {} for score in self.scores}
+        self.fronts_: dict[str, dict] = {score: {} for score in self.scores}
+        for panel, (score, cost) in zip(axes, pairs, strict=True):
+            if score in (self.teacher_scores or {}):
+                value = _sign(score) * self.teacher_scores[score]
+                panel.axhline(value, color=REFERENCE_COLOR, linestyle="--", label="teacher")
+            if cost in (self.base_costs or {}):
+                value = self.base_costs[cost]
+                panel.axvline(value, color=REFERENCE_COLOR, linestyle=":", label="base student")
+            self._draw_searches(panel, score, cost, point_kwargs, kwargs)
+            panel.set(xlabel=_LABELS.get(cost, _plain(cost)), ylabel=_plain(score), xscale="log")
+            label_log_axis(panel.xaxis, *panel.get_xlim())
+            panel.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 50k
+        axes[0].legend(fontsize="small")
+        return self
+
+    def _draw_searches(self, ax, score, cost, point_kwargs, front_kwargs):
+        points, fronts = self.points_[score], self.fronts_[score]
+        points[cost], fronts[cost] = {}, {}
+        colors = cycle([LINE_COLOR, CONTRAST_COLOR, *CLASS_COLORS])
+        for name, color, marker in zip(self.scores[score], colors, cycle(_MARKERS), strict=False):
+            costs, scores = self.costs[cost][name], self.scores[score][name]
+            shown, front = _sign(score) * scores, nondominated(costs, scores)
+            look = {"color": color, "marker": marker}
+            style = {**look, "alpha": 0.35, "s": 25, "linewidth": 0}
+            points[cost][name] = draw(ax, "scatter", costs, shown, given=point_kwargs, **style)
+            style, at = {**look, "markersize": 5, "label": name}, (costs[front], shown[front])
+            fronts[cost][name] = draw(ax, "plot", *at, given=front_kwargs, **style)
+
+    @classmethod
+    def from_cv_results(
+        cls,
+        cv_results: Any,
+        *,
+        scores: Sequence[str] = ("score",),
+        costs: Sequence[str] = ("neg_flops", "neg_n_parameters"),
+        teacher_scores: Mapping[str, float] | None = None,
+        base_costs: Mapping[str, float] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the candidates of searches.
+
+        Parameters
+        ----------
+        cv_results : dict
+            The ``cv_results_`` of a search, or of several searches by name.
+        scores : sequence of str, default=("score",)
+            Names of metrics of the searches; "score" is that of a search with one metric.
+        costs : sequence of str, default=("neg_flops", "neg_n_parameters")
+            Names of costs among the metrics, or of other columns that are better when smaller, see
+            :func:`skdistill.model_selection.pareto_front`.
+        teacher_scores, base_costs : as in :class:`ParetoDisplay`
+        """
+        cls._needs_matplotlib("from_cv_results")
+        searches = {"candidates": cv_results} if "params" in cv_results else dict(cv_results)
+        read = {
+            (score, cost, name): costs_and_scores(results, cost, score)
+            for score in scores
+            for cost in costs
+            for name, results in searches.items()
+        }
+        return cls(
+            costs={c: {name: read[scores[0], c, name][0] for name in searches} for c in costs},
+            scores={s: {name: read[s, costs[0], name][1] for name in searches} for s in scores},
+            teacher_scores=teacher_scores,
+            base_costs=base_costs,
+        ).plot(**kwargs)
+
+
+def _sign(score):
+    return -1.0 if score.startswith("neg_") else 1.0
+
+
+def _plain(name):
+    return name.removeprefix("neg_").replace("_", " ").capitalize()
 
 
 @documented_dataclass
@@ -26,8 +187,7 @@ class AnytimeDisplay(Display):
     teacher_score : float, default=None
         Score of the teacher, a dashed line.
     references : dict of str to tuple (costs, scores), default=None
-        Other curves by name, such as single networks that cost as much (the oracle that knows the
-        budget), or the plain average of as many networks.
+        Other curves by name, such as that of single networks that cost as much.
 
     Attributes
     ----------
@@ -58,21 +218,15 @@ class AnytimeDisplay(Display):
     name: str | None = None
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: object) -> Self:
-        """Draw the curves.
-
-        Parameters
-        ----------
-        **kwargs : dict
-            Keywords of `plot`, for the booster's curve.
-        """
+        """Draw the curves."""
         ax = self._open(ax)
         label = (self.name if name is None else name) or "booster"
         style: dict[str, Any] = {"color": LINE_COLOR, "linewidth": 2, "marker": "o", "label": label}
         self.line_ = draw(ax, "plot", self.costs, self.scores, given=kwargs, **style)
         self.reference_lines_ = {}
-        looks = itertools.cycle(zip(CLASS_COLORS[1:], _MARKERS, strict=False))
-        for label, curve in (self.references or {}).items():
-            color, marker = next(looks)
+        looks = cycle(zip(CLASS_COLORS[1:], _MARKERS[1:], strict=False))
+        references = (self.references or {}).items()
+        for (label, curve), (color, marker) in zip(references, looks, strict=False):
             style = {"color": color, "marker": marker, "linestyle": ":", "label": label}
             self.reference_lines_[label] = draw(ax, "plot", *curve, **style)
         self.teacher_line_ = None
@@ -157,22 +311,14 @@ class EarlyPredictionDisplay(Display):
     name: str | None = None
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, **kwargs: object) -> Self:
-        """Draw both curves.
-
-        Parameters
-        ----------
-        **kwargs : dict
-            Keywords of `plot`, for the accuracy.
-        """
-        ax = self._open(ax)
-        name = self.name if name is None else name
+        """Draw both curves."""
+        ax, name = self._open(ax), self.name if name is None else name
         of = f"{name}: " if name else ""
         label = labelled(f"{of}accuracy", f"{self.accuracies[-1]:.3f} at the end")
         curve = self.times, self.accuracies
         self.line_ = draw(ax, "plot", *curve, given=kwargs, linewidth=2, label=label)
-        style = {"color": self.line_.get_color(), "linestyle": "--"}
-        style["label"] = f"{of}share predicted"
-        self.share_line_ = draw(ax, "plot", self.times, self.shares, **style)
+        style = {"color": self.line_.get_color(), "label": f"{of}share predicted"}
+        self.share_line_ = draw(ax, "plot", self.times, self.shares, linestyle="--", **style)
         ax.set(xlabel="Share of the time", ylabel="Accuracy, share predicted", xlim=(0, 1))
         ax.set_ylim(0, 1.05)
         ax.legend(fontsize="small", loc="lower right")
@@ -198,8 +344,6 @@ class EarlyPredictionDisplay(Display):
             around one.
         X : array-like of shape (n_samples, n_times, n_channels)
             Series, preferably held out.
-        y : array-like of shape (n_samples,)
-            True labels.
         threshold : float, default=0.9
             Probability of a class at which a series is predicted.
         """
