@@ -101,8 +101,9 @@ def constants(path: Path) -> Iterator[str]:
 
 
 def defaults_of_script(script: str) -> dict[str, str]:
-    """Digests of what a script of this folder depends on."""
-    return {name: value for name, value in defaults().items() if name in depends_on(script)}
+    """Digests of what a script of this folder depends on; of another program all."""
+    needed = depends_on(script) if (FOLDER / script).exists() else defaults()
+    return {name: value for name, value in defaults().items() if name in needed}
 
 
 def changed(found: dict[str, Any]) -> list[str]:

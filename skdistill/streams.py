@@ -147,8 +147,8 @@ class Batches:
             yield from (batch.to_pandas() for batch in _arrow_batches(self.source, size))
         else:
             for part in self.source.partitions:
-                frame = part.compute()
-                yield from (frame.iloc[rows] for rows in gen_batches(len(frame), size))
+                if len(frame := part.compute()):
+                    yield from (frame.iloc[rows] for rows in gen_batches(len(frame), size))
 
     def __iter__(self) -> Iterator[tuple]:
         if self.target is None:

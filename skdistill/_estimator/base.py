@@ -167,19 +167,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """Keep what a fit has found, as attributes."""
         self.__dict__.update(facts)
 
-    def _learnt(self) -> dict[str, Any]:
-        """Return the attributes that a fit has set."""
-        params = self.get_params(deep=False)
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if (name.endswith("_") and not name.startswith("_") and name not in params)
-            or name in _PRIVATE
-        }
-
     def _reset(self) -> None:
         """Remove all attributes of an earlier fit, so that a failing one leaves no old model."""
-        for name in self._learnt():
+        for name in _learnt(self):
             delattr(self, name)
 
     @property
@@ -254,6 +244,17 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             self.module_ = module.to(available_device(Runtime.of(self.runtime).device))
 
 
+def _learnt(estimator: NetEstimator) -> dict[str, Any]:
+    """Return the attributes that a fit has set."""
+    params = estimator.get_params(deep=False)
+    return {
+        name: value
+        for name, value in vars(estimator).items()
+        if (name.endswith("_") and not name.startswith("_") and name not in params)
+        or name in _PRIVATE
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """What a fit returns: a trained stack, and facts that its estimator tells of it."""
@@ -270,7 +271,7 @@ class Fitted:
         """Return what an earlier fit of the estimator has returned; None without one."""
         if "module_" not in vars(estimator):
             return None
-        facts = estimator._learnt()
+        facts = _learnt(estimator)
         plan, recipe, module, history, budget = map(facts.pop, _ATTRIBUTES)
         return cls(plan, recipe, module, history, budget, facts)
 

@@ -75,7 +75,14 @@ class Settings:
     def of(cls, given: Any) -> Any:
         """Return the object that a parameter's value stands for.
 
-        None stands for the defaults, and anything else for the first parameter.
+        Parameters
+        ----------
+        given : object
+            None stands for the defaults, and anything else for the first parameter.
+
+        Returns
+        -------
+        settings : Settings
         """
         kind: Any = cls  # which takes parameters
         if isinstance(given, kind):

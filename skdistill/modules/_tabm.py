@@ -137,6 +137,10 @@ class TabM(nn.Module):
         """Return the members as networks of their own, which predict the same; see :func:`unstack`.
 
         The matrix of member m is ``diag(r[m]) weight diag(s[m])``.
+
+        Returns
+        -------
+        networks : list of Module
         """
         return [nn.Sequential(*self._layers_of(m)) for m in range(self.n_members)]
 
@@ -155,7 +159,16 @@ class TabM(nn.Module):
         yield as_linear(self.heads.weight[0, m], self.heads.bias[0, m, 0])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map samples (1, n, in) to (1, k, n, out), and in training to (1, n, out)."""
+        """Map samples (1, n, in) to (1, k, n, out), and in training to (1, n, out).
+
+        Parameters
+        ----------
+        x : Tensor of shape (1, n, in)
+
+        Returns
+        -------
+        outputs : Tensor of shape (1, k, n, out) or (1, n, out)
+        """
         if not self.training:
             return self._outputs(x.unsqueeze(2))
         n = x.shape[1]

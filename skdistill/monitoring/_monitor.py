@@ -375,6 +375,10 @@ class DriftResult:
 
         It has a row for each column, with the ranks of the batch's values; those that have drifted
         come first. A notebook shows it.
+
+        Returns
+        -------
+        page : str
         """
         return self._page(whole=True)
 
