@@ -90,6 +90,8 @@ class MembersModel(EnsembleModel):
         self.n_features = estimator.n_features_in_
         self._num_outputs = estimator.n_outputs_
         self.stack = copy.deepcopy(estimator.module_).eval().requires_grad_(False).to(dtype)
+        # Random functions are always in float64: near samples large terms cancel.
+        self.stack.functions = copy.deepcopy(estimator.module_.functions)
 
     @property
     def batch_shape(self) -> torch.Size:

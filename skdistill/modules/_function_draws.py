@@ -24,6 +24,14 @@ _LARGEST = 1e9
 _FARTHEST_UNITS, _AT_EDGE = 5e8, 1e-5
 
 
+def _root(x: Tensor) -> Tensor:
+    """Square root of numbers of at least 0, where it has the gradient 0, not infinity."""
+    if not x.requires_grad:
+        return x.sqrt()
+    is_zero = x == 0
+    return x.masked_fill(is_zero, 1.0).sqrt().masked_fill(is_zero, 0.0)
+
+
 class Gaps(nn.Module):
     """Tells how unknown a value is that is in an interval of a column without training samples.
 
@@ -48,6 +56,9 @@ class Gaps(nn.Module):
         values = x.index_select(-1, kept["columns"]).unsqueeze(-2)
         distances = torch.addcmul(kept["offsets"], values, kept["slopes"]).relu()
         # b a / (b + a) for distances b and a, which may be 0, or infinite.
+        if x.requires_grad:  # else the gradient of 1 / 0 would be NaN
+            is_outside = (distances == 0).any(-2)
+            distances = distances.masked_fill(is_outside.unsqueeze(-2), torch.nan)
         share = distances.reciprocal().sum(-2).reciprocal().minimum(kept["most"])
         return share.masked_fill(share.isnan(), 0.0)
 
@@ -94,7 +105,7 @@ class UnknownDraws(nn.Module):
         """
         values = values.unflatten(-1, (self.n_draws, self.n_values))
         drawn = (values * values).mean(-2).clamp(min=_LEAST)
-        return (values * (variance / drawn).sqrt().unsqueeze(-2)).transpose(0, 1)
+        return (values * _root(variance / drawn).unsqueeze(-2)).transpose(0, 1)
 
 
 class FunctionDraws(UnknownDraws):
@@ -176,7 +187,7 @@ class FunctionDraws(UnknownDraws):
         # Sines, since ONNX Runtime has no cosine in float64.
         waves = torch.addmm(kept["phases"], z, kept["frequencies"]).sin()
         values = torch.addmm(waves @ kept["weights_of_waves"], kernel, kept["weights_of_kernel"])
-        values = torch.addmm(values, unknown.sqrt(), kept["weights_of_unknown"])
+        values = torch.addmm(values, _root(unknown), kept["weights_of_unknown"])
         return self._with_variance(values, variance)
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -72,6 +72,22 @@ def test_acquisitions_have_gradients_of_the_networks(several):
     assert not any(parameter.requires_grad for parameter in found.parameters())
 
 
+@pytest.mark.parametrize("n", [20, 200])
+def test_gradients_are_those_of_differences(n):
+    """At samples, between them and far off: functions of members vanish, or are at an edge."""
+    X = np.random.default_rng(0).normal(size=(n, 2)) + [[4.0, 0.0]] * (np.arange(n) % 2)[:, None]
+    model = MembersModel(ensemble(n_members=4).fit(X, X[:, 0] + np.sin(X[:, 1])))
+    off = np.random.default_rng(1).normal(scale=4, size=(20, 2))
+    rows = torch.from_numpy(np.concatenate([X[:5], off])[:, None])
+    found = torch.autograd.grad(model(rows.requires_grad_()).sum(), rows)[0]
+    assert torch.isfinite(found).all()
+    steps = 1e-5 * torch.eye(2, dtype=torch.float64)
+    with torch.no_grad():
+        ends = [model(rows + sign * step).sum((1, 2, 3)) for step in steps for sign in (1, -1)]
+    expected = torch.stack([ends[0] - ends[1], ends[2] - ends[3]], dim=-1) / 2e-5
+    torch.testing.assert_close(found[5:, 0], expected[5:], rtol=1e-6, atol=1e-6)
+
+
 def test_a_batch_of_points_is_chosen_with_a_student():
     X = rows_of(30, 2).numpy()
     model = student(ensemble(inference=DeepEnsemble(bootstrap=True)), max_epochs=20).fit(
@@ -79,7 +95,7 @@ def test_a_batch_of_points_is_chosen_with_a_student():
     )
     acquisition = qUpperConfidenceBound(MembersModel(model), beta=1.0)
     torch.manual_seed(0)
-    points, value = optimize_acqf(acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=16)
+    points, value = optimize_acqf(acquisition, BOUNDS, q=2, num_restarts=4, raw_samples=64)
     assert points.shape == (2, 2)
     with torch.no_grad():
         assert value >= acquisition(rows_of(50, 2, 2, seed=1)).max()
