@@ -48,11 +48,13 @@ def clock() -> float:
     return time.perf_counter()
 
 
-def pair(n_rows: int, device: str, **settings: Any) -> tuple[dict[str, Any], list[Any]]:
+def pair(
+    n_rows: int, device: str, n_valid: int = N_VALID, **settings: Any
+) -> tuple[dict[str, Any], list[Any]]:
     """What a teacher and its student take on a device, and the two."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    X, y = made_up_table(n_rows + N_VALID, dtype="float32")
+    X, y = made_up_table(n_rows + n_valid, dtype="float32")
     train, valid = slice(n_rows), slice(n_rows, None)
     settings = {"runtime": Runtime(device=device), "random_state": 0, **settings}
     seconds, nll, models = [], [], []
@@ -99,22 +101,22 @@ def main() -> None:
         about = {"gpu": gpu, "threads": args.threads}
         write_json(args.output, record(**about, wide_settings=WIDE, **parts))
 
-    sizes, n_wide, n_predicted = SIZES, N_WIDE, N_PREDICTED
+    sizes, n_wide, n_valid, n_predicted = SIZES, N_WIDE, N_VALID, N_PREDICTED
     if args.quick:
-        sizes, n_wide, n_predicted = (300, 600), 600, 10_000
+        sizes, n_wide, n_valid, n_predicted = (300, 600), 100, 100, 1000
     for device in devices:
-        pair(300, device)
+        pair(300, device, n_valid)
     for n_rows in sizes:
         models = {}
         for device in devices:
-            row, models[device] = pair(n_rows, device)
+            row, models[device] = pair(n_rows, device, n_valid)
             keep("fit", row)
     if not args.quick:
         keep("fit", pair(MILLION, "cuda")[0])
     for device in devices:
         keep("predict", predicted(models[device], n_predicted, device))
     for device in devices:
-        keep("wide", pair(n_wide, device, **WIDE)[0])
+        keep("wide", pair(n_wide, device, n_valid, **WIDE)[0])
     rows = [
         [part, f"{row['n_rows']:,}", row["device"], *(f"{s:.1f}" for s in row["seconds"])]
         for part, rows in parts.items()

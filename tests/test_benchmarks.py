@@ -955,7 +955,7 @@ def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
         assert row["target"] in text
 
 
-def test_gpu_measures_the_processor_where_there_is_nothing_else(run, tmp_path):
+def test_gpu_measures_the_processor_where_there_is_nothing_else(run, few_epochs, tmp_path):
     output = tmp_path / "gpu.json"
     run("gpu.py", "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
