@@ -126,6 +126,16 @@ class FittedModels(BaseEstimator):
         """Whether the models' own members are those of the teacher."""
         return all(has_members(model) for model in self.models)
 
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features of the first model."""
+        return int(self.models[0].n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features of the first model."""
+        return np.asarray(self.models[0].feature_names_in_)
+
     def _resolve_task(self) -> str:
         OneOf((None, *_ESTIMATOR_TYPES)).check(self.task, "task")
         if not self.models:

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
@@ -728,6 +729,17 @@ def test_frames_keep_their_names(library, classes, numbers):
         assert teacher.feature_names_in_.tolist() == names
         assert teacher.n_features_in_ == len(names)
         assert_allclose(members, as_teacher(model, max_members=2).fit(X, y).predict_members(X))
+
+
+def test_fitted_models_have_the_features_of_the_first(numbers):
+    X, y = numbers
+    frame = pytest.importorskip("pandas").DataFrame(X).add_prefix("x")
+    models = [Ridge(alpha).fit(frame, y) for alpha in (0.1, 1.0)]
+    teacher = as_teacher(models).fit(frame, y)
+    assert teacher.n_features_in_ == X.shape[1]
+    assert teacher.feature_names_in_.tolist() == frame.columns.tolist()
+    modules = as_teacher([torch.nn.Linear(X.shape[1], 2)], task="regression").fit(X, y)
+    assert not hasattr(modules, "n_features_in_")  # nor has a module
 
 
 def test_lists_and_columns_are_taken(numbers):
