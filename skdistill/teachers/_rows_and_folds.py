@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import gen_batches, indexable
@@ -80,6 +80,16 @@ def fitted_on(model, X, y, sample_weight, rows: object = slice(None)):
     return clone(model).fit(rows_at(X, rows), y[rows], **weights)
 
 
+def _in_one_job(call: Callable, *arguments: object) -> Any:
+    """Call while the next folds are fitted.
+
+    joblib's threads serve one ``Parallel`` at a time: a forest that predicted by them would stop
+    them, and the folds would never be done.
+    """
+    with parallel_config(n_jobs=1):
+        return call(*arguments)
+
+
 def read_out_of_fold(
     model, X, y, weight, folds, read: Callable, name: str, verbose: int = 0
 ) -> np.ndarray:
@@ -91,12 +101,13 @@ def read_out_of_fold(
     found: np.ndarray | None = None
     begin, n_folds = time.monotonic(), folds.get_n_splits(X, y)
     fits = fits_on_folds(model, X, y, weight, folds)
+
     for number, (fitted, rows) in enumerate(fits, 1):
-        first = read(fitted, rows_at(X, rows[:1]))
+        first = _in_one_job(read, fitted, rows_at(X, rows[:1]))
         if found is None:
             found = np.empty((len(y), *first.shape[1:]), dtype=first.dtype)
         for portion in gen_batches(len(rows), rows_in_memory(first)):
-            predicted = read(fitted, rows_at(X, rows[portion]))
+            predicted = _in_one_job(read, fitted, rows_at(X, rows[portion]))
             if predicted.shape[1:] != found.shape[1:]:
                 raise ValueError(
                     "teacher must have as many members in every fold, got predictions of shapes "
@@ -146,7 +157,7 @@ def residual_variance(
         means = np.empty((len(y), y.size // len(y)))
         folds = KFold(min(_N_FOLDS, max(2, len(y))), shuffle=True, random_state=0)
         for model, rows in fits_on_folds(tuned, X, y, weight, folds):
-            found = in_batches(model.predict, rows_at(X, rows), batch_size)
+            found = _in_one_job(in_batches, model.predict, rows_at(X, rows), batch_size)
             means[rows] = np.reshape(found, (len(rows), -1))
     return mean_squared_residual(means, y.reshape(means.shape), weight)
 

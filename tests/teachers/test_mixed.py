@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pickle
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -140,6 +142,28 @@ def test_folds_and_models_are_fitted_in_parallel_if_joblib_says_so(numbers):
     assert_array_equal(
         members, out_of_fold_members(as_teacher(models[0]), X, y, cv=3, random_state=0)
     )
+
+
+def test_forests_predict_while_other_folds_are_fitted_in_threads(numbers):
+    """With joblib's threads for both, folds that were not done yet were never done."""
+    X, y = numbers
+    seconds = iter([0.1, 0.02] * 20)
+
+    class Slow(RandomForestRegressor):
+        def fit(self, X, y, sample_weight=None):
+            time.sleep(next(seconds))
+            return super().fit(X, y, sample_weight)
+
+    def fit():
+        with parallel_config("threading", n_jobs=2):
+            models = [Slow(20, random_state=0), LinearRegression()]
+            found.append(MixedModels(models, random_state=0, cv=8).fit(X, y))
+
+    found = []
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert np.isfinite(found[0].log_scores_).all()
 
 
 def test_temperature_is_that_of_the_best_mixture_of_numbers():
