@@ -24,11 +24,8 @@ from .._data.encoding import InputEncoding
 from .._utils.process import one_blas_thread
 from ..modules import FunctionDraws, Gaps, UnknownDraws
 
-# Fewer samples tell neither a length scale nor an error in blocks. (Parts of seven UCI tables and
-# two smooth functions, without and with functions: NLL, less the log of the deviation of y, of 10
-# samples 3.61 and 2.90, of 40 .96 and .87, of 80 .53 and .54; AUROC of a third that is left out
-# along a column, 60 samples, .53 and .81. For classes samples six deviations off: .66 to .99.)
-LEAST_SAMPLES = 5
+# With fewer samples, distances say little.
+LEAST_SAMPLES = 100
 
 # Samples, at most, that distances are measured on; among them inducing points are chosen, and one
 # sample at a time, or blocks, are left out.
@@ -441,7 +438,7 @@ def _unseen_values(
     """
     inverse = ridge.inverse(ridge.noise)
     solved = inverse @ y
-    noise = ridge.squared_errors(y).mean(axis=0)
+    noise = np.square(_missed(inverse, solved, np.arange(len(y))[:, None])).mean(axis=0)
     found: list[tuple] = []
     for column in np.flatnonzero((encoding.n_categories == 0) & unknown.any(axis=1)):
         values = np.sort(X[:, column])
@@ -569,11 +566,11 @@ class _Ridge(NamedTuple):
         of_targets = len(y) * np.log(squares.mean(axis=0)) + np.log(values).sum()
         return float(-0.5 * of_targets.sum())
 
-    def squared_errors(self, y: np.ndarray) -> np.ndarray:
-        """Squared leave-one-out errors (n, q) of the regression of targets (n, q)."""
+    def error(self, y: np.ndarray) -> float:
+        """Mean squared leave-one-out error of the regression of targets (n, q)."""
         inverse = self.inverse(self.noise)
         residuals = (inverse @ y) / np.diag(inverse)[:, None]  # Rasmussen & Williams, Eq 5.12
-        return np.square(residuals)
+        return float(np.square(residuals).mean())
 
     def inverse(self, noise: float) -> np.ndarray:
         """Inverse of the kernel matrix with the noise on its diagonal."""
@@ -591,7 +588,7 @@ class _Ridge(NamedTuple):
         and `left_out` is left of it there, as shares of the prior one.
         """
         exact, inverse = self.inverse(_NUGGET), self.inverse(self.noise)
-        noise = float(self.squared_errors(y).mean())
+        noise = self.error(y)
         is_little = _SCALES**2 * left_out <= _MOST_ADDED * (noise if error is None else error)
         candidates = _SCALES[: max(1, np.count_nonzero(is_little))]
         missed = _missed(inverse, inverse @ y, blocks)
