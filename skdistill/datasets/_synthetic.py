@@ -44,11 +44,11 @@ def make_spirals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Generate the toy classification problem of Hydra+: arms of a spiral around (0, 0).
 
-    Each class is one turn of an Archimedean spiral, on which the radius is the angle,
-    ``2 pi sqrt(U)`` with U uniform on [0, 1]: points lie about as dense far out as near the middle.
-    Each is moved by up to `noise` along both axes, and the k-th arm is turned by
-    ``2 pi k / n_arms``. The problem is that of Ferianc & Rodrigues (2022), App. A.2;
-    https://github.com/martinferianc/hydra_plus has the noise.
+    Each class is one turn of an Archimedean spiral, on which the radius is the angle. The angle is
+    ``2 pi sqrt(U)`` with U uniform on [0, 1], so that the points lie about as dense far out as near
+    the middle; each is then moved by up to `noise` along both axes, and the k-th arm is turned by
+    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there are no data. The problem is that of
+    Ferianc & Rodrigues (2022), App. A.2; https://github.com/martinferianc/hydra_plus has the noise.
 
     Parameters
     ----------
@@ -57,14 +57,15 @@ def make_spirals(
     n_arms : int, default=3
         Number of arms, which are the classes.
     noise : float, default=0.5
-        Side of the square over which a point is moved; the arms are ``2 pi / n_arms`` apart.
+        Side of the square over which a point is moved uniformly; the arms are ``2 pi / n_arms``
+        apart.
     random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
     y : ndarray of shape (n_samples,), int
-        Number of the arm. The arms take turns.
+        Number of the arm. The arms take turns, so that the first samples hold them all.
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 2).check(n_arms, "n_arms")

@@ -116,7 +116,8 @@ class ConformalRegressor(IntervalRegressor):
     weights_ : ndarray of shape (n_held_out,)
         Likelihood ratios in the order of `scores_`.
     n_effective_ : float
-        Effective number of held-out samples, :math:`(\sum_i w_i)^2 / \sum_i w_i^2`.
+        Effective number of held-out samples, :math:`(\sum_i w_i)^2 / \sum_i w_i^2`. Where it is
+        small, few samples decide how wide intervals are.
     n_features_in_ : int
 
     See Also

@@ -196,19 +196,21 @@ _SQUARE_ROOT = {
 class UncertaintyHistogramDisplay(Display):
     """Histograms of the uncertainties of one or several models, in and out of distribution.
 
-    One panel for each part. The first model, usually the teacher, is filled, the others are
-    outlines on top. The title gives the total variation of each to the first, in and out of
-    distribution; of a single model, that between samples in and out of distribution.
+    One panel for each part: total, aleatoric and epistemic. The first model, usually the teacher,
+    is filled, the others are outlines on top. The title of a panel gives the total variation of
+    each to the first, in and out of distribution; for a single model, that between the samples in
+    and out of distribution.
 
     Parameters
     ----------
     edges : dict of str to ndarray of shape (n_bins + 1,)
         Edges of the bins of each part that any model has.
     shares : dict of dict of dict of str to ndarray of shape (n_bins,)
-        ``shares[part][name]["in"]`` and ``["out"]``, of the samples in and out of distribution.
+        ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the samples in
+        and out of distribution, for the model of that name.
     total_variation : dict of dict of dict of str to float
-        ``total_variation[part][name]["in"]`` and ``["out"]``, to the first model; of a single model
-        ``["out"]`` is that to ``["in"]``.
+        ``total_variation[part][name]["in"]`` and ``["out"]`` are the total variations to the first
+        model; of a single model ``["out"]`` is that to ``["in"]``.
     measure : {"entropy", "variance", "std"}
         Measure of the uncertainties.
 

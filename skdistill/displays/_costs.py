@@ -38,14 +38,17 @@ class ParetoDisplay(Display):
 
     One panel for each pair of a score and a cost, as in Fig 2 of GPED [1]_: the candidates, and a
     line through those on the Pareto front, which no other candidate beats in cost without being
-    worse. A dashed line shows the teacher's score, a dotted one the cost of a student of its
-    architecture.
+    worse. It compares, say, pruned students with an exhaustive search over widths. A dashed line
+    shows the teacher's score, a dotted one the cost of a student of the teacher's architecture.
 
     Parameters
     ----------
-    costs, scores : dict of dict of str to ndarray of shape (n_candidates,)
-        ``costs[cost][search]``, smaller is better, and the mean ``scores[score][search]``, greater
-        is better. Scores whose name begins with "neg\\_" are drawn with the opposite sign.
+    costs : dict of dict of str to ndarray of shape (n_candidates,)
+        ``costs[cost][search]`` are the candidates' costs in the search of that name, smaller is
+        better.
+    scores : dict of dict of str to ndarray of shape (n_candidates,)
+        ``scores[score][search]`` are their mean scores, greater is better. Scores whose name begins
+        with "neg\\_" are drawn with the opposite sign.
     teacher_scores : dict of str to float, default=None
         The teacher's score, by the name of the score.
     base_costs : dict of str to float, default=None
@@ -54,7 +57,8 @@ class ParetoDisplay(Display):
     Attributes
     ----------
     fronts_, points_ : dict of dict of dict of str to matplotlib Line2D and PathCollection
-        ``[score][cost][search]``: the line through the Pareto front, and the candidates.
+        ``fronts_[score][cost][search]`` is the line through the Pareto front, `points_` has the
+        candidates.
 
     See Also
     --------

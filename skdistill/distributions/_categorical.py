@@ -26,15 +26,20 @@ _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 class EmpiricalCategorical(ClassDistribution, Calibratable):
     """Members of equal weight, each of which predicts class probabilities for every sample.
 
-    Averaged over the members it is, per sample, the mixture ``1/S sum_s p_s``, the predictive
-    distribution of an ensemble of classifiers.
+    As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;
+    averaged over the members it is, per sample, the mixture ``1/S sum_s p_s``, which is the
+    predictive distribution of an ensemble of classifiers.
 
     Parameters
     ----------
     log_probs : Tensor of shape (S, n, K)
         Log probabilities, in nats, that each of S members gives to K classes for n samples. Their
         exponentials sum to one over the classes; ``-inf`` is a class that a member rules out.
-        Another number of axes is a ValueError.
+
+    Raises
+    ------
+    ValueError
+        If `log_probs` does not have three axes.
     """
 
     log_probs: Tensor
@@ -49,11 +54,15 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Parameters
         ----------
         logits : Tensor of shape (S, n, K)
-            Another number of axes is a ValueError.
 
         Returns
         -------
         EmpiricalCategorical
+
+        Raises
+        ------
+        ValueError
+            If `logits` does not have three axes.
         """
         _check_axes("logits", logits, "(S, n, K)")
         return cls(_log_softmax(logits))
@@ -65,12 +74,18 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, K)
-            Class probabilities, samples first. Their sums are normalised; negative ones, NaN, and
-            sums that are not one to half the digits of their dtype are a ValueError.
+            Class probabilities, samples first. They may be zero. Sums over the classes that
+            differ from one by rounding are normalised.
 
         Returns
         -------
         EmpiricalCategorical
+
+        Raises
+        ------
+        ValueError
+            If the shape is not (n, S, K), a probability is negative or NaN, or the probabilities
+            do not sum to one over the classes (to half the digits of their dtype).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))

@@ -24,13 +24,19 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     """Class probabilities that follow a Dirichlet distribution, one for every sample.
 
     It is what a student of ensemble distribution distillation predicts (Malinin et al., 2020;
-    equations are those of Ryabinin et al., 2021). Its precision, the sum of the concentrations, is
-    the larger the more the members of the ensemble agree.
+    equations are those of Ryabinin et al., 2021). Its mean is the predictive distribution. Its
+    precision, the sum of the concentrations, is the larger the more the members of the ensemble
+    agree.
 
     Parameters
     ----------
     concentrations : Tensor of shape (n, K)
-        Positive numbers, alpha. Another number of axes is a ValueError.
+        Positive numbers, one for each sample and class: alpha.
+
+    Raises
+    ------
+    ValueError
+        If `concentrations` does not have two axes.
     """
 
     concentrations: Tensor

@@ -57,19 +57,25 @@ class Gaussian(NamedTuple):
 class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
     """Members of equal weight, each of which predicts a Gaussian for every sample and target.
 
-    Averaged over the members it is, per sample and target, the mixture
-    ``1/S sum_s N(means[s], variances[s] + mean_variance)``, the predictive distribution of a deep
-    ensemble.
+    As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
+    the members it is, per sample and target, the mixture
+    ``1/S sum_s N(means[s], variances[s] + mean_variance)``, which is the predictive distribution of
+    a deep ensemble.
 
     Parameters
     ----------
     means, variances : Tensor of shape (S, n, t)
-        Of each of S members for n samples and t targets, in units of y and their squares; other
-        shapes are a ValueError. Variances are positive; quantiles and samples also take zero, a
-        member that predicts a point.
+        Mean and variance of each of S members for n samples and t targets, in units of y and their
+        squares. Variances are positive; quantiles and samples also take zero, a member that
+        predicts a point.
     mean_variance : Tensor of shape (n, t), default=None
         Variance, in squared units of y, by which each member's mean is uncertain, normally
         distributed around `means`. It is epistemic, and no part of `members`. None is 0.
+
+    Raises
+    ------
+    ValueError
+        If the two shapes differ or do not have three axes.
     """
 
     means: Tensor
@@ -85,7 +91,10 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> EmpiricalGaussian:
-        """Read outputs (S, n, 2 t) of networks, as :meth:`Gaussian.from_outputs` does."""
+        """Read outputs (S, n, 2 t) of networks: the means, then as many raw variances.
+
+        A variance is the softplus of the raw one plus `min_variance`, in squared units of y.
+        """
         return cls(*Gaussian.from_outputs(outputs, min_variance))
 
     @classmethod
@@ -95,12 +104,17 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         Parameters
         ----------
         members : Tensor or array of shape (n, S, t, 2)
-            Means ``[..., 0]`` and variances ``[..., 1]``, samples first; another shape is a
-            ValueError. A tensor is viewed, anything else is copied.
+            Means ``[..., 0]`` and variances ``[..., 1]``, samples first. A tensor is viewed,
+            anything else is copied.
 
         Returns
         -------
         EmpiricalGaussian
+
+        Raises
+        ------
+        ValueError
+            If the shape is not (n, S, t, 2).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))

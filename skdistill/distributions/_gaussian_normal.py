@@ -121,7 +121,11 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         return replace(self, conditional_variance=self.conditional_variance + added)
 
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance (Eqs 4a to 4c, 15): expected noise, by quadrature, and Var z1."""
+        """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).
+
+        The aleatoric part is the expected noise variance, by Gauss-Hermite quadrature; the
+        epistemic part is the variance of z1.
+        """
         nodes, weights = _NODES.to(self.mean), _WEIGHTS.to(self.mean)
         std = self.raw_variance.sqrt().unsqueeze(-1)
         raw = torch.addcmul(self.raw_mean.unsqueeze(-1), std, nodes)  # nodes last: fast in ONNX too

@@ -27,18 +27,25 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
     It is what a student of ensemble distribution distillation predicts for classes (Lindqvist et
     al., 2020, Eqs 9 and 10): the softmax of ``(z, 0)``, where z is normal with a covariance that is
     diagonal, or diagonal plus low rank. Predictions are means over a fixed set of draws, the same
-    for every sample. With 100 draws and ten classes, probabilities err by about .001 and the
-    epistemic part by three per cent; these errors fall at least as ``1 / sqrt(n_samples)``.
+    for every sample; hence they are deterministic and do not depend on the samples around them.
+    With 100 draws and ten classes, probabilities err by about .001 and the epistemic part by about
+    three per cent; these errors fall at least as ``1 / sqrt(n_samples)``.
 
     Parameters
     ----------
     logit_mean, logit_variance : Tensor of shape (n, K - 1)
-        Expectation of the relative logits z, and the diagonal part of their covariance. Shapes that
-        do not match are a ValueError.
+        Expectation of the relative logits z, and the diagonal part of their covariance.
     factor : Tensor of shape (n, K - 1, r) or None, default=None
         V, where ``V V^T`` is the part of low rank.
-    n_samples, seed : int, default=100 and 0
-        Number of draws that predictions are means over, and their seed.
+    n_samples : int, default=100
+        Number of draws that predictions are means over.
+    seed : int, default=0
+        Of these draws.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match.
     """
 
     logit_mean: Tensor

@@ -94,7 +94,11 @@ class NormalInverseGamma(NumericDistribution, Calibratable, ReadFromOutputs):
         return (self.beta / self.alpha * (1 + 1 / self.nu)).sqrt()
 
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance: the expected one, ``beta / (alpha - 1)``, and it over nu."""
+        """Parts of the variance by the law of total variance, in closed form.
+
+        The aleatoric part is the expected variance ``beta / (alpha - 1)``, the epistemic part the
+        variance of the mean, the aleatoric part over nu.
+        """
         aleatoric = self.beta / (self.alpha - 1)
         epistemic = aleatoric / self.nu
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
@@ -197,7 +201,11 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
         return NormalInverseGamma(self.mean, nu, alpha, 0.5 * self.psi)
 
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance: the expected one, ``psi / (degrees - t - 1)``, and it over nu."""
+        """Parts of the variance by the law of total variance, in closed form.
+
+        The aleatoric part is the expected variance ``psi / (degrees - t - 1)``, the epistemic part
+        the variance of the mean, the aleatoric part over nu: the same share for all targets.
+        """
         return self.marginals.uncertainty()
 
     def log_prob(self, y: Tensor) -> Tensor:

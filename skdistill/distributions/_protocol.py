@@ -84,6 +84,10 @@ class Calibratable(Distribution):
         Parameters
         ----------
         temperature : float or array-like of shape (t,)
+
+        Returns
+        -------
+        Distribution of the same kind.
         """
 
     @abstractmethod
@@ -97,6 +101,10 @@ class Calibratable(Distribution):
         Parameters
         ----------
         factor : Tensor of shape (n, t) or (n,)
+
+        Returns
+        -------
+        Distribution of the same kind.
         """
 
 
@@ -135,6 +143,11 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         loc, scale : Tensor or array of shape (t,)
+            Shift and factor of each target.
+
+        Returns
+        -------
+        Distribution of the same kind.
         """
 
     @abstractmethod
@@ -145,6 +158,10 @@ class NumericDistribution(Distribution):
         ----------
         variance : Tensor of shape (n, t)
             In squared units of y.
+
+        Returns
+        -------
+        Distribution of the same kind.
         """
 
     @abstractmethod
@@ -154,22 +171,31 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         y : Tensor of shape (n, t)
-            Another shape is a ValueError.
 
         Returns
         -------
         Tensor of shape (n, t)
             In nats. The joint log density of several targets is not their sum where these share
             members.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
         """
 
     @abstractmethod
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, per sample and target; `y` is as in :meth:`log_prob`.
+        """Distribution function of y, per sample and target; `y` is checked as by :meth:`log_prob`.
 
         Parameters
         ----------
         y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            Probabilities.
         """
 
     @torch.no_grad()
@@ -189,12 +215,17 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         q : float or 1-D sequence or tensor of floats
-            Probabilities, strictly between 0 and 1; others are a ValueError.
+            Probabilities, strictly between 0 and 1.
 
         Returns
         -------
         Tensor of shape (n, t, len(q))
-            In units of y; one quantile for a float.
+            In units of y; one quantile for a float. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If a probability is not strictly between 0 and 1.
         """
         wanted = "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1"
         try:
@@ -213,12 +244,17 @@ class NumericDistribution(Distribution):
         Parameters
         ----------
         coverage : float or sequence of float
-            Probability of the interval, strictly between 0 and 1; others are a ValueError.
+            Probability of the interval, strictly between 0 and 1.
 
         Returns
         -------
         Tensor of shape (n, t, 2), or (n, t, len(coverage), 2) for a sequence
-            Lower and upper end, in units of y.
+            Lower and upper end, in units of y. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If a coverage is not strictly between 0 and 1.
         """
         is_one = isinstance(coverage, (float, np.floating))
         several = isinstance(coverage, (list, tuple)) or np.ndim(coverage) == 1
@@ -286,7 +322,11 @@ class ClassDistribution(Distribution):
         Parameters
         ----------
         values : Tensor of shape (S, n, K)
-            Of the functions at the samples, of mean 0 over the functions.
+            Values of the functions at the samples, of mean 0 over the functions.
+
+        Returns
+        -------
+        Distribution of the same kind.
         """
 
     def log_prob(self, codes: Tensor) -> Tensor:
@@ -295,12 +335,17 @@ class ClassDistribution(Distribution):
         Parameters
         ----------
         codes : Tensor of int64 of shape (n,)
-            One class for each sample, from 0 to K - 1; others are a ValueError.
+            One class for each sample, counted from 0.
 
         Returns
         -------
         Tensor of shape (n,)
             In nats; ``-inf`` where all members rule the class out.
+
+        Raises
+        ------
+        ValueError
+            If `codes` are not n whole numbers from 0 to K - 1.
         """
         log_mean = self.log_mean
         n_rows, n_classes = log_mean.shape

@@ -69,12 +69,17 @@ class Uncertainty:
         return pandas.DataFrame(split_columns(known), index=index)
 
     def std(self) -> Uncertainty:
-        """Square roots of the three variances, in units of y; other measures are a ValueError.
+        """Square roots of the three variances, in units of y.
 
         Returns
         -------
         Uncertainty
-            With ``measure="std"``. Only the squares of standard deviations add up.
+            With ``measure="std"``. Standard deviations do not add up, their squares do.
+
+        Raises
+        ------
+        ValueError
+            If the measure is not "variance".
         """
         if self.measure != "variance":
             raise ValueError(

@@ -199,7 +199,7 @@ class EnsembleTrainer(Trainer):
                 for block, state in as_they_end(tasks, self.n_jobs):
                     del left[min(block.members)]
                     yield block, state
-            except Exception as error:
+            except Exception as error:  # of any kind: clusters have errors of their own
                 # dask, which need not be installed, frees memory by keeping one copy of what it
                 # holds several of, and gives a task up if the worker with the last one dies.
                 kinds = {kind.__name__ for kind in type(error).__mro__}

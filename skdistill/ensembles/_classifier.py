@@ -70,6 +70,10 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    Notes
+    -----
+    Ctrl-C during fit and chains that diverge: see :class:`BayesianEnsembleRegressor`.
+
     References
     ----------
     .. [1] Lakshminarayanan et al. (2017), "Simple and Scalable Predictive Uncertainty Estimation

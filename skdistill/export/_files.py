@@ -80,21 +80,33 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
     The first takes samples `X`; each of the others takes `X` and the state that the one before it
     has left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a
     state for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `so_far`, the
-    mean of the rounds' outputs, and `activations_<round>` of those rounds that later ones read.
+    mean of the rounds' outputs, and `activations_<round>`, of the earlier rounds that later ones
+    read.
 
     Parameters
     ----------
     booster : BDistilBooster
-        A fitted one, or a FrozenEstimator around it; all else is a TypeError.
+        A fitted one, or a FrozenEstimator around it. Other steps of a Pipeline are not exported.
     folder : path-like
         Where to write ``round_1.onnx``, ``round_2.onnx`` and so on. It must exist.
     quantiles
-        As in :func:`export_onnx`, whose other errors this raises too.
+        As in :func:`export_onnx`.
 
     Returns
     -------
     paths : list of Path
         The files, round by round.
+
+    Raises
+    ------
+    ImportError
+        If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
+    TypeError
+        If `booster` is no :class:`BDistilBooster`.
+    ValueError
+        If the booster is a classifier and so has no quantiles.
+    FileNotFoundError
+        If `folder` does not exist.
 
     Examples
     --------
@@ -135,12 +147,21 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
     Parameters
     ----------
     model : estimator
-        A fitted estimator of this package, or a FrozenEstimator around one; other steps of a
+        A fitted estimator of this package, or a FrozenEstimator around one. Other steps of a
         Pipeline are no programs of torch.
     path : path-like
         File to write, best with the ending ``.pt2``.
     quantiles, outputs
-        As in :func:`export_onnx`, whose other errors this raises too.
+        As in :func:`export_onnx`.
+
+    Raises
+    ------
+    TypeError
+        If the model is no estimator of this package that predicts a distribution of samples.
+    ValueError
+        If the model is a classifier and so has no quantiles, or has no output of such a name.
+    FileNotFoundError
+        If the folder of `path` does not exist.
 
     Examples
     --------

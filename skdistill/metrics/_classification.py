@@ -127,6 +127,7 @@ def expected_calibration_error(
     ----------
     y_true, y_prob, labels, sample_weight : as in :func:`brier_score`
     n_bins : int, default=15
+        Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, open on the left, or bins that each hold the same weight of samples.
     classwise : bool, default=False
@@ -141,8 +142,9 @@ def expected_calibration_error(
     Notes
     -----
     The bins of equal weight are exactly so: where samples of equal confidence, or a single sample,
-    straddle two bins, each bin gets its part of them. With few samples in a bin the error is biased
-    upwards; compare at equal `n_bins` and number of samples only.
+    straddle two bins, each bin gets its part of them. This is the expectation over the order of
+    ties, and an integer weight is the same as repeating the sample. With few samples in a bin the
+    error is biased upwards; compare at equal `n_bins` and number of samples only.
 
     References
     ----------
@@ -184,7 +186,8 @@ def reliability_curve(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Accuracy against confidence, in bins of the confidence.
 
-    They are those of :func:`expected_calibration_error`, and agree for calibrated probabilities.
+    The confidence is the largest probability of a sample, the accuracy the share of samples whose
+    most probable class is right. They agree for calibrated probabilities.
 
     Parameters
     ----------
@@ -193,8 +196,12 @@ def reliability_curve(
 
     Returns
     -------
-    confidence, accuracy, share : ndarray of shape (n_filled_bins,)
-        Mean confidence of each bin, increasing, its accuracy, and its share of the total weight.
+    confidence : ndarray of shape (n_filled_bins,)
+        Mean confidence of each bin, increasing.
+    accuracy : ndarray of shape (n_filled_bins,)
+        Accuracy in each bin.
+    share : ndarray of shape (n_filled_bins,)
+        Share of the total weight in each bin.
 
     See Also
     --------

@@ -29,14 +29,15 @@ def uncertainty_profile(
 
     A number falls into one of at most `n_bins` groups of about equally many samples. What lies
     between the groups is the squared correlation ratio [1]_ of the ranks :math:`r_i` of the
-    uncertainty, so that variances and standard deviations give the same. It is adjusted for the
-    number of groups, as the R2 of a regression is: a column without influence has about 0, and
-    never less:
+    uncertainty, so that a few samples of which a model knows nearly nothing do not decide alone,
+    and variances and standard deviations give the same. It is adjusted for the number of groups, as
+    the R2 of a regression is, so that a column without influence has about 0, and never less:
 
     .. math:: 1 - \frac{(n - 1) \sum_i (r_i - \bar r_{g(i)})^2}{(n - k) \sum_i (r_i - \bar r)^2}
 
     with :math:`k` groups of :math:`n` samples. Unlike a correlation it sees a gap in the middle of
-    a column, and large uncertainties at both of its ends.
+    a column, and large uncertainties at both of its ends; like one it looks at one column at a
+    time.
 
     Parameters
     ----------
@@ -56,9 +57,13 @@ def uncertainty_profile(
     means, counts : ndarray of shape (n_groups,)
         Mean uncertainty of each group, and its number of samples.
     explained : float
-        Share of the variance of the uncertainty's ranks that lies between the groups; nan, with an
-        UndefinedMetricWarning, if the uncertainty is constant, or each sample is its own group. The
-        four are a named tuple.
+        Share of the variance of the uncertainty's ranks that lies between the groups. The four are
+        a named tuple.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If the uncertainty is constant, or each sample is its own group; `explained` is nan then.
 
     See Also
     --------

@@ -106,7 +106,12 @@ def crps(
     Returns
     -------
     crps : float
-        Lower is better. An ImportError says if scoringrules is not installed.
+        Lower is better.
+
+    Raises
+    ------
+    ImportError
+        If scoringrules is not installed.
 
     References
     ----------

@@ -26,33 +26,45 @@ def sparsification_curve(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Error of the samples that remain as the most uncertain ones are removed.
 
-    The curve is the mean squared error of what remains, divided by that of all samples (Lindqvist
-    et al. 2020, Section 4.1). The oracle removes by the squared error itself: no ordering lies
-    below it.
+    Samples are removed from the most to the least uncertain; the curve is the mean squared error of
+    what remains, divided by that of all samples (Lindqvist et al. 2020, Section 4.1). The oracle
+    removes by the squared error itself, so that no ordering lies below it.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
+        True values.
     y_pred : array-like of the shape of `y_true`
         Predicted means.
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        Values that rank the samples, for each target or for all: a variance or a standard
-        deviation, usually the total one.
+        Values that rank the samples: a variance or a standard deviation, usually the total one.
+        Of shape (n_samples,), it orders the samples for every target.
     sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
 
     Returns
     -------
     fraction_removed : ndarray of shape (n_points,)
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
-    model_curve, oracle_curve : ndarray of shape (n_points,)
+    model_curve : ndarray of shape (n_points,)
         Relative error of the remaining samples, 1 at the start. Averaged uniformly over targets.
-        At 1, where nothing remains, it has its limit: the error of the least uncertain samples.
-        Nan, with an UndefinedMetricWarning, if every error is zero.
+    oracle_curve : ndarray of shape (n_points,)
+        The same for the oracle.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If every error is zero: the curves are then nan.
 
     See Also
     --------
     skdistill.displays.SparsificationDisplay : Draws them.
+
+    Notes
+    -----
+    A constant uncertainty gives a flat curve. At 1, where nothing remains, it has its limit: the
+    error of the least uncertain samples.
 
     Examples
     --------
@@ -160,17 +172,18 @@ def risk_coverage_curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Mean loss of the least uncertain samples against the fraction of samples that they are.
 
-    A model that abstains on uncertain samples predicts a fraction :math:`c`, its coverage; its risk
-    :math:`r(c)` is its mean loss on these [1]_.
+    A model that abstains on uncertain samples predicts the fraction :math:`c` of all samples, its
+    coverage; its risk :math:`r(c)` is its mean loss on these [1]_.
 
     Parameters
     ----------
     losses : array-like of shape (n_samples,)
         Loss of each sample, whatever it is measured in: ``y_true != y_pred`` for labels, the
-        squared error, 100 - BLEU.
+        squared error, 100 - BLEU. With ``y_true == y_pred`` the curve is that of the accuracy.
     uncertainty : array-like of shape (n_samples,)
         Values that rank the samples.
     sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
 
     Returns
     -------
@@ -187,8 +200,8 @@ def risk_coverage_curve(
 
     Notes
     -----
-    Samples of equal uncertainty enter together, as one point. The curve of the oracle, below which
-    no order lies, is ``risk_coverage_curve(losses, losses)``.
+    Samples of equal uncertainty enter together, one point for all of them. The curve of the oracle,
+    below which no order lies, is ``risk_coverage_curve(losses, losses)``.
 
     References
     ----------
@@ -212,8 +225,9 @@ def aurc(
 ) -> float:
     r"""Area under the risk-coverage curve: the mean loss, averaged over all coverages.
 
-    :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Only the
-    order of the uncertainties matters; a constant uncertainty gives the mean loss.
+    :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Low
+    where the model makes few errors and is uncertain about them. Only the order of the
+    uncertainties matters; a constant uncertainty gives the mean loss.
 
     Parameters
     ----------
@@ -226,7 +240,8 @@ def aurc(
 
     Notes
     -----
-    The integral is exact for losses that accumulate evenly between the points of the curve. The sum
+    The integral is exact for losses that accumulate evenly between the points of the curve, which
+    is the expectation over the order of samples with equal uncertainty. The sum
     :math:`\frac{1}{n} \sum_i r(i/n)` of [1]_ differs from it by :math:`O(\log(n) / n)`.
 
     References
@@ -253,9 +268,10 @@ def prediction_rejection_ratio(
 ) -> float:
     r"""How well the uncertainty ranks the losses: 1 as the losses themselves, 0 as chance.
 
-    As samples are handed to an oracle that makes no errors, the loss falls: linearly in random
-    order, faster when the worst come first. The ratio is the area between the random and the
-    model's curve over that between the random and the best possible curve [1]_.
+    As samples are rejected and handed to an oracle that makes no errors, the loss falls: linearly
+    on average when the samples come in random order, faster when the worst come first. The ratio is
+    the area between the random and the model's curve over that between the random and the best
+    possible curve [1]_.
 
     Parameters
     ----------
@@ -264,8 +280,12 @@ def prediction_rejection_ratio(
     Returns
     -------
     ratio : float
-        Between -1 and 1, higher is better; often given in percent. Nan, with an
-        UndefinedMetricWarning, if all losses are equal.
+        Between -1 and 1, higher is better; often given in percent.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If all losses are equal: the ratio is then nan.
 
     Notes
     -----

@@ -112,11 +112,14 @@ def epistemic_fidelity(
 
     Parameters
     ----------
-    teacher, student : array-like of shape (n_samples,) or (n_samples, n_targets)
-        Epistemic uncertainties of the same samples, not negative: variances of regressors, mutual
+    teacher : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Epistemic uncertainties of the teacher, not negative: variances of regressors, mutual
         informations of classifiers.
+    student : array-like of the shape of `teacher`
+        Epistemic uncertainties of the student on the same samples, in the same measure.
     sample_weight : array-like of shape (n_samples,), default=None
-        The rank correlation is then the weighted Pearson correlation of weighted mid-ranks.
+        Sample weights. The rank correlation is then the weighted Pearson correlation of weighted
+        mid-ranks, the median a weighted median.
 
     Returns
     -------
@@ -127,8 +130,13 @@ def epistemic_fidelity(
         counts as 1: the student agrees; a teacher of zero under a larger student gives infinity.
     relative_error : float
         Mean absolute difference divided by the teacher's mean, 0 is best. The three, means over
-        targets, are a named tuple. With an UndefinedMetricWarning, the rank correlation is nan if
-        either of the two is constant, the relative error if the teacher's is zero everywhere.
+        targets, are a named tuple.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If either of the two is constant (the rank correlation is nan) or the teacher's is zero
+        everywhere (the relative error is nan).
 
     Examples
     --------
@@ -236,22 +244,34 @@ def uncertainty_ndcg(
 
     Parameters
     ----------
-    teacher, student : array-like of shape (n_samples,)
-        Uncertainties of the same samples: total, or epistemic. The teacher's are not negative; of
-        the student's only the order matters.
+    teacher : array-like of shape (n_samples,)
+        Uncertainties of the teacher, not negative: total, or epistemic.
+    student : array-like of shape (n_samples,)
+        Uncertainties of the student on the same samples. Only their order matters.
     k : int, default=20
         How many ranks count.
     n_candidates : int, default=100
-        Samples drawn in every trial, at least `k` and at most n_samples.
+        Samples drawn in every trial.
     n_trials : int, default=500
+        Number of trials.
     random_state : int, RandomState instance or None, default=None
+        Draws the samples.
 
     Returns
     -------
     ndcg : float
         Mean over trials, between 0 and 1, higher is better. Samples of equal uncertainty share the
-        mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`. Nan, with an
-        UndefinedMetricWarning, if the teacher is zero everywhere.
+        mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`.
+
+    Raises
+    ------
+    ValueError
+        If not ``k <= n_candidates <= n_samples``.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If the teacher is zero everywhere: the result is then nan.
 
     References
     ----------
@@ -324,16 +344,16 @@ def fidelity(
     """Compare a student with its teacher, and both with a larger ensemble.
 
     The epistemic variance of S members is itself an estimate, with a relative standard deviation of
-    about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away should not
-    follow its teacher perfectly. The teacher's rank correlation with an ensemble of many more
-    members, the `reference`, is what a perfect imitation would reach; a student above it knows the
-    larger ensemble better than its teacher does.
+    about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away cannot
+    follow its teacher perfectly, and should not. The teacher's rank correlation with an ensemble of
+    many more members, the `reference`, is what a perfect imitation would reach; a student above it
+    knows the larger ensemble better than its teacher does.
 
     Parameters
     ----------
     teacher, student : estimator
         Fitted, with ``predict_uncertainty``; also inside a Pipeline, a search or a
-        TransformedTargetRegressor. Classifiers beside regressors are a ValueError.
+        TransformedTargetRegressor.
     X : array-like of shape (n_samples, n_features)
         Samples that played no part in training.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
@@ -348,11 +368,17 @@ def fidelity(
         ``table["student_to_teacher"]`` and, with a `reference`, ``table["student_to_reference"]``
         and ``table["teacher_to_reference"]``; each maps names of quantities to floats.
         ``table.to_frame()`` is a DataFrame. For each part of the uncertainty that both models know
-        ("total", "aleatoric", "epistemic"): ``<part>_rank_correlation``, ``<part>_median_ratio``
-        and ``<part>_relative_error`` of :func:`epistemic_fidelity`, and ``<part>_total_variation``,
-        see :func:`uncertainty_total_variation`. With `y`, the first model's score less the
-        second's: ``nll_gap`` in nats, that of one Gaussian with the predicted mean and variance for
+        ("total", "aleatoric", "epistemic"):
+        ``<part>_rank_correlation``, ``<part>_median_ratio`` and ``<part>_relative_error`` as
+        :func:`epistemic_fidelity` defines them, and ``<part>_total_variation``, see
+        :func:`uncertainty_total_variation`. With `y`, what the first model scores less than the
+        second: ``nll_gap`` in nats, that of one Gaussian with the predicted mean and variance for
         regressors, and ``rmse_gap`` or ``error_gap``.
+
+    Raises
+    ------
+    ValueError
+        If some of the models are classifiers and others regressors.
 
     See Also
     --------

@@ -132,16 +132,17 @@ class GapSplit(_SplitByFeature):
     r"""Cross-validator that leaves out the middle third along each feature.
 
     Fold :math:`j` sorts the :math:`n` samples by feature :math:`j`. Its test samples are those of
-    ranks :math:`\lfloor n/3 \rfloor` to :math:`\lfloor 2n/3 \rfloor - 1`, counted from 0 [1]_. A
-    model should be uncertain of samples in the gap.
+    ranks :math:`\lfloor n/3 \rfloor` to :math:`\lfloor 2n/3 \rfloor - 1`, counted from 0; the
+    others are for training [1]_. A model should be uncertain of samples in the gap.
 
     Parameters
     ----------
     features : "auto" or array-like of int or str, default="auto"
-        Names of columns of a frame, or numbers of those of X, to sort by, a fold for each. "auto"
-        is all numeric ones with more than `min_values` distinct values.
+        Features to sort by, a fold for each. "auto" takes all numeric ones with more than
+        `min_values` distinct values; text and categories are skipped. A list names columns of a
+        frame, or numbers those of X, and takes them whatever their number of values.
     min_values : int, default=10
-        For ``features="auto"``.
+        With ``features="auto"``, a feature of at most this number of distinct values has no fold.
 
     See Also
     --------
@@ -151,8 +152,9 @@ class GapSplit(_SplitByFeature):
 
     Notes
     -----
-    Samples whose feature is missing are for training, and do not count in :math:`n`. Samples of
-    equal value keep their order, so that they may be on both sides of an edge of the gap.
+    Samples whose feature is missing are for training in its fold, and do not count in :math:`n`.
+    Samples of equal value keep their order, so that a value at the edge of the gap may be on both
+    sides of it.
 
     References
     ----------
@@ -182,7 +184,8 @@ class TailSplit(_SplitByFeature):
     r"""Cross-validator that leaves out the outer sixths along each feature.
 
     Fold :math:`j` sorts the :math:`n` samples by feature :math:`j`. Its test samples are the first
-    and the last :math:`\lfloor n/6 \rfloor`, to which a model has to extrapolate.
+    and the last :math:`\lfloor n/6 \rfloor`; the others are for training. A model has to
+    extrapolate to them, and should be uncertain.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ def n_parameters(estimator: BaseEstimator, X: object = None) -> int:
     ----------
     estimator : estimator
         A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
-        TransformedTargetRegressor around one; a TypeError for others.
+        TransformedTargetRegressor around one.
     X : None
         Ignored; other costs need samples.
 
@@ -40,6 +40,11 @@ def n_parameters(estimator: BaseEstimator, X: object = None) -> int:
     -------
     n_parameters : int
         Without buffers, such as the scale of the targets.
+
+    Raises
+    ------
+    TypeError
+        If no estimator with networks is found inside.
     """
     model, _, _ = innermost(estimator, None, "module_", "model_selection.n_parameters")
     return n_parameters_of_module(model.module_)

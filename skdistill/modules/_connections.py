@@ -51,7 +51,7 @@ class Connection(nn.Module):
 
     def merge(self, own: Tensor, earlier: Tensor) -> Tensor:
         """Merge activations; of equal width, if they are projected."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of connection defines it
 
 
 class Residual(Connection):

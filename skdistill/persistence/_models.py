@@ -167,7 +167,7 @@ def _state_of(value: object, include_teacher: bool) -> dict[str, object]:
     if is_dataclass(value):
         saved = (field.name for field in fields(value) if field.metadata.get("is_saved", True))
         return {name: getattr(value, name) for name in saved}
-    if isinstance(value, tuple):
+    if isinstance(value, tuple):  # a named one, which mypy cannot know: no others are registered
         return value._asdict()  # type: ignore[attr-defined]
     if not isinstance(value, BaseEstimator):
         return vars(value)

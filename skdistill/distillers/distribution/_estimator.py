@@ -181,8 +181,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     supervised_weight : float, default=0.0
         Weight of the labels' negative log-likelihood (lambda in Eqs 16 and 17 of [1]_).
     module : callable, default=MLP
-        As in :class:`HydraPlusRegressor` or :class:`HydraPlusClassifier`, but only for the random
-        heads it must be an ``nn.Sequential``, which ends in a linear layer.
+        As in :class:`HydraPlusRegressor` or :class:`HydraPlusClassifier`, but it need not build an
+        ``nn.Sequential``, except for the random heads, where the last layer must be linear.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too, and half of it of a

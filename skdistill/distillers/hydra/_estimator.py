@@ -370,7 +370,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     References
     ----------
-    .. [1] Ferianc & Rodrigues (2022), see :class:`HydraPlusRegressor`.
+    .. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
+           Distillation".
 
     Examples
     --------
