@@ -58,8 +58,10 @@ def data():
 
 @pytest.fixture(scope="module")
 def ensemble(data):
-    """Three networks of 4 -> 5 -> 2."""
-    model = BayesianEnsembleRegressor(3, max_epochs=1, module__hidden_units=(5,), random_state=0)
+    """Three networks of 4 -> 5 -> 2, and nothing else."""
+    model = BayesianEnsembleRegressor(
+        3, max_epochs=1, module__hidden_units=(5,), distance_aware=False, random_state=0
+    )
     return model.fit(*data)
 
 
@@ -366,7 +368,7 @@ def iris():
 
 
 def small_classifier():
-    return BayesianEnsembleClassifier(2, max_epochs=30, random_state=0)
+    return BayesianEnsembleClassifier(2, max_epochs=30, distance_aware=False, random_state=0)
 
 
 def test_chooses_the_cheapest_within_the_tolerance(iris):

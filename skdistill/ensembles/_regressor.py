@@ -92,7 +92,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Whether to add to each member a draw of a Gaussian process that is zero at the training
         samples [3]_, so that members disagree in gaps and beyond the data, where networks tend to
         agree. It changes little for samples like those of training, see Notes. For tables of at
-        least 100 samples and for two members or more.
+        least five samples and for two members or more.
     n_jobs : int, default=None
         How many blocks of members are trained side by side on a CPU, as tasks of joblib; -1 is all
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in

@@ -658,13 +658,22 @@ def test_far_samples_are_the_most_uncertain(kind, ensembles):
     [
         ({"distance_aware": False}, slice(None)),
         ({"n_members": 1}, slice(None)),
-        ({}, slice(0, 99)),
+        ({}, slice(0, 4)),
     ],
     ids=["switched off", "one member", "few samples"],
 )
 def test_who_has_none(params, rows):
     model = BayesianEnsembleRegressor(**{**FAST, **params}).fit(X[rows], Y[rows])
     assert model._recipe.functions is None
+
+
+@pytest.mark.parametrize("n", [5, 20])
+def test_few_samples_have_them(n):
+    rows = np.random.default_rng(0).normal(size=(n, 2))
+    y = np.sin(rows[:, 0])
+    model = BayesianEnsembleRegressor(random_state=0).fit(rows, y)
+    near, far = (model.predict_uncertainty(at).epistemic for at in (rows, rows + 6))
+    assert far.min() > max(0.1 * y.std(), 10 * np.sqrt(near.mean())) ** 2
 
 
 @pytest.mark.parametrize("inference", [SGLD(), MCDropout()], ids=["SGLD", "MCDropout"])

@@ -409,7 +409,7 @@ class Shuffled(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("teacher_cv", [None, 3])
 def test_classes_of_a_teacher_in_another_order_are_aligned(teacher_cv, classification):
     X, y = classification.data
-    ensemble = classification.ensemble()
+    ensemble = classification.ensemble(distance_aware=False)  # draws are of columns, not of labels
     sorted_, shuffled = (
         classification.student(teacher, teacher_cv=teacher_cv).fit(X, y)
         for teacher in (ensemble, Shuffled(ensemble))

@@ -196,6 +196,7 @@ def assert_as_hmc(inference, max_epochs, tolerance):
         normalize=False,
         batch_size=60,
         max_epochs=max_epochs,
+        distance_aware=False,
         random_state=0,
     )
     with warnings.catch_warnings():

@@ -209,7 +209,8 @@ def test_functions_and_scorers_find_the_model_inside(fitted, data, fuzz, tally):
     expected, dtype = fuzz.answers(fitted.estimator, X), fitted.dtype
     model, factor, shift = data.draw(st.sampled_from(around(fitted)), label="around")
     is_classes = is_classifier(fitted.estimator)
-    if factor == 1 or "predict_members" in expected:  # only members pass the transform of a target
+    # Only members pass the transform of a target, and are all of the variance without functions.
+    if factor == 1 or ("predict_members" in expected and not fuzz.has_functions(fitted.estimator)):
         total = skdistill.predict_uncertainty(model, X).total
         fuzz.assert_close(total, factor**2 * expected["total"], dtype, "total")
     if "predict_members" in expected:

@@ -151,10 +151,10 @@ def test_the_graph_of_export_onnx_in_mlflow(mlflow, model, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("skl2onnx")
     export_onnx(model, tmp_path / "student.onnx")
-    graph = onnx.load(tmp_path / "student.onnx")
-    mlflow.onnx.save_model(graph, tmp_path / "model", pip_requirements=["onnxruntime"])
+    graphs = [onnx.load(tmp_path / "student.onnx") for _ in range(2)]  # saving moves its weights
+    mlflow.onnx.save_model(graphs[0], tmp_path / "model", pip_requirements=["onnxruntime"])
     with mlflow.start_run():
-        info = mlflow.onnx.log_model(graph, name="student", pip_requirements=["onnxruntime"])
+        info = mlflow.onnx.log_model(graphs[1], name="student", pip_requirements=["onnxruntime"])
     mean, std = model.predict(X, return_std=True)
     uncertainty, interval = model[-1].predict_uncertainty, model[-1].predict_interval
     rows = model[0].transform(X)
