@@ -256,24 +256,32 @@ def _of_least_bic(
 ) -> np.ndarray:
     """Return the knots whose linear spline of y (n, ...) on x (n,) has the least BIC.
 
-    That of a model of k coefficients with normal residuals is n log(RSS) + k log(n), but for a
-    constant (Schwarz, 1978, "Estimating the Dimension of a Model"), here summed over targets.
+    All candidates are among the knots of the last. The criterion of a model of k coefficients with
+    normal residuals is n log(RSS) + k log(n), but for a constant (Schwarz, 1978, "Estimating the
+    Dimension of a Model"), here summed over targets.
     """
     y, w = y.reshape(len(x), -1).astype(np.float64), np.ones(len(x)) if weight is None else weight
     if len(x) > _SAMPLES_OF_SPLINE:
         drawn = np.random.default_rng(0).choice(len(x), _SAMPLES_OF_SPLINE, replace=False)
         x, y, w = x[drawn], y[drawn], w[drawn]
     y -= np.average(y, axis=0, weights=w)
-    total, criteria = w @ y**2, []
+    total, finest, criteria = w @ y**2, candidates[-1], []
+    hats = _hats(x, finest)
+    weighted = hats.multiply(w[:, None]).T
+    of_squares, of_targets = (weighted @ hats).toarray(), weighted @ y
     for knots in candidates:
-        hats = BSpline.design_matrix(x, np.pad(knots, 1, mode="edge"), 1)
-        weighted = hats.multiply(w[:, None]).T
-        moments = weighted @ y
-        coefficients = np.linalg.lstsq((weighted @ hats).toarray(), moments)[0]
+        wider = _hats(finest, knots)  # a hat of these is the sum of the finest ones, so weighted
+        moments = wider.T @ of_targets
+        coefficients = np.linalg.lstsq(wider.T @ of_squares @ wider, moments)[0]
         residual = np.maximum(total - (coefficients * moments).sum(axis=0), _ROUNDING * total)
         fit = np.log(residual + np.finfo(float).tiny).sum()  # of exact fits too
         criteria.append(len(x) * fit + moments.size * np.log(len(x)))  # BIC
     return candidates[int(np.argmin(criteria))]
+
+
+def _hats(x: np.ndarray, knots: np.ndarray) -> Any:
+    """Return the linear splines (n, n_knots) that are 1 at one knot, and 0 at the others."""
+    return BSpline.design_matrix(x, np.pad(knots, 1, mode="edge"), 1)
 
 
 def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
