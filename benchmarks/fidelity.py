@@ -56,7 +56,6 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.datasets import UCI_REGRESSION_SETS, fetch_tabular_classification
-from skdistill.families import LatentFactorFamily
 from skdistill.metrics import crps, fidelity
 from skdistill.modules import n_parameters
 from skdistill.settings import Runtime
@@ -83,10 +82,6 @@ STUDENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "latent factor": (
         {False: DistributionDistiller},
         {"family": "latent_factor", "module__hidden_units": (32, 32)},
-    ),
-    "latent factor, classes": (
-        {True: DistributionDistiller},
-        {"family": LatentFactorFamily(n_factors=1), "module__hidden_units": (28,)},
     ),
 }
 

@@ -56,7 +56,7 @@ def estimators():
     full = GaussianFamily(covariance="full")
     yield "gaussian-full", DistributionDistiller(TEACHER["regressor"], family=full, **SMALL)
     classes = TEACHER["classifier"]
-    for loss in ("forward_kl", "nll"):
+    for loss in ("reverse_kl", "nll"):
         family = DirichletFamily(loss=loss)
         yield f"dirichlet-{loss}", DistributionDistiller(classes, family=family, **SMALL)
     low_rank = LogitNormalFamily(covariance=2)

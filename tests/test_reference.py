@@ -129,7 +129,6 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         for family in (
             "logit_normal",
             "dirichlet",
-            "latent_factor",
             "mixture",
             "gauss_head",
             "dropout_head",
@@ -139,7 +138,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         f"distribution {loss} classes": lambda loss=loss: distil(
             DistributionDistiller, of_classes(), family=DirichletFamily(loss=loss)
         )
-        for loss in ("reverse_kl_reference", "forward_kl", "nll")
+        for loss in ("reverse_kl_reference", "nll")
     },
     "distribution tempered classes": lambda: distil(
         DistributionDistiller,

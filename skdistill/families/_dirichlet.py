@@ -20,7 +20,7 @@ from ._family import SMOOTHING, Family, without_zeros
 # Precision of the proxy, at most, for each class.
 _PRECISION_PER_CLASS = 1e3
 
-_PROXY_LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl")
+_PROXY_LOSSES = ("reverse_kl", "reverse_kl_reference")
 
 
 @dataclass(eq=False, repr=False)
@@ -29,16 +29,15 @@ class DirichletFamily(Family):
 
     Parameters
     ----------
-    loss : {"auto", "moments", "reverse_kl", "reverse_kl_reference", "forward_kl", "nll"}, \
-            default="auto"
+    loss : {"auto", "moments", "reverse_kl", "reverse_kl_reference", "nll"}, default="auto"
         ``"moments"``, what "auto" stands for, matches the members' mean and their mutual
         information, the epistemic part, each by a term of its own (ours). ``"reverse_kl"``, what
         "auto" stands for with tokens of sequences, which have no "moments", is the divergence
         KL(student || proxy) from the Dirichlet that is as wide as the members (Eqs 14 and 17),
         divided by the proxy's precision, so that samples on which members agree do not drown the
         others. ``"reverse_kl_reference"`` is the form that its authors released (Eq 18), whose
-        proxy is narrower. For comparison there are ``"forward_kl"`` (Eq 13) and ``"nll"``, the
-        members' likelihood (Eq 11, EnD2), neither of which trains with many classes.
+        proxy is narrower. ``"nll"``, for comparison, is the members' likelihood (Eq 11, EnD2),
+        which hardly trains with many classes.
     max_precision : float, default="auto"
         Largest precision of the proxy, for losses that have one, which members that agree would
         make infinite; "auto" is 1,000 for each class, of 8,400 at most in float32.

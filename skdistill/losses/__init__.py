@@ -41,11 +41,8 @@ from ._dirichlet import dirichlet_reverse_kl_reference as dirichlet_reverse_kl_r
 from ._dirichlet import information_target as information_target
 from ._dirichlet import largest_precision as largest_precision
 from ._dirichlet import proxy_term as proxy_term
-from ._factors import centred as centred
 from ._factors import factor_scores as factor_scores
 from ._factors import loadings_nll as loadings_nll
-from ._factors import logit_moments as logit_moments
-from ._factors import logit_target as logit_target
 from ._factors import standardised_loadings as standardised_loadings
 from ._factors import with_loadings as with_loadings
 from ._gaussian import Mixture as Mixture

@@ -346,8 +346,6 @@ def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
     if loss == "reverse_kl_reference":
         return Term(dirichlet_reverse_kl_reference, (mean, precision))
     beta = proxy_concentrations(mean, precision)  # Eq 17
-    if loss == "forward_kl":
-        return Term(dirichlet_forward_kl, (beta,))
     return Term(dirichlet_reverse_kl, (beta,), weight=1 / (precision + mean.shape[-1]))
 
 

@@ -8,15 +8,10 @@ axis before the samples: (..., M, n, p). Residuals are a member's values less th
 members, in units of their standard deviation over members at that sample.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
-from ..distributions import Gaussian
-from ._categorical import cross_entropy
 from ._loss import Term, loss_with_gradient
-from ._second_order import matched_moments, normal_nll
 
 _AGREEMENT = 1e-12  # variance of members, on standardised targets or in nats^2, that is rounding
 _LEAST_SHARE = 0.05  # of the members' spread, that a factor must explain to be one by "auto"
@@ -93,38 +88,3 @@ def with_loadings(outputs: Tensor, marginal: Term, target: Tensor) -> tuple[Tens
     loss, gradient = marginal.loss.and_gradient(first, *marginal.arguments)
     more, slope = loadings_nll.and_gradient(loadings, target)
     return loss + more, torch.cat((gradient, slope), dim=-1)
-
-
-def logit_target(logits: Tensor) -> Gaussian:
-    """Mean and variance that a normal distribution of logits needs for the members' probabilities.
-
-    The variance of a class is twice the log of the members' mean probability less their mean log
-    probability. It is the members' own variance where their log probabilities are normal. They are
-    not: with few members, or ones that are sure in different degrees, the tail of a normal
-    distribution with their variance has several times their epistemic part.
-    """
-    log_probs = logits.log_softmax(-1)
-    log_mean = log_probs.logsumexp(-3) - math.log(logits.shape[-3])
-    return Gaussian(logits.mean(-3), 2 * (log_mean - log_probs.mean(-3)).clamp(min=0))
-
-
-@loss_with_gradient
-def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
-    """Moments of the members' centred logits, each matched by terms of its own.
-
-    Errors of the mean count in nats where members agree, and in units of their spread where that is
-    larger: by these the log odds of unlikely classes are learnt, on which the epistemic part
-    depends. The cross-entropy keeps the probabilities. The target is that of ``logit_target``.
-    """
-    precision = 1 / (1 + target.variance)
-    loss, gradient = matched_moments.and_gradient(outputs, normal_nll, target, precision)
-    n_classes = target.mean.shape[-1]
-    logits = outputs[..., :n_classes]
-    entropy, slope = cross_entropy.and_gradient(logits, target.mean.softmax(-1))
-    gradient[..., :n_classes] += n_classes * slope
-    return loss + n_classes * entropy, gradient
-
-
-def centred(logits: Tensor) -> Tensor:
-    """Logits less their mean over classes, the last axis."""
-    return logits - logits.mean(-1, keepdim=True)

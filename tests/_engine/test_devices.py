@@ -64,7 +64,7 @@ def distillers():
     yield DistributionDistiller(REGRESSOR, family=GaussianFamily(covariance="full"), **SMALL)
     for family in known_families("classifier"):
         yield DistributionDistiller(CLASSIFIER, family=family, supervised_weight=0.5, **SMALL)
-    for loss in ("reverse_kl_reference", "forward_kl", "nll"):
+    for loss in ("reverse_kl_reference", "nll"):
         yield DistributionDistiller(CLASSIFIER, family=DirichletFamily(loss=loss), **SMALL)
     yield DistributionDistiller(CLASSIFIER, family=LogitNormalFamily(covariance=2), **SMALL)
     for n_heads in (None, 3):

@@ -38,7 +38,7 @@ MODELS = {
     "gped, classes": GPEDDistiller(CLASSIFIER, **SETTINGS),
     **{
         f"{family}, classes": DistributionDistiller(CLASSIFIER, family=family, **SETTINGS)
-        for family in ("dirichlet", "logit_normal", "latent_factor")
+        for family in ("dirichlet", "logit_normal")
     },
 }
 METHODS = ("predict", "predict_proba", "predict_uncertainty")

@@ -260,7 +260,7 @@ def test_the_dirichlet_family_learns_mean_and_information_of_the_members():
     np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=2e-2)
 
 
-@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference", "forward_kl"])
+@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference"])
 def test_the_dirichlet_family_learns_the_proxy(loss):
     members = categorical_members()
     model = linear("classifier", family=DirichletFamily(loss))
@@ -691,7 +691,7 @@ def test_the_cap_holds_where_members_are_identical():
     np.testing.assert_allclose(precision[1:], 500.0, rtol=0.1)
 
 
-@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference", "forward_kl"])
+@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference"])
 def test_without_a_cap_float32_learns_as_float64_does(loss):
     members = categorical_members()
     members[1:] = members[1:, :1]
@@ -704,8 +704,7 @@ def test_without_a_cap_float32_learns_as_float64_does(loss):
         for rows in (X, X.astype(np.float32))
     ]
     assert min(last) > 0
-    if loss != "forward_kl":  # over its precision, it does not depend on the cap to first order
-        assert last[1] == pytest.approx(last[0], rel=0.2)
+    assert last[1] == pytest.approx(last[0], rel=0.2)
     np.testing.assert_allclose(model.predict_proba(X), members.mean(1), atol=0.05)
 
 

@@ -12,7 +12,6 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from skdistill import (
-    BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
     DistributionDistiller,
     load,
@@ -25,7 +24,7 @@ N_ROWS, N_MEMBERS = 6, 9
 X = np.eye(N_ROWS)  # samples that a linear network can tell what it likes about
 
 
-def student(kind, **params):
+def student(**params):
     """A student that fits every row of X by itself, to convergence."""
     settings = {
         "family": "latent_factor",
@@ -35,7 +34,7 @@ def student(kind, **params):
         "random_state": 0,
         "normalize": "X",
     }
-    return DistributionDistiller(kind, **{**settings, **params})
+    return DistributionDistiller("regressor", **{**settings, **params})
 
 
 def members_of_two_factors(n_targets=1, noise=0.2, n_members=N_MEMBERS):
@@ -59,7 +58,7 @@ def covariance(values):
 def test_spread_and_covariance_are_those_of_the_members(n_targets):
     members = members_of_two_factors(n_targets)
     y = members[..., 0].mean(1)
-    model = student("regressor").fit(X, y if n_targets > 1 else y[:, 0], member_predictions=members)
+    model = student().fit(X, y if n_targets > 1 else y[:, 0], member_predictions=members)
     n_factors = model._plan.family.scores.shape[1]
     assert 2 <= n_factors < N_MEMBERS - 1
     uncertainty = model.predict_uncertainty(X)
@@ -90,74 +89,52 @@ def test_what_the_student_misses_is_left_to_the_residual():
     scores = (scores - scores.mean()) / scores.std()
     means = np.cos(3 * rows) + 0.1 * np.sign(np.sin(40 * rows)) * scores
     members = np.stack([means, np.full_like(means, 0.04)], axis=-1)[:, :, None]
-    model = student("regressor", max_epochs=300)
+    model = student(max_epochs=300)
     model.fit(rows, means.mean(1), member_predictions=members)
     np.testing.assert_allclose(model.predict_uncertainty(rows).epistemic, 0.01, rtol=0.1)
     smooth = model.sample_members(rows, 500, with_residual=False, random_state=0)[:, :, 0, 0]
     assert smooth.var(1).mean() < 0.001
 
 
-@pytest.mark.slow
-def test_classes_keep_their_probabilities_and_their_covariance():
-    draw = np.random.default_rng(0)
-    logits = 2 * draw.normal(size=(N_ROWS, 1, 3)) + 0.5 * np.einsum(
-        "iq,nqk->nik", draw.normal(size=(N_MEMBERS, 2)), draw.normal(size=(N_ROWS, 2, 3))
-    )
-    members = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    y = np.arange(N_ROWS) % 3
-    model = student("classifier", family=LatentFactorFamily(n_samples=2000)).fit(
-        X, y, member_predictions=members
-    )
-    np.testing.assert_allclose(model.predict_proba(X), members.mean(1), atol=0.02)
-    mean = members.mean(1)
-    entropies = -(members * np.log(members)).sum(-1).mean(1)
-    epistemic = -(mean * np.log(mean)).sum(-1) - entropies
-    np.testing.assert_allclose(model.predict_uncertainty(X).epistemic, epistemic, rtol=0.35)
-    drawn = model.sample_members(X, 5000, random_state=0)
-    assert drawn.shape == (N_ROWS, 5000, 3)
-    np.testing.assert_allclose(drawn.sum(-1), 1)
-    found, wanted = covariance(drawn), covariance(members)
-    assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.95
+def test_it_is_for_regression(data):
+    student = DistributionDistiller(RandomForestClassifier(3), family="latent_factor")
+    with pytest.raises(ValueError, match=r"family must be one of \[.* got 'latent_factor'"):
+        student.fit(data[0], data[1] > 0)
 
 
 @pytest.fixture(scope="module")
 def data():
     draw = np.random.default_rng(0)
     X = draw.normal(size=(80, 3))
-    return X, X[:, 0] + 0.1 * draw.normal(size=80), np.digitize(X[:, 0], [-0.5, 0.5])
+    return X, X[:, 0] + 0.1 * draw.normal(size=80)
 
 
-def fitted(kind, data, **params):
+def fitted(data, **params):
     """A student of a small ensemble."""
-    teacher = {"regressor": BayesianEnsembleRegressor, "classifier": BayesianEnsembleClassifier}
     small = {"module__hidden_units": (8,), "max_epochs": 5, "random_state": 0}
-    y = data[1] if kind == "regressor" else data[2]
-    teacher = FrozenEstimator(teacher[kind](params.pop("n_members", 4), **small).fit(data[0], y))
+    X, y = data
+    ensemble = BayesianEnsembleRegressor(params.pop("n_members", 4), **small)
+    teacher = FrozenEstimator(ensemble.fit(X, y))
     family = LatentFactorFamily(n_factors=params.pop("n_factors", "auto"))
     model = DistributionDistiller(teacher, family=family, **{**small, **params})
-    return model.fit(data[0], y), y
+    return model.fit(X, y), y
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
 @pytest.mark.parametrize(("given", "expected"), [(1, 1), (2, 2), (10, 3)])
-def test_number_of_factors(kind, given, expected, data):
-    model, _ = fitted(kind, data, n_factors=given)
+def test_number_of_factors(given, expected, data):
+    model, _ = fitted(data, n_factors=given)
     assert model._plan.family.scores.shape == (4, expected)
-    n_of_marginal = 4 if kind == "regressor" else 6
-    n_values = 1 if kind == "regressor" else 3
-    assert model.module_.network[-1].bias.shape[-1] == n_of_marginal + expected * n_values
+    assert model.module_.network[-1].bias.shape[-1] == 4 + expected
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
 @pytest.mark.parametrize("transfer", ["noise", "munge", "mixup"])
-def test_it_learns_from_further_rows(kind, transfer, data):
-    model, _ = fitted(kind, data, transfer=transfer)
+def test_it_learns_from_further_rows(transfer, data):
+    model, _ = fitted(data, transfer=transfer)
     assert (model.predict_uncertainty(data[0]).epistemic > 0).all()
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
-def test_files_and_copies_draw_the_same(kind, data, tmp_path):
-    model, _ = fitted(kind, data)
+def test_files_and_copies_draw_the_same(data, tmp_path):
+    model, _ = fitted(data)
     expected = model.sample_members(data[0], 3, random_state=0)
     save(model, tmp_path / "model")
     for copy in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
@@ -165,13 +142,12 @@ def test_files_and_copies_draw_the_same(kind, data, tmp_path):
     assert (model.sample_members(data[0], 3, random_state=1) != expected).any()
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
-def test_training_goes_on_with_the_same_factors(kind, data):
-    model, y = fitted(kind, data, warm_start=True, optimizer=Optimizer(lr_schedule=None))
+def test_training_goes_on_with_the_same_factors(data):
+    model, y = fitted(data, warm_start=True, optimizer=Optimizer(lr_schedule=None))
     scores = model._plan.family.scores
     model.set_params(max_epochs=8).fit(data[0], y)
     np.testing.assert_array_equal(model._plan.family.scores, scores)
-    at_once, _ = fitted(kind, data, optimizer=Optimizer(lr_schedule=None), max_epochs=8)
+    at_once, _ = fitted(data, optimizer=Optimizer(lr_schedule=None), max_epochs=8)
     np.testing.assert_array_equal(
         model.predict_uncertainty(data[0]).total, at_once.predict_uncertainty(data[0]).total
     )
@@ -181,7 +157,7 @@ def test_training_goes_on_with_the_same_factors(kind, data):
 
 
 def test_parts_of_the_rows_share_the_factors_of_the_first(data):
-    model, y = fitted("regressor", data)
+    model, y = fitted(data)
     first = clone(model)
     first.partial_fit(data[0][:40], y[:40])
     scores = first._plan.family.scores
@@ -200,34 +176,22 @@ class Parts:
 
 
 def test_batches(data):
-    model, y = fitted("regressor", data)
+    model, y = fitted(data)
     streamed = clone(model).fit(Parts(data[0], y))
     assert streamed.sample_members(data[0], 2).shape == (80, 2, 1, 2)
 
 
-def test_members_of_trees(data):
-    forest = RandomForestClassifier(5, max_depth=3, random_state=0)
-    settings = {"module__hidden_units": (8,), "max_epochs": 5, "random_state": 0}
-    model = DistributionDistiller(forest, family="latent_factor", **settings)
-    model.fit(data[0], data[2])
-    assert np.isfinite(model.sample_members(data[0], 3)).all()
-
-
 def test_a_teacher_of_one_member_has_no_functions_to_draw(data):
     with pytest.warns(UserWarning, match="one member"):
-        model, _ = fitted("regressor", data, n_members=1)
+        model, _ = fitted(data, n_members=1)
     assert model.predict_uncertainty(data[0]).epistemic is None
     assert not hasattr(model, "sample_members")
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
-def test_members_that_agree_are_drawn_alike(kind):
+def test_members_that_agree_are_drawn_alike():
     members = members_of_two_factors()[:, :1].repeat(3, axis=1)
     y = members[:, 0, 0, 0]
-    if kind == "classifier":
-        members = np.random.default_rng(0).dirichlet(np.ones(3), (N_ROWS, 1)).repeat(3, axis=1)
-        y = np.arange(N_ROWS) % 3
-    model = student(kind, max_epochs=5)
+    model = student(max_epochs=5)
     with pytest.warns(UserWarning, match="never disagreed"):
         model.fit(X, y, member_predictions=members)
     drawn = model.sample_members(X, 4)
@@ -236,7 +200,7 @@ def test_members_that_agree_are_drawn_alike(kind):
 
 
 def test_other_families_have_no_functions_to_draw(data):
-    model, y = fitted("regressor", data)
+    model, y = fitted(data)
     assert hasattr(model, "sample_members")
     assert not hasattr(model.set_params(family="auto").fit(data[0], y), "sample_members")
 
@@ -251,7 +215,7 @@ def test_other_families_have_no_functions_to_draw(data):
     ],
 )
 def test_arguments_of_draws_are_checked(params, error, data):
-    model, _ = fitted("regressor", data)
+    model, _ = fitted(data)
     with pytest.raises(error, match=next(iter(params))):
         model.sample_members(data[0], **params)
 

@@ -25,7 +25,7 @@ STUDENTS = {
     "regressor": (*known_families("regressor"), GaussianFamily(covariance="full")),
     "classifier": (
         *known_families("classifier"),
-        *(DirichletFamily(loss) for loss in ("reverse_kl_reference", "forward_kl", "nll")),
+        *(DirichletFamily(loss) for loss in ("reverse_kl_reference", "nll")),
         LogitNormalFamily(covariance=1),
     ),
 }

@@ -109,17 +109,8 @@ def test_share_of_a_process_leaves_the_variance_as_it_is():
     torch.testing.assert_close(ratio, raw.unflatten(-1, (Q, P)).square().sum(-2))
 
 
-def test_logit_target_gives_members_of_normal_logs_their_variance():
-    logits = torch.stack((0.7 * randn(200_000, 1, seed=3), torch.full((200_000, 1), 12.0)), -1)
-    mean, variance = losses.logit_target(logits.double())
-    assert mean[0, 0].item() == pytest.approx(0, abs=0.01)
-    assert variance[0, 0].item() == pytest.approx(0.49, rel=0.02)  # log p is the logit less 12
-    assert variance[0, 1].item() == pytest.approx(0, abs=1e-6)
-
-
 CASES = {
     "loadings": (losses.loadings_nll, lambda: (0.3 * randn(N, Q, P, seed=1),), Q * P),
-    "logits": (losses.logit_moments, lambda: (losses.logit_target(randn(M, N, 3)),), 6),
     "both": (
         losses.with_loadings,
         lambda: (

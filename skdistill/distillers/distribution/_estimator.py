@@ -160,10 +160,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     the prediction, and its spread the epistemic uncertainty.
 
     `family` defines the distribution and its loss, see :mod:`skdistill.families`. Those for
-    regression are "gaussian", "normal_inverse_gamma" and "normal_inverse_wishart"; those for
-    classification are "dirichlet" and "logit_normal". Both have "latent_factor", which draws
-    functions, "mixture", which has the total uncertainty only, and, for comparison only, the random
-    last layers "gauss_head" and "dropout_head".
+    regression are "gaussian", "normal_inverse_gamma", "normal_inverse_wishart" and "latent_factor",
+    which draws functions; those for classification are "dirichlet" and "logit_normal". Both have
+    "mixture", which has the total uncertainty only, and, for comparison only, the random last
+    layers "gauss_head" and "dropout_head".
 
     Parameters
     ----------
@@ -428,10 +428,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
         Returns
         -------
-        members : ndarray of shape (n_samples, n_members, n_classes) or \
-                (n_samples, n_members, n_targets, 2)
-            Class probabilities; or means ``[..., 0]`` in units of y, and variances ``[..., 1]`` in
-            squared units, the expected noise variance of the sample for all draws.
+        members : ndarray of shape (n_samples, n_members, n_targets, 2)
+            Means ``[..., 0]`` in units of y, and variances ``[..., 1]`` in squared units, the
+            expected noise variance of the sample for all draws.
 
         Raises
         ------

@@ -66,8 +66,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         What the student predicts at each token, and how it learns that: a
         :class:`~skdistill.families.DirichletFamily`, whose loss is "reverse_kl" unless it says
         another, or, of probabilities only, a :class:`~skdistill.families.MixtureFamily` (EnD). With
-        a Dirichlet ``loss="nll"`` and ``"forward_kl"`` hardly learn from members that are mostly
-        sure; for the first the temperature usually falls, as in ``temperature=(2.5, 0, 10)``.
+        a Dirichlet ``loss="nll"`` hardly learns from members that are mostly sure; the temperature
+        usually falls for it, as in ``temperature=(2.5, 0, 10)``.
     module : callable, default=RecurrentSequenceModel
         Builds the student, which is called as the members are, from what is given as
         ``module__<name>`` and, if it takes them, ``in_features``, one more than the largest token
