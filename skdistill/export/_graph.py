@@ -2,7 +2,9 @@
 """Estimators as ONNX graphs."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,13 +34,14 @@ def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""])
     onnx = import_onnx()
     with torch.no_grad():
         program = traced(graph_outputs).run_decompositions(DECOMPOSITIONS)
-    exported: Any = torch.onnx.export(
-        program,
-        input_names=list(graph_outputs.inputs),
-        opset_version=opset,
-        verbose=False,
-        custom_translation_table=TRANSLATIONS,
-    )
+    with _without_notes_on_torchvision():
+        exported: Any = torch.onnx.export(
+            program,
+            input_names=list(graph_outputs.inputs),
+            opset_version=opset,
+            verbose=False,
+            custom_translation_table=TRANSLATIONS,
+        )
     proto = exported.model_proto
     _drop_detours(proto.graph)
     _match_ranks(onnx, proto.graph)
@@ -58,6 +61,21 @@ def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""])
         _add_labels(onnx, proto.graph, labels_of(graph_outputs.plan.task))
     onnx.checker.check_model(proto)
     return proto
+
+
+@contextmanager
+def _without_notes_on_torchvision() -> Iterator[None]:
+    """Keep torch from logging, at each export, which operators of torchvision it goes without."""
+
+    def concerns_export(record: logging.LogRecord) -> bool:
+        return "torchvision is not installed" not in record.getMessage()
+
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    logger.addFilter(concerns_export)
+    try:
+        yield
+    finally:
+        logger.removeFilter(concerns_export)
 
 
 def rename(graph: Any, new: Callable[[str], str]) -> None:

@@ -192,6 +192,8 @@ def _advice(value: object) -> str:
             f"{value.__name__} has no name that load would know. Give it one, here and before "
             "load: skdistill.persistence.register(name, value)."
         )
+    if hasattr(value, "best_estimator_"):
+        return f"it is a {type(value).__name__}. Save its best_estimator_, which predicts the same."
     return (
         f"it is a {type(value).__module__}.{type(value).__qualname__}. Files hold models of "
         "skdistill, scikit-learn's scalers, imputers and encoders, arrays and plain values."

@@ -25,6 +25,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -222,6 +223,7 @@ def test_what_is_registered_may_be_saved(names, tmp_path):
         (lambda: make_pipeline(FunctionTransformer(np.sinh), ensemble()), r"steps/0/1/func .*sinh"),
         (lambda: make_pipeline(StandardScaler(), LinearRegression()), r"steps/1/1 .*LinearRegr"),
         (lambda: RandomForestRegressor(2), "model cannot be saved: .*RandomForest"),
+        (lambda: GridSearchCV(LinearRegression(), {}, cv=2), "GridSearchCV. Save its best_estima"),
     ],
 )
 def test_what_cannot_be_saved_is_refused_by_name(make, message, tmp_path):
