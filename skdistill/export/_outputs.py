@@ -339,9 +339,9 @@ class _Functions(FunctionDraws):
         self.register_buffer("first", lower[:half, :half].contiguous())
         self.register_buffer("last", lower[half:].contiguous())
 
-    def _kernel(self, both: Tensor) -> tuple[Tensor, Tensor]:
+    def _kernel(self, inputs_and_squares: Tensor) -> tuple[Tensor, Tensor]:
         kept: dict[str, Any] = self._buffers
-        kernel = torch.addmm(kept["offsets"], kept["points"], both.t()).exp()
+        kernel = torch.addmm(kept["offsets"], kept["points"], inputs_and_squares.t()).exp()
         first, last = kept["first"] @ kernel[: len(kept["first"])], kept["last"] @ kernel
         known = (first * first).sum(0) + (last * last).sum(0)
         return kernel.t(), (kept["most"] - known).relu().unsqueeze(-1)

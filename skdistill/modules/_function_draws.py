@@ -198,12 +198,16 @@ class FunctionDraws(UnknownDraws):
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
         deviation = torch.addcmul(kept["within"], distance, kept["slope"])
         z = z.clamp(-_FARTHEST, _FARTHEST)
-        squares = torch.cat([z, z * z], dim=-1)
-        kernel = torch.addmm(kept["minus_half_squares"], squares, kept["inducing"]).exp()
-        white = torch.linalg.vector_norm(kernel @ kept["whitening"], dim=-1, keepdim=True)
-        # The share of the variance that they leave, (n, 1).
-        left = torch.addcmul(kept["most"], white, white, value=-1).relu()
+        kernel, left = self._kernel(torch.cat([z, z * z], dim=-1))
         of_process = left * (deviation * deviation)
         unknown = torch.cat([x.isnan().to(x), self.gaps.forward(x)], dim=-1)
         variance = torch.addmm(of_process, unknown, kept["unknown_variance"])
         return z, kernel, unknown, variance
+
+    def _kernel(self, inputs_and_squares: Tensor) -> tuple[Tensor, Tensor]:
+        """Return kernel functions (n, m), and the share of the variance that they leave, (n, 1)."""
+        kept: dict[str, Any] = self._buffers
+        offsets = kept["minus_half_squares"]
+        kernel = torch.addmm(offsets, inputs_and_squares, kept["inducing"]).exp()
+        white = torch.linalg.vector_norm(kernel @ kept["whitening"], dim=-1, keepdim=True)
+        return kernel, torch.addcmul(kept["most"], white, white, value=-1).relu()

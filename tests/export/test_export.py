@@ -52,6 +52,7 @@ from skdistill.modules import FunctionDraws, PiecewiseLinear
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
+onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 skl2onnx = pytest.importorskip("skl2onnx")
 
@@ -174,7 +175,6 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
 
 @pytest.mark.slow
 def test_a_graph_has_what_its_outputs_need(tmp_path):
-    onnx = pytest.importorskip("onnx")
     X, y = data_of("hydra several numbers")
     model = MODELS["hydra several numbers"]().fit(X, y)
     for outputs in (["std", "mean"], ["mean"]):
@@ -245,6 +245,9 @@ def test_tables_with_functions_categories_and_missing_values(task, tmp_path):
     found = run(tmp_path / "model.onnx", rows)
     expected = predicted(model, rows, set(found))
     assert_same(found, {name: expected[name] for name in found})
+    # Only the part of the triangle that is not zero is multiplied by.
+    kept = [value.name for value in onnx.load(tmp_path / "model.onnx").graph.initializer]
+    assert not [name for name in kept if name.endswith("whitening")]
 
 
 # --- pipelines --------------------------------------------------------------------------------
