@@ -25,10 +25,10 @@ from ._outputs import GraphOutputs
 
 aten: Any = torch.ops.aten
 
-_KEYWORDS = frozenset(
+_KEYWORDS = (
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
-    "union unsigned void volatile while".split()
+    "union unsigned void volatile while"
 )
 
 _TYPES = {
@@ -44,7 +44,7 @@ _ROWS = 32  # of weights, that are multiplied together: zeros before and after t
 
 def check_name(name: object) -> None:
     is_identifier = isinstance(name, str) and re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name)
-    if not is_identifier or name in _KEYWORDS:
+    if not is_identifier or name in _KEYWORDS.split():
         raise ValueError(
             "name must be an identifier of C, a letter followed by letters, digits and "
             f"underscores, all of ASCII, and no keyword; got {name!r}."
@@ -72,12 +72,16 @@ def _program(graph_outputs: GraphOutputs) -> ExportedProgram:
     with torch.no_grad():
         program = torch.export.export(graph_outputs, (graph_outputs.inputs["X"][:1],))
         program = program.run_decompositions({**default_decompositions(), **_DECOMPOSITIONS})
-    for node in program.graph.nodes:
-        if node.target == aten.full_like.default:  # takes the shape alone of its input
+    graph = program.graph
+    for node in graph.nodes:
+        if node.target == aten._assert_tensor_metadata.default:  # would keep what it checks
+            graph.erase_node(node)
+        elif node.target == aten.full_like.default:  # takes the shape alone of its input
             like = node.meta["val"]
-            node.target, node.args = aten.full.default, ([*like.shape], node.args[1])
-            node.kwargs = {"dtype": like.dtype}
-    program.graph.eliminate_dead_code()
+            with graph.inserting_before(node):
+                args = (aten.full.default, ([*like.shape], node.args[1]), {"dtype": like.dtype})
+                node.replace_all_uses_with(graph.call_function(*args))
+    graph.eliminate_dead_code()
     return program
 
 
@@ -92,18 +96,18 @@ _DECOMPOSITIONS = get_decompositions(
 }
 
 # What moves elements, or repeats them, and computes nothing.
-_MOVES = frozenset(
+_MOVES = (
     "alias clone detach expand flip index_select permute reshape select slice split_with_sizes "
-    "squeeze transpose unsqueeze".split()
+    "squeeze transpose unsqueeze"
 )
 
 # C of operands {0}, {1}, ...; {f} is the suffix of libm's functions of float. NaN stays NaN.
 _ELEMENTWISE = {
-    "_to_copy": "{0}",
     "abs": "fabs{f}({0})",
     "add": "{0} + {1}",
     "clamp_max": "{0} > {1} ? {1} : {0}",
     "clamp_min": "{0} < {1} ? {1} : {0}",
+    "copy": "{0}",
     "cos": "cos{f}({0})",
     "div": "{0} / {1}",
     "erf": "erf{f}({0})",
@@ -162,6 +166,14 @@ class _Array:
             return [_Array(self.name, positions, self.dtype) for positions in found]
         return _Array(self.name, found, self.dtype)
 
+    def at(self, position: int | Tensor) -> str:
+        """C of the part that begins at a position."""
+        return f"{self.name} + {int(position)}"
+
+
+_Axes = int | Sequence[int] | None
+_Value = Tensor | _Array  # what is known, or depends on the input
+
 
 class _Translator(fx.Interpreter):
     """Writes C for a graph: what depends on no input is computed, the rest becomes loops.
@@ -199,10 +211,10 @@ class _Translator(fx.Interpreter):
             return target(*args, **kwargs)
         if target is operator.getitem:
             return args[0][args[1]]
-        operation = getattr(getattr(target, "overloadpacket", target), "__name__", str(target))
+        operation = str(target).removeprefix("aten.").partition(".")[0]
         if hasattr(self, f"aten_{operation}"):
             return getattr(self, f"aten_{operation}")(*args, **kwargs)
-        if operation in _MOVES:
+        if operation in _MOVES.split():
             return args[0].moved(lambda positions: target(positions, *args[1:], **kwargs))
         if operation in _REDUCTIONS:
             return self._reduced(operation, [args[0]], *args[1:2])
@@ -216,10 +228,11 @@ class _Translator(fx.Interpreter):
 
     # --- operations, as torch names them ----------------------------------------------------------
 
-    def aten__assert_tensor_metadata(self, *args: Any, **kwargs: Any) -> None:
-        """Need not be checked again."""
+    def aten__to_copy(self, array: _Array, **kwargs: Any) -> _Array:
+        is_truth = self.like.dtype == torch.bool
+        return self._elementwise(*(("ne", [array, 0]) if is_truth else ("copy", [array])))
 
-    def aten_addmm(self, bias: Any, a: Any, b: Any) -> _Array:
+    def aten_addmm(self, bias: _Value, a: _Value, b: _Value) -> _Array:
         return self._elementwise("add", [bias, self._product(a, b)])
 
     def aten_argmax(self, array: _Array, axis: int, keepdim: bool = False) -> _Array:
@@ -231,10 +244,10 @@ class _Translator(fx.Interpreter):
         self.lines.append(f"{outer}{{ {start} {inner}{best} {found.name}[{to}] = at; }}")
         return found
 
-    def aten_bmm(self, a: Any, b: Any) -> _Array:
+    def aten_bmm(self, a: _Value, b: _Value) -> _Array:
         return self._product(a, b)
 
-    def aten_cat(self, parts: Sequence[Any], axis: int = 0) -> _Array:
+    def aten_cat(self, parts: Sequence[_Value], axis: int = 0) -> _Array:
         found, start = self._new(self.like.shape, self.like.dtype), 0
         for part in parts:
             shape = (part.positions if isinstance(part, _Array) else part).shape
@@ -245,7 +258,9 @@ class _Translator(fx.Interpreter):
                 start += size
         return found
 
-    def aten_clamp(self, x: Any, least: Any = None, most: Any = None) -> _Array:
+    def aten_clamp(
+        self, x: _Array, least: float | None = None, most: float | None = None
+    ) -> _Array:
         for operation, limit in (("clamp_min", least), ("clamp_max", most)):
             if limit is not None:
                 x = self._elementwise(operation, [x, limit])
@@ -260,16 +275,21 @@ class _Translator(fx.Interpreter):
         return found
 
     def aten_linalg_vector_norm(
-        self, array: _Array, order: float, axes: Any = None, keepdim: bool = False
+        self, array: _Array, order: float, axes: _Axes = None, keepdim: bool = False
     ) -> _Array:
         if order != 2:
             raise ValueError(f"model must have no norms but of order 2, got {order}.")
-        return self._reduced("linalg_vector_norm", [array], axes)
+        if self.like.numel() > 1:
+            return self._reduced("linalg_vector_norm", [array], axes)
+        row = self._contiguous(array.moved(lambda positions: positions.reshape(1, -1)))
+        square = self._new([1], array.dtype, value=0)
+        self._call("dense", row.dtype, row.at(0), row.at(0), square.at(0), row.positions.numel(), 1)
+        return self._elementwise("sqrt", [square])
 
-    def aten_mm(self, a: Any, b: Any) -> _Array:
+    def aten_mm(self, a: _Value, b: _Value) -> _Array:
         return self._product(a, b)
 
-    def aten_pow(self, x: Any, power: Any) -> _Array:
+    def aten_pow(self, x: _Value, power: _Value | float) -> _Array:
         if isinstance(power, (int, float)) and power == 2:
             return self._elementwise("mul", [x, x])
         return self._elementwise("pow", [x, power])
@@ -280,7 +300,9 @@ class _Translator(fx.Interpreter):
 
     # --- kinds of operations ----------------------------------------------------------------------
 
-    def _elementwise(self, operation: str, args: Sequence[Any], alpha: float = 1) -> _Array:
+    def _elementwise(
+        self, operation: str, args: Sequence[_Value | float], alpha: float = 1
+    ) -> _Array:
         found = self._new(self.like.shape, self.like.dtype)
         template, dtype = _ELEMENTWISE[operation], found.dtype
         if dtype == torch.bool:  # what is compared has a type of its own
@@ -296,7 +318,11 @@ class _Translator(fx.Interpreter):
         return found
 
     def _reduced(
-        self, operation: str, arrays: Sequence[_Array], axes: Any = None, shape: Any = None
+        self,
+        operation: str,
+        arrays: Sequence[_Array],
+        axes: _Axes = None,
+        shape: Sequence[int] | None = None,
     ) -> _Array:
         """Reduce axes of arrays of one shape, all of them by default."""
         sizes = arrays[0].positions.shape
@@ -319,9 +345,10 @@ class _Translator(fx.Interpreter):
         )
         return found
 
-    def _product(self, a: Any, b: Any) -> _Array:
-        """Multiply matrices, or batches of them; only one of both may be known."""
-        if not isinstance(a, _Array):
+    def _product(self, a: _Value, b: _Value) -> _Array:
+        """Multiply matrices, or batches of them, of which at most one is known."""
+        if isinstance(a, Tensor):
+            assert isinstance(b, _Array)  # or the product would be known
             found = self._product(b.moved(lambda p: p.mT), a.mT)
             transposed: _Array = found.moved(lambda p: p.mT)
             return transposed
@@ -330,26 +357,22 @@ class _Translator(fx.Interpreter):
         shape = (*batch, n_rows, n_out)
         if isinstance(b, _Array):
             pairs = (*batch, n_rows, n_in, n_out)
-            a = a.moved(lambda p: p.unsqueeze(-1).expand(pairs))
-            b = b.moved(lambda p: p.unsqueeze(-3).expand(pairs))
-            return self._reduced("dot", [a, b], [-2], shape)
-        if (a.positions.diff(dim=-1) != 1).any():
-            a, given = self._new(a.positions.shape, a.dtype), a
-            self._assign(a, "{0}", [given])
-        found = self._new(shape, a.dtype, value=0)
+            left = a.moved(lambda p: p.unsqueeze(-1).expand(pairs))
+            right = b.moved(lambda p: p.unsqueeze(-3).expand(pairs))
+            return self._reduced("dot", [left, right], [-2], shape)
+        a, found = self._contiguous(a), self._new(shape, a.dtype, value=0)
         blocks, calls, n_weights = [], [], 0
         for k, weights in enumerate(b.reshape(-1, n_in, n_out)):
             for row, column, block in _blocks(weights):
                 for n in range(n_rows):
                     x = a.positions.view(-1, n_rows, n_in)[k, n, row]
                     y = found.positions.view(-1, n_rows, n_out)[k, n, column]
-                    calls.append((n_weights, int(x), int(y), *block.shape))
+                    calls.append((n_weights, a.at(x), found.at(y), *block.shape))
                 blocks.append(block.flatten())
                 n_weights += block.numel()
-        constant = self._constant(torch.cat([*blocks, torch.zeros(1, dtype=b.dtype)])).name
-        for w, x, y, *block_shape in calls:
-            places = (f"{constant} + {w}", f"{a.name} + {x}", f"{found.name} + {y}")
-            self._call("dense", found.dtype, *places, *block_shape)
+        constant = self._constant(torch.cat([*blocks, torch.zeros(1, dtype=b.dtype)]))
+        for w, *args in calls:
+            self._call("dense", found.dtype, constant.at(w), *args)
         return found
 
     # --- lines of C -------------------------------------------------------------------------------
@@ -362,7 +385,7 @@ class _Translator(fx.Interpreter):
         self._assign(found, "{0}", [x])
         return found
 
-    def _output(self, name: str, found: Any) -> None:
+    def _output(self, name: str, found: _Value) -> None:
         text, positions = self._operand(found, found.dtype)
         shape = (found.positions if isinstance(found, _Array) else found).shape
         heads, (place,) = self._loops([positions.expand(shape)])
@@ -371,13 +394,21 @@ class _Translator(fx.Interpreter):
             f"{''.join(heads)}out->{_field(name)}{''.join(axes)} = {text.format(place)};"
         )
 
-    def _new(self, shape: Sequence[int], dtype: torch.dtype, value: Any = None) -> _Array:
+    def _new(self, shape: Sequence[int], dtype: torch.dtype, value: float | None = None) -> _Array:
         """Declare an array, by default without values."""
         found = _Array(f"v{self.n_arrays}", _count(shape), dtype)
         self.n_arrays += 1
         self.n_bytes += found.positions.numel() * dtype.itemsize
         start = "" if value is None else f" = {{{value}}}"
         self.lines.append(f"{_TYPES[dtype]} {found.name}[{found.positions.numel()}]{start};")
+        return found
+
+    def _contiguous(self, array: _Array) -> _Array:
+        """Return an array whose last axis is contiguous."""
+        if (array.positions.diff(dim=-1) == 1).all():
+            return array
+        found = self._new(array.positions.shape, array.dtype)
+        self._assign(found, "{0}", [array])
         return found
 
     def _constant(self, tensor: Tensor) -> _Array:
@@ -394,7 +425,7 @@ class _Translator(fx.Interpreter):
         name = f"{self.name}_c{[*self.constants].index(key)}"
         return _Array(name, _count(once.shape).expand(tensor.shape), tensor.dtype)
 
-    def _operand(self, arg: Any, dtype: torch.dtype) -> tuple[str, Tensor]:
+    def _operand(self, arg: _Value | float, dtype: torch.dtype) -> tuple[str, Tensor]:
         """Return C for an element of a type, its index left open, and the indices."""
         if isinstance(arg, Tensor):
             arg = arg if arg.dtype == torch.bool else arg.to(dtype)
@@ -406,7 +437,11 @@ class _Translator(fx.Interpreter):
         return f"{cast}{arg.name}[{{}}]", arg.positions
 
     def _assign(
-        self, found: _Array, template: str, args: Sequence[Any], dtype: torch.dtype | None = None
+        self,
+        found: _Array,
+        template: str,
+        args: Sequence[_Value | float],
+        dtype: torch.dtype | None = None,
     ) -> None:
         """Compute each element of an array of those of the operands, which have some type."""
         dtype = dtype or found.dtype
@@ -436,7 +471,7 @@ class _Translator(fx.Interpreter):
         texts = [i if n == 1 else f"{n} * {i}" for i, n in terms]
         return " + ".join([*([str(first)] if first or not texts else []), *texts])
 
-    def _call(self, helper: str, dtype: torch.dtype, *args: Any) -> None:
+    def _call(self, helper: str, dtype: torch.dtype, *args: str | int) -> None:
         name = f"{self.name}_{helper}{_suffix(dtype)}"
         self.helpers[name] = _helper(helper, dtype, name)
         self.lines.append(f"{name}({', '.join(map(str, args))});")
@@ -501,11 +536,12 @@ def _field(output: str) -> str:
 def _fields(graph_outputs: GraphOutputs) -> Iterator[str]:
     for name, example in zip(graph_outputs.names, graph_outputs.examples, strict=True):
         axes = "".join(f"[{n}]" for n in example.shape[1:])
-        yield f"    {_TYPES[example.dtype]} {_field(name)}{axes}; /* {_within_comment(_meaning(name, graph_outputs))} */"
+        meaning = _within_comment(_meaning(name, graph_outputs))
+        yield f"    {_TYPES[example.dtype]} {_field(name)}{axes}; /* {meaning} */"
 
 
 def _meaning(name: str, graph_outputs: GraphOutputs) -> str:
-    task = graph_outputs.plan.task
+    task: Any = graph_outputs.plan.task
     is_regressor = task.kind == "regressor"
     if name == "label":
         return f"position of the class in {_listed(task.labels.tolist())}"
