@@ -39,7 +39,7 @@ _TYPES = {
 }
 
 _MANY = 16  # elements from which on exponentials are computed together
-_ROWS = 32  # of weights, that are multiplied together: zeros before and after them are left out
+_ROWS = 16  # of weights, that are multiplied together: zeros before and after them are left out
 
 
 def check_name(name: object) -> None:
