@@ -14,6 +14,7 @@ from torch import Tensor
 from .._estimator.unwrapping import final_step
 from .._serialization.container import check_folder, write_atomically
 from ..distillers import BDistilBooster
+from ._c import c_source, check_name
 from ._graph import graph_of, with_facts
 from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods, traced
 from ._pipelines import pipeline_graph, steps_before
@@ -186,3 +187,62 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
     buffer, files = io.BytesIO(), {"outputs.json": json.dumps(facts)}
     torch.export.save(traced(graph_outputs), buffer, extra_files=files)
     write_atomically(Path(path), buffer.getvalue())
+
+
+def export_c(
+    model: Any, path: Any, name: str = "student", quantiles: Any = None, outputs: Any = "auto"
+) -> None:
+    """Write a fitted estimator as one file of C99, which predicts one sample per call.
+
+    The file needs nothing but the C standard library. Its function ``<name>_predict`` fills a
+    struct with the outputs of :func:`export_onnx`; it allocates no memory and writes to no globals,
+    so that threads can share it. It computes in the dtype of the fit, float32 or float64, and
+    random functions in float64. A comment at the top of the file describes the features, in the
+    order of X, each categorical one with its categories. Compile the file with ``-O3``, of which
+    gcc makes vector instructions, and without ``-ffast-math``, since missing values are NaN.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, or a FrozenEstimator around one. Other steps of a
+        Pipeline are not written. Any network of linear and recurrent layers will do; convolutions
+        have no C code.
+    path : path-like
+        File to write, best with the ending ``.c``.
+    name : str, default="student"
+        What the names in the file begin with, an identifier of C.
+    quantiles, outputs
+        As in :func:`export_onnx`, but quantiles and intervals of mixtures have no C code. `label`
+        is the position of the class in ``classes_``.
+
+    Raises
+    ------
+    TypeError
+        If the model is no estimator of this package that predicts a distribution of samples.
+    ValueError
+        If `name` is no identifier of C, the model is a classifier and so has no quantiles, has no
+        output of such a name, or is made of operations that have no C code.
+    FileNotFoundError
+        If the folder of `path` does not exist.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor, DistributionDistiller
+    >>> from skdistill.export import export_c
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> teacher = BayesianEnsembleRegressor(2, max_epochs=2)
+    >>> student = DistributionDistiller(teacher, max_epochs=2).fit(X, y)
+    >>> path = os.path.join(tempfile.mkdtemp(), "student.c")
+    >>> export_c(student, path, outputs=["mean", "std"])
+    >>> [line.strip() for line in open(path) if line.startswith("void")][0]
+    'void student_predict(const double *x, student_output *out);'
+    """
+    check_name(name)
+    check_folder(Path(path))
+    model = model.estimator if isinstance(model, FrozenEstimator) else model
+    wanted = "a fitted estimator of skdistill, without other steps, which export_onnx takes"
+    check_has_prediction_methods(model, "export_c", wanted, model)
+    source = c_source(GraphOutputs(model, quantiles, outputs), model, name)
+    write_atomically(Path(path), source.encode())
