@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -58,7 +58,7 @@ class Stage:
     @property
     def share(self) -> float:
         """How much of the stage is done, from 0 to 1."""
-        return self.before + (self.limit - self.before) * self.done()
+        return min(self.before + (self.limit - self.before) * self.done(), 1.0)
 
     @contextmanager
     def part(self, share: float, done: Callable[[], float]) -> Iterator[None]:
@@ -111,18 +111,17 @@ class Stage:
 class Reporter:
     """Tells of a fit, called `name`, that runs within that of `outer`, if any.
 
-    Only the outermost one has a bar. Of those that `verbose` asks to print lines only the outermost
-    one does.
+    Only the outermost one has a bar, if it `has_terminal`. Of those that are asked to print lines
+    only the outermost one `prints` them.
     """
 
-    def __init__(self, name: str, verbose: int, outer: Reporter | None):
-        is_first_rank = (ranks := current_ranks()) is None or ranks.rank == 0
+    def __init__(self, name: str, is_asked: bool, has_terminal: bool, outer: Reporter | None):
         self.name = name
         self.outer = outer
         self.outermost: Reporter = self if outer is None else outer.outermost
         self.is_told: bool = outer is not None and (outer.is_told or outer.prints)
-        self.prints: bool = verbose >= 1 and is_first_rank and not self.is_told
-        self.has_terminal = outer is None and is_first_rank and _can_write_over()
+        self.prints: bool = is_asked and not self.is_told
+        self.has_terminal = has_terminal
         self.begin = time.monotonic()
         self.stage: Stage | None = None
         self.bar: Any = None
@@ -175,15 +174,21 @@ class Reporter:
                 self.bar.set_description_str(text, refresh=False)
                 self.bar.update(stage.share - self.bar.n if stage.is_measured else -self.bar.n)
 
-    def print(self, text: str) -> None:
-        """Print a line at once, above the bar."""
+    @contextmanager
+    def above_bar(self) -> Iterator[None]:
+        """Let others write lines, which come above the bar, if there is one."""
         with _LOCK.held():
             bar = self.outermost.bar
             if bar is not None:
                 bar.clear()
-            _print(text)
+            yield
             if bar is not None:
                 bar.refresh()
+
+    def print(self, text: str) -> None:
+        """Print a line above the bar."""
+        with self.above_bar():
+            _print(text)
 
 
 _CURRENT: ContextVar[Reporter | None] = ContextVar("reporter of the innermost fit", default=None)
@@ -192,7 +197,14 @@ _CURRENT: ContextVar[Reporter | None] = ContextVar("reporter of the innermost fi
 @contextmanager
 def reporting(name: str, verbose: int) -> Iterator[None]:
     """Tell of a fit: by lines for ``verbose=1``, and on a terminal by a bar if it takes long."""
-    reporter = Reporter(name, verbose, _CURRENT.get())
+    outer, ranks = _CURRENT.get(), current_ranks()
+    is_first_rank = ranks is None or ranks.rank == 0
+    is_asked = is_first_rank and verbose >= 1
+    has_terminal = is_first_rank and outer is None and _can_write_over()
+    if outer is None and not (is_asked or has_terminal):
+        yield
+        return
+    reporter = Reporter(name, is_asked, has_terminal, outer)
     token = _CURRENT.set(reporter)
     try:
         with reporter.looking():
@@ -241,15 +253,19 @@ def count_from_now(is_restored: bool = False) -> None:
 
 
 def print_line(text: str) -> None:
-    """Print a line at once, so that the log of a fit that runs elsewhere has it too."""
-    reporter = _CURRENT.get()
-    if reporter is None:
+    """Print a line for ``verbose=2``, above the bar of the outermost fit."""
+    with above_bar():
         _print(text)
-    else:
-        reporter.print(text)
+
+
+def above_bar() -> AbstractContextManager[None]:
+    """Return the context in which lines may be written to a terminal that may have a bar."""
+    reporter = _CURRENT.get()
+    return nullcontext() if reporter is None else reporter.above_bar()
 
 
 def _print(text: str) -> None:
+    """Print a line at once, so that the log of a fit that runs elsewhere has it too."""
     print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
 
 
