@@ -331,10 +331,11 @@ class StackNet(NeuralNet):
         self.member_losses_[prefix] = means[0]
         if is_first:
             self.constant_losses_ = means[1]
-            count_from_now()
         self._record_loss(f"{prefix}_loss", means[0])
         if training:
             self.history.record("engine", engine_of(self))
+        if is_first:
+            count_from_now()  # this epoch has prepared what others use
         if isinstance(self.steps_.on_module, CompiledStep) and len(self.history) == 1:
             self.history.record("compile_seconds", self.steps_.on_module.seconds)
 

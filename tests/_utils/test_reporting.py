@@ -426,8 +426,10 @@ class Passing(Callback):
     def __init__(self, fails=False):
         self.fails = fails
 
-    def on_epoch_end(self, net, **kwargs):
+    def on_epoch_begin(self, net, **kwargs):
         CLOCK.seconds += 4.0
+
+    def on_epoch_end(self, net, **kwargs):
         current().outermost.look()
         if self.fails and CLOCK.seconds > 20:
             raise RuntimeError("no more")
@@ -451,6 +453,20 @@ def test_the_bar_of_a_fit_tells_of_its_teacher_too(terminal):
         f"HydraPlusRegressor: teacher, 4 members, {x}" for x in of_teacher
     ]
     assert bars(terminal)[-1] == "HydraPlusRegressor: student, 4 epochs, 100%, about 0 s left"
+
+
+def test_the_first_epoch_which_prepares_does_not_count():
+    class Preparing(Callback):
+        def on_batch_end(self, net, training=False, **kwargs):
+            CLOCK.seconds += 90.0 if len(net.history) == 1 else 3.0
+
+        def on_epoch_end(self, net, **kwargs):
+            left.append(current().stage.seconds_left)
+
+    left: list[float | None] = []
+    own = {**SMALL, "max_epochs": 4, "batch_size": len(X), "verbose": 1}
+    clone(ENSEMBLE).set_params(**own, callbacks=[Preparing()]).fit(X, Y)
+    assert left == [None, pytest.approx(6.0), pytest.approx(3.0), pytest.approx(0.0)]
 
 
 def test_the_bar_of_a_fit_that_fails_is_removed(terminal):
