@@ -13,7 +13,7 @@ the validation loss does not.
 # ---
 #
 # Callbacks are skorch's. This one prints the training loss at some epochs; ``verbose=1`` prints
-# what is being trained, and the remaining time.
+# how long each stage of a fit takes.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -8,7 +8,6 @@ import math
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ import torch
 from skorch.callbacks import Callback, PrintLog
 from torch import Tensor
 
-from .._utils.messages import print_line, time_left
+from .._utils.reporting import print_line
 from ..modules import member_state
 from ._rows import Batch
 
@@ -27,9 +26,6 @@ from ._rows import Batch
 # beyond the first it is worse than that, beyond the second it has exploded.
 _WORSE = 0.5
 _EXPLOSION = 1e3
-
-# Between two lines about the time left.
-_SECONDS_BETWEEN_LINES = 2.0
 
 # Escape sequences by which skorch colours what it prints.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -59,8 +55,8 @@ def asks_to_stop(error: KeyboardInterrupt) -> bool:
     return in_a_callback and instruction == dis.opmap["RAISE_VARARGS"]
 
 
-class ProgressLog(PrintLog):
-    """Lines about a training: its phase and the time left, or for ``verbose=2`` skorch's table."""
+class EpochLog(PrintLog):
+    """skorch's table of epochs, headed by what is trained, for ``verbose=2``."""
 
     def __init__(self):
         super().__init__(sink=_print_plainly)
@@ -71,33 +67,10 @@ class ProgressLog(PrintLog):
     def on_train_begin(self, net, **kwargs):
         if net.verbose > 1:
             print_line(f"{net.phase}:")
-        self.begin_ = self.last_ = time.monotonic()
-        self.n_epochs_ = 0  # a fit that goes on has not run all of them
-
-    def on_epoch_begin(self, net, **kwargs):
-        super().on_epoch_begin(net, **kwargs)
-        if self.n_epochs_ == 0:  # a student beside chains waits for the end of their burn-in
-            self.begin_ = time.monotonic()
 
     def on_epoch_end(self, net, **kwargs):
-        self.n_epochs_ += 1
         if net.verbose > 1:
             super().on_epoch_end(net, **kwargs)
-        if net.verbose > 1 or not net.verbose:
-            return
-        now, n_left = time.monotonic(), net.max_epochs - len(net.history)
-        if net.time_limit is not None and not net.time_limit.left:
-            n_left = 0  # this epoch is the last one
-        if n_left and now - self.last_ < _SECONDS_BETWEEN_LINES:
-            return
-        self.last_ = now
-        left = time_left(
-            now - self.begin_, self.n_epochs_, n_left + net.n_epochs_later, net.seconds_allowed
-        )
-        print_line(
-            f"{net.phase}: epoch {len(net.history)} of {net.max_epochs}, "
-            f"loss {net.history[-1, 'train_loss']:.4g}, {left}"
-        )
 
 
 def _print_plainly(text: str) -> None:
@@ -235,6 +208,7 @@ class TimeLimit(Callback):
 
     def __post_init__(self) -> None:
         self.begin = self.clock()
+        self.share = 0.0  # of the time that has passed at the last minibatch, for other threads
 
     @property
     def left(self) -> float:
@@ -257,6 +231,7 @@ class TimeLimit(Callback):
                 return
             is_first = not (n_ended or number)  # it has the first learning rate in any case
             share = 0.0 if is_first else 1.0 - (left / self.seconds if left else 0.0)
+            self.share = share
             self._set_rates(net, max(n_ended / n_epochs, share))
             if (now := min(int(share * n_epochs), n_epochs - 1)) > epoch:
                 epoch = now

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,18 +13,14 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import EpochTimer, LRScheduler
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from .._method.objective import Objective
-from .._utils.messages import duration, print_line
 from .._utils.ranks import Ranks
+from .._utils.reporting import count_from_now
 from .._utils.validation import did_you_mean
-from ._callbacks import ProgressLog, StopTraining, TimeLimit, asks_to_stop
+from ._callbacks import EpochLog, StopTraining, TimeLimit, asks_to_stop
 from ._rows import Batch
 from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
-
-# So long steps are timed before the estimate is printed, and a shorter training has none.
-_SECONDS_TIMED, _WORTH_TELLING = 0.5, 2.0
 
 
 class StackNet(NeuralNet):
@@ -48,12 +43,12 @@ class StackNet(NeuralNet):
         every epoch with the parameters by name, returns a function of the learning rate that
         changes these tensors in place. `after_step` takes the net; its ``state_dict()``, if it has
         one, is part of the net's state.
-    n_epochs_later : float, default=0
-        Epochs that the fit has still to run after this training; for the time left that is printed.
     ranks : Ranks, default=None
         Processes that train the same stack, each on its share of every minibatch. Gradients and
         losses are those over the samples of all; the weights begin as those of rank 0.
     """
+
+    epoch_: tuple[RunningLoss, int] | None = None  # the one that runs, and its number of samples
 
     def __init__(
         self,
@@ -68,7 +63,6 @@ class StackNet(NeuralNet):
         after_step=None,
         time_limit: TimeLimit | None = None,
         phase="training",
-        n_epochs_later=0,
         ranks: Ranks | None = None,
         **kwargs,
     ):
@@ -80,14 +74,13 @@ class StackNet(NeuralNet):
         self.after_step = after_step
         self.time_limit = time_limit
         self.phase = phase
-        self.n_epochs_later = n_epochs_later
         self.ranks = ranks
         # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
     @property
     def _default_callbacks(self):
-        return [("epoch_timer", EpochTimer()), ("print_log", ProgressLog())]
+        return [("epoch_timer", EpochTimer()), ("print_log", EpochLog())]
 
     @property
     def n_members(self) -> int:
@@ -104,13 +97,17 @@ class StackNet(NeuralNet):
         last = [row["engine"] for row in self.history if "engine" in row][-1:]
         return last[0] if last else engine_of(self)
 
-    @property
-    def seconds_allowed(self) -> float:
-        """Seconds that are left for this training and those after it; infinite without a limit."""
-        if self.time_limit is None:
-            return math.inf
-        further = self.n_epochs_later / self.max_epochs
-        return self.time_limit.left + further * self.time_limit.seconds
+    def share_done(self) -> float:
+        """Return how much of the training is done, from 0 to 1; any thread may ask."""
+        n_epochs = sum("train_loss" in row for row in list(self.history or ()))
+        running = 0.0
+        if (epoch := self.epoch_) is not None:
+            running_loss, n_rows = epoch
+            running = running_loss.n_rows / n_rows
+        share = (n_epochs + running) / self.max_epochs
+        if self.time_limit is not None:
+            share = max(share, self.time_limit.share)
+        return min(share, 1.0)
 
     # What skorch asks for -------------------------------------------------------------------
 
@@ -242,7 +239,6 @@ class StackNet(NeuralNet):
         self.state_to_load_: Any = None
         self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
-        self.estimate_ = DurationEstimate()
         if self.ranks is not None:
             self.ranks.copy_from_first([*self.module_.parameters(), *self.module_.buffers()])
 
@@ -287,6 +283,7 @@ class StackNet(NeuralNet):
         has_ended = False
         if self.state_to_load_ is not None:
             self.load_state(self.state_to_load_)
+            count_from_now(is_restored=True)
             has_ended = self.state_to_load_.get("has_ended", False)
             self.state_to_load_ = None
         if epochs is None:
@@ -308,9 +305,8 @@ class StackNet(NeuralNet):
             return
         is_first = training and len(self.history) == 1
         running_loss = RunningLoss(self.criterion_ if is_first else None)
-        # A student beside chains trains on what they have predicted so far, no whole epoch.
-        if training and self.verbose and isinstance(iterator, Dataset):
-            iterator = self.estimate_.batches(self, iterator)
+        if training:
+            self.epoch_ = running_loss, len(iterator)
         if training and self.time_limit is not None:
             iterator = self.time_limit.batches(self, iterator)
         with self.steps_.epoch(step_fn, training) as (step, after_step):
@@ -329,6 +325,7 @@ class StackNet(NeuralNet):
                 for batch in iterator:
                     tallied(batch)
         means = running_loss.means()
+        self.epoch_ = None
         if self.ranks is not None:
             self.ranks.average(means, running_loss.n_rows)
         self.member_losses_[prefix] = means[0]
@@ -337,6 +334,8 @@ class StackNet(NeuralNet):
         self._record_loss(f"{prefix}_loss", means[0])
         if training:
             self.history.record("engine", engine_of(self))
+        if is_first:
+            count_from_now()  # this epoch has prepared what others use
         if isinstance(self.steps_.on_module, CompiledStep) and len(self.history) == 1:
             self.history.record("compile_seconds", self.steps_.on_module.seconds)
 
@@ -395,36 +394,3 @@ class RunningLoss:
         if self.objective is not None:
             sums.append(torch.stack(self.constant_sums))
         return [found.sum(0) / self.n_rows for found in sums]
-
-
-@dataclass
-class DurationEstimate:
-    """Print how long a training will take, once its first steps have been timed."""
-
-    n_timed: int = -1  # the first step is not timed, as it prepares what the others use
-    seconds: float = 0.0
-    is_told: bool = False
-
-    def batches(self, net: Any, rows: Any) -> Iterator[Batch]:
-        """Give the minibatches of an epoch, and time the steps in between."""
-        begin = time.monotonic()
-        for batch in rows:
-            yield batch
-            now = time.monotonic()
-            self.n_timed += 1
-            self.seconds += now - begin if self.n_timed else 0.0
-            begin = now
-            if self.seconds >= _SECONDS_TIMED and not self.is_told:
-                self._tell(net, -(-len(rows) // rows.batch_size))
-
-    def _tell(self, net: Any, n_steps_of_epoch: int) -> None:
-        self.is_told = True
-        n_steps = n_steps_of_epoch * (net.max_epochs + net.n_epochs_later)
-        seconds = self.seconds / self.n_timed * n_steps
-        if seconds < _WORTH_TELLING:
-            return
-        further = ", with what is trained after it" if net.n_epochs_later else ""
-        line = f"{net.phase}: {net.max_epochs} epochs take about {duration(seconds)}{further}"
-        if net.time_limit is not None:
-            line += f"; max_time leaves {duration(net.seconds_allowed)}"
-        print_line(line)

@@ -23,6 +23,7 @@ from .._data.schema import InputSchema, Schema
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
+from .._utils.reporting import reporting
 from .._utils.settings import SettingsRule, check_nested, objects_with, part_of
 from .._utils.validation import Number, OneOf, Seed, check_parameters, did_you_mean
 from .._utils.warnings import warn, without_schema_warnings
@@ -405,10 +406,16 @@ class ObservedTask:
 def fit_task(
     estimator: NetEstimator, given: dict[str, object], n_subtasks: int
 ) -> Iterator[ObservedTask]:
-    """Tell callbacks that a fit begins, and has ended well; `given` is of :func:`for_callbacks`."""
+    """Tell callbacks that a fit begins, and has ended well; `given` is of :func:`for_callbacks`.
+
+    The user is told of its stages by `verbose`.
+    """
     task = estimator._init_callback_context(max_subtasks=n_subtasks)
     task.call_on_fit_task_begin(estimator=estimator, **given)
-    with without_schema_warnings():  # transfer rows and folds may be unlike the table
+    with (
+        without_schema_warnings(),  # transfer rows and folds may be unlike the table
+        reporting(type(estimator).__name__, estimator.verbose),
+    ):
         yield ObservedTask(task, estimator, given)
     task.call_on_fit_task_end(estimator=estimator, **given, reconstruction_attributes={})
 

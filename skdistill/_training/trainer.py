@@ -18,6 +18,7 @@ from .._method.objective import Objective
 from .._utils.messages import name_of
 from .._utils.process import is_forked, torch_threads
 from .._utils.ranks import Ranks
+from .._utils.reporting import part
 from .._utils.settings import part_of
 from .._utils.validation import did_you_mean
 from .._utils.warnings import warn
@@ -178,7 +179,7 @@ class Training:
     ) -> Any:
         """Train a stack on `rows` and return its net; the caller's threads and seeds are kept.
 
-        `share` is that of the time left that the training may take, with `max_time`.
+        `share` is that of the rest of the stage, and of the time left, with `max_time`.
         """
         ranks: Ranks | None = rows.ranks
         module = module.to(self.device)  # in place; samples are encoded before the net is made
@@ -205,6 +206,7 @@ class Training:
             suited_threads(flop, self.n_threads),
             # Each rank drops out for samples of its own.
             own_dropout(module, rows.seeds[0] + (0 if ranks is None else ranks.rank)),
+            part(share, net.share_done),
         ):
             net.fit(rows, valid)
         if limit is not None and limit.is_short_:

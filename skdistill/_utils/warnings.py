@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
+from .reporting import above_bar
+
 _LIBRARIES = frozenset(
     {"contextlib", "copy", "functools", "imblearn", "joblib", "pickle"}
     | {"skdistill", "sklearn", "skops", "skorch", "torch"}
@@ -34,7 +36,8 @@ class SchemaWarning(UserWarning):
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of what the first caller outside of libraries has done."""
     n_frames = sum(1 for _ in _frames_of_libraries(sys._getframe(1)))
-    warnings.warn(message, category, stacklevel=n_frames + 2)
+    with above_bar():
+        warnings.warn(message, category, stacklevel=n_frames + 2)
 
 
 def calls_of(kind: type, method: str) -> list[dict[str, Any]]:

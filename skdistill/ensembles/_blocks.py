@@ -24,7 +24,8 @@ from .._method.plan import TrainingBudget, weights_of
 from .._training.resume import TaskProgress, current_progress, progress_is
 from .._training.stream import Stream
 from .._training.trainer import SEED_LIMIT
-from .._utils.messages import print_line, time_left
+from .._utils.messages import time_left
+from .._utils.reporting import part, print_line
 from .._utils.warnings import warn
 from ..settings import EarlyStopping
 from ._job import Data, Job, ValidatedByBrier, block_size
@@ -145,25 +146,30 @@ class EnsembleTrainer(Trainer):
         """Train blocks as tasks; those that have ended are kept whatever becomes of the others."""
         progress = current_progress()
         states = [None] * len(blocks) if progress is None else progress.next_tasks(len(blocks))
-        threads, ended = Threads(), []
+        threads = Threads()
+        ended: list[TrainedBlock] = []
         trainer, begin = self._sharing_time(blocks), time.monotonic()
+        tasks, n_members = list(zip(blocks, states, strict=True)), sum(map(len, blocks))
+
+        def n_ended() -> int:
+            return sum(len(block.members) for block in ended)
+
         try:
-            for block, state in trainer._trained(list(zip(blocks, states, strict=True)), threads):
-                if block.interrupted:
-                    raise KeyboardInterrupt
-                ended.append(block)
-                if progress is not None:
-                    progress.end_task(state)
-                n_ended = sum(len(block.members) for block in ended)
-                if self.job.training.verbose:
-                    n_members = sum(map(len, blocks))
-                    left = time_left(time.monotonic() - begin, n_ended, n_members - n_ended)
-                    print_line(f"{n_ended} of {n_members} members trained, {left}")
-                _report_epochs(block, task)
+            with part(n_members / (n_members + self.n_later), lambda: n_ended() / n_members):
+                for block, state in trainer._trained(tasks, threads):
+                    if block.interrupted:
+                        raise KeyboardInterrupt
+                    ended.append(block)
+                    if progress is not None:
+                        progress.end_task(state)
+                    if self.job.training.verbose > 1:
+                        n_left = n_members - n_ended()
+                        left = time_left(time.monotonic() - begin, n_ended(), n_left)
+                        print_line(f"{n_ended()} of {n_members} members trained, {left}")
+                    _report_epochs(block, task)
         except (KeyboardInterrupt, Exception) as error:
-            n_ended = sum(len(block.members) for block in ended)
             error.add_note(
-                f"Of {self.job.spec.n_members} members, {n_ended} had been trained in this "
+                f"Of {self.job.spec.n_members} members, {n_ended()} had been trained in this "
                 f"round of {len(blocks)} blocks with n_jobs={self.n_jobs}; they are kept."
             )
             raise
@@ -271,7 +277,6 @@ class EnsembleTrainer(Trainer):
             objective=objective,
             share=len(seeds) / (len(seeds) + n_later),
             phase=phase,
-            n_epochs_later=self.job.n_epochs * n_later / len(seeds),
         )
         weights = weights_of(module.network)
         kept = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}

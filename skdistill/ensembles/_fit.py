@@ -30,6 +30,7 @@ from .._training.resume import resumable
 from .._training.stream import Stream, is_stream, refuse_with_stream
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.ranks import refuse_ranks
+from .._utils.reporting import stage
 from .._utils.warnings import warn
 from ..modules import DistributionStack, shares_weights
 from ..samplers import MCDropout
@@ -93,7 +94,7 @@ def fit_ensemble(
     with resumable(ensemble, random_state, _identity(data, before)) as random_state:
         fit = EnsembleFit(spec, task, data, before, random_state, observer)
         n_subtasks = fit.trainer.n_blocks * fit.trainer.job.n_epochs
-        with fit_task(ensemble, given, n_subtasks) as observed:
+        with fit_task(ensemble, given, n_subtasks) as observed, stage(_called(spec, before)):
             try:
                 fit.run(observed)
             finally:  # what an interrupt, or a worker that dies, has left is kept too
@@ -109,6 +110,14 @@ def fit_ensemble(
                 )
                 ensemble._keep({"sampler_diagnostics_": found})
     return ensemble
+
+
+def _called(spec: EnsembleSpec, before: Fitted | None) -> str:
+    """Return what to call the training that is to come."""
+    if spec.runs_chains:
+        return "Markov chains"
+    n_members = spec.n_members - (0 if before is None else len(_numbers_in(before)))
+    return f"{n_members} members" + (", tuned" if spec.tune and before is None else "")
 
 
 def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], given: dict) -> None:

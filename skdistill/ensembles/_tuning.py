@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._data.encoding import MANY_ROWS
-from .._utils.messages import print_line
+from .._utils.reporting import print_line
 from ..modules import PiecewiseLinear
 from ._blocks import EnsembleTrainer, EveryMemberDiverged
 from ._job import Job
@@ -87,7 +87,7 @@ def best_of_trials(
     settings, n_members = settings_to_try(first.job), first.job.spec.n_members
     n_tried = min(_N_TRIED, n_members)
     for number, params in enumerate(settings, 1):
-        if first.job.training.verbose:
+        if first.job.training.verbose > 1:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
         trainer = EnsembleTrainer(job_with(params)) if trials else first
         n_later = (len(settings) - number) * n_tried + n_members - n_tried

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from .._data.checks import check_weights
 from .._estimator.functions import align_classes, predict_members
 from .._estimator.unwrapping import final_step, is_prefitted
+from .._utils.reporting import reporting, stage
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
 
@@ -49,7 +50,8 @@ def out_of_fold_members(
     name : str, default="cv"
         What to call `cv` in errors.
     verbose : int, default=0
-        Whether to print a line after each fold, with the time left.
+        1 prints how long it takes, 2 also a line after each fold, with the time left. By default a
+        progress bar is shown on a terminal after ten seconds, and nothing elsewhere.
 
     Returns
     -------
@@ -77,7 +79,8 @@ def out_of_fold_members(
         members = predict_members(fitted, rows)
         return members if classes is None else align_classes(members, fitted.classes_, classes)
 
-    return read_out_of_fold(teacher, X, y, weight, folds, read, name, verbose)
+    with reporting("out_of_fold_members", verbose), stage(f"{folds.get_n_splits(X, y)} folds"):
+        return read_out_of_fold(teacher, X, y, weight, folds, read, name, verbose)
 
 
 def interpolates(

@@ -17,9 +17,10 @@ from sklearn.utils import gen_batches, indexable
 from .._data.checks import check_weights
 from .._data.columns import as_table
 from .._estimator.unwrapping import final_step, is_prefitted, is_search, weights_for
-from .._utils.messages import print_line, time_left
+from .._utils.messages import time_left
 from .._utils.moments import standardisation
 from .._utils.process import rows_in_memory
+from .._utils.reporting import as_parts, print_line
 from .._utils.validation import Number
 from ._members import group_moments
 
@@ -95,12 +96,12 @@ def read_out_of_fold(
 ) -> np.ndarray:
     """Return ``read(fitted, rows)`` for every sample, by the clone that has not seen its fold.
 
-    `name` is what to call the folds in errors, and in the lines that `verbose` prints.
+    `name` is what to call the folds in errors, and in the lines that ``verbose=2`` prints.
     """
     counts = np.zeros(len(y), dtype=int)
     found: np.ndarray | None = None
     begin, n_folds = time.monotonic(), folds.get_n_splits(X, y)
-    fits = fits_on_folds(model, X, y, weight, folds)
+    fits = as_parts(fits_on_folds(model, X, y, weight, folds), n_folds)
 
     for number, (fitted, rows) in enumerate(fits, 1):
         first = _in_one_job(read, fitted, rows_at(X, rows[:1]))
@@ -115,7 +116,7 @@ def read_out_of_fold(
                 )
             found[rows[portion]] = predicted
         counts[rows] += 1
-        if verbose:
+        if verbose > 1:
             left = time_left(time.monotonic() - begin, number, n_folds - number)
             print_line(f"{name}: fold {number} of {n_folds}, {left}")
     if found is None or (counts != 1).any():

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import signal
 import warnings
@@ -48,11 +47,10 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch, _callbacks
+from skdistill._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch
 from skdistill._engine._callbacks import asks_to_stop
 from skdistill._engine._steps import FlatStep, listens_to_batches
 from skdistill._utils.messages import time_left
-from skdistill.pruning import GroupLasso
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import EarlyStopping, Optimizer, Runtime
 
@@ -705,22 +703,6 @@ def test_ctrl_c_in_the_first_epoch_leaves_the_estimator_unfitted(monkeypatch):
 # ------------------------------------------------------------------------------------------
 
 
-def test_lines_tell_the_phase_and_the_time_left(capsys, monkeypatch):
-    monkeypatch.setattr(_callbacks, "_SECONDS_BETWEEN_LINES", 0.0)
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
-    teacher = BayesianEnsembleRegressor(3, verbose=1, runtime=Runtime(member_block=2), **small)
-    HydraPlusRegressor(teacher, verbose=1, pruning=GroupLasso(0.01), **small).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "teacher: BayesianEnsembleRegressor"
-    phases = ["members 1 to 2 of 3", "members 3 to 3 of 3", "student"]
-    numbers = [(phase, epoch, 3) for phase in phases for epoch in (1, 2, 3)]
-    numbers.append(("student after pruning", 1, 1))
-    starts = [f"{phase}: epoch {epoch} of {n}, loss " for phase, epoch, n in numbers]
-    assert [line[: len(start)] for line, start in zip(lines[1:], starts, strict=True)] == starts
-    assert all(line.endswith(" s left") for line in lines[1:])
-
-
 def test_the_table_of_epochs_has_no_colours_where_there_is_no_terminal(capsys):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     BayesianEnsembleRegressor(2, max_epochs=2, verbose=2).fit(X, y)
@@ -734,13 +716,12 @@ def test_lines_of_a_student_tell_of_its_teacher(capsys):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
     teacher = BayesianEnsembleRegressor(3, **small)
-    lines_of_teacher = ["members 1 to 3 of 3: epoch 3 of 3"]
     cases = {
-        "BayesianEnsembleRegressor": (teacher, lines_of_teacher),
-        "Pipeline": (make_pipeline(StandardScaler(), teacher), lines_of_teacher),
+        "3 members": (teacher, []),
+        "3 members of a Pipeline": (make_pipeline(StandardScaler(), teacher), []),
         "GridSearchCV": (
             GridSearchCV(teacher, {"lr": [0.01, 0.02]}, cv=2),
-            ["Fitting 2 folds for each of 2 candidates"],
+            ["Fitting 2 folds for each of 2 candidates, totalling 4 fits"],
         ),
         "FrozenEstimator": (FrozenEstimator(clone(teacher).fit(X, y)), []),
         "RandomForestRegressor": (RandomForestRegressor(3, random_state=0), []),
@@ -748,8 +729,11 @@ def test_lines_of_a_student_tell_of_its_teacher(capsys):
     for name, (given, expected) in cases.items():
         student = HydraPlusRegressor(given, verbose=1, **small).fit(X, y)
         out = capsys.readouterr().out
-        starts = [f"teacher: {name}", *expected, "student: epoch 3 of 3"]
-        assert [line.partition(",")[0] for line in out.splitlines()] == starts
+        of_teacher = [f"teacher, {name.partition(' of ')[0]}"] * (name != "FrozenEstimator")
+        told = [f"HydraPlusRegressor: {x}" for x in [*of_teacher, "transfer samples"]]
+        lines = [line.rpartition(": ")[0] or line for line in out.splitlines()]
+        assert lines[:-1] == [*expected, *told]
+        assert lines[-1].startswith("HydraPlusRegressor: student, ")
         assert "".join(out.split("\n")).isprintable()  # no colour, no carriage return
         student.set_params(verbose=0).fit(X, y)
         assert capsys.readouterr().out == ""
@@ -760,34 +744,25 @@ def test_lines_tell_of_the_folds_of_a_teacher(capsys):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
     teacher = BayesianEnsembleRegressor(3, **small)
-    HydraPlusRegressor(teacher, teacher_cv=2, verbose=1, **small).fit(X, y)
+    HydraPlusRegressor(teacher, teacher_cv=2, verbose=2, **small).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(",")[0] for line in lines[:3]] == [
-        "teacher_cv: fold 1 of 2", "teacher_cv: fold 2 of 2", "teacher: BayesianEnsembleRegressor"
+    assert [line.partition(",")[0] for line in lines[:2]] == [
+        "teacher_cv: fold 1 of 2", "teacher_cv: fold 2 of 2"
     ]  # fmt: skip
     assert all(line.endswith(" s left") for line in lines[:2])
+    assert lines[2].startswith("HydraPlusRegressor: out-of-fold predictions: ")
 
 
 def test_lines_name_the_settings_that_are_tried(capsys):
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60.0)
     model = BayesianEnsembleRegressor(
-        6, inference=DeepEnsemble(tune="oob", calibrate="auto"), max_epochs=2, verbose=1
+        6, inference=DeepEnsemble(tune="oob", calibrate="auto"), max_epochs=2, verbose=2
     )
     model.fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     named = [line for line in lines if line.startswith("tuning: setting ")]
     params = [trial["params"] for trial in model.tuning_]
     assert named == [f"tuning: setting {i} of 3, {p}" for i, p in enumerate(params, 1)]
-
-
-def test_the_time_left_is_that_of_all_members(capsys, monkeypatch):
-    monkeypatch.setattr(_callbacks, "_SECONDS_BETWEEN_LINES", 0.0)
-    clock = SimpleNamespace(monotonic=itertools.count().__next__)  # an epoch takes a second
-    monkeypatch.setattr(_callbacks, "time", clock)
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    BayesianEnsembleRegressor(6, runtime=Runtime(member_block=2), max_epochs=3, verbose=1).fit(X, y)
-    left = [line.split(", ")[-1] for line in capsys.readouterr().out.splitlines()]
-    assert left == [f"{seconds} s left" for seconds in range(8, -1, -1)]
 
 
 def test_long_times_are_told_in_minutes_and_hours():
@@ -803,6 +778,8 @@ def test_the_table_of_epochs_is_headed_by_what_is_trained(capsys):
     lines = capsys.readouterr().out.splitlines()
     headings = [line for line in lines if line.endswith(":")]
     assert headings == ["members 1 to 2 of 3:", "members 3 to 3 of 3:", "student:"]
+    stages = [line.split(": ")[1] for line in lines if line.startswith("HydraPlusRegressor: ")]
+    assert stages == ["teacher, 3 members", "transfer samples", "student, 2 epochs"]
 
 
 def test_nothing_is_printed_by_default(capsys):

@@ -29,7 +29,7 @@ from skdistill import (
     HydraPlusRegressor,
     SequenceDistributionDistiller,
 )
-from skdistill._engine import SavedTraining, TimeLimit, _net
+from skdistill._engine import SavedTraining, TimeLimit
 from skdistill._training import resume
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
@@ -492,32 +492,29 @@ def test_chains_refuse_it(inference):
 
 
 # ------------------------------------------------------------------------------------------
-# What `verbose` tells
+# How much is done
 # ------------------------------------------------------------------------------------------
 
 
-def test_the_first_steps_tell_how_long_it_takes(clock, capsys, monkeypatch):
-    # A step takes .2 seconds, a fit of two blocks 2 * 8 * 4 of them.
-    steps = SimpleNamespace(seconds=0.0)
-    steps.monotonic = lambda: steps.seconds
-    monkeypatch.setattr(_net, "time", steps)
-
-    class Slow(Callback):
-        def on_batch_end(self, net, training=False, **kwargs):
-            steps.seconds += 0.2
-
-    slow = [Slow()]
-    for params, end in (({}, ""), ({"max_time": 10.0}, "; max_time leaves 10 s")):
-        ensemble(4, runtime=Runtime(member_block=2), verbose=1, callbacks=slow, **params).fit(X, Y)
-        lines = [line for line in capsys.readouterr().out.splitlines() if "take about" in line]
-        assert lines == [
-            "members 1 to 2 of 4: 8 epochs take about 13 s, with what is trained after it" + end,
-            "members 3 to 4 of 4: 8 epochs take about 6 s" + end,
-        ]
-    ensemble(verbose=0, callbacks=slow).fit(X, Y)
-    assert capsys.readouterr().out == ""
+class NotingShares(Callback):
+    def on_batch_end(self, net, training=False, **kwargs):
+        if training:
+            CLOCK.seconds += 1.0
+            SHARES.append(net.share_done())
 
 
-def test_a_short_training_is_not_estimated(capsys):
-    ensemble(verbose=1).fit(X, Y)
-    assert "take about" not in capsys.readouterr().out
+SHARES: list[float] = []
+
+
+def test_a_training_tells_which_share_of_it_is_done():
+    SHARES.clear()
+    ensemble(callbacks=[NotingShares()]).fit(X, Y)
+    np.testing.assert_allclose(SHARES, np.arange(1, 33) / 32)  # 8 epochs of 4 minibatches
+
+
+def test_with_a_limit_it_is_the_share_of_the_time_if_that_is_more():
+    SHARES.clear()
+    ensemble(callbacks=[NotingShares()], max_time=16.0).fit(X, Y)
+    limit = 16.0 - kept_for_later(16.0)
+    assert 12 < len(SHARES) < 32
+    np.testing.assert_allclose(SHARES[1:], np.arange(1, len(SHARES)) / limit)

@@ -35,6 +35,7 @@ from ..._serialization.digest import digest
 from ..._training.trainer import Training, draws_globally, n_epochs_in
 from ..._utils.process import rows_asked
 from ..._utils.ranks import Ranks
+from ..._utils.reporting import stage
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
@@ -80,13 +81,14 @@ def train_student(
     """
     from ..._engine import ContinuedTraining
 
-    if predictions.is_of_others:
-        spec = suited_to(spec, predictions.teacher)
     before = spec.mode.before
-    seeds = spec.draw_seeds(plan.n_networks + 1)
-    rows, total_weight = student_rows(spec, predictions, seeds.pop())
-    recipe, module = _initial(spec, plan, predictions, seeds, rows.X.dtype)
-    refinement = _refinement(spec, predictions, len(rows))
+    with stage("transfer samples", is_measured=False):
+        if predictions.is_of_others:
+            spec = suited_to(spec, predictions.teacher)
+        seeds = spec.draw_seeds(plan.n_networks + 1)
+        rows, total_weight = student_rows(spec, predictions, seeds.pop())
+        recipe, module = _initial(spec, plan, predictions, seeds, rows.X.dtype)
+        refinement = _refinement(spec, predictions, len(rows))
     n_before, n_epochs, n_of_first = _planned_epochs(spec, len(rows), refinement)
     if n_epochs == 0:
         return
@@ -241,7 +243,7 @@ def _stages(
     n_all = n_epochs + n_more
     task = task.subtask("student", max_subtasks=n_all)
     lasso = None if pruning is None else ProximalStep(module, pruning.strength)
-    with task.running():
+    with task.running(), stage(f"student, {n_all} epochs"):
         how: dict[str, Any] = {"proximal": lasso, "share": n_epochs / n_all}
         per_epoch = task.per_epoch(student.in_training)
         fitted = yield from student.train(module, objective, rows, n_epochs, [per_epoch], **how)
@@ -419,6 +421,7 @@ def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
     return replace(fitted, plan=plan, module=module, facts=fitted.facts | facts)
 
 
+@stage("calibration", is_measured=False)
 def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     """Return a fitted student with the calibration that a second one, `pilot`, gets.
 

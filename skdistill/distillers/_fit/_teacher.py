@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from operator import call, length_hint
@@ -37,8 +38,8 @@ from ..._estimator.unwrapping import (
 from ..._method.plan import rebuild_module, weights_of
 from ..._method.random_functions import LEAST_SAMPLES, Predict, RandomFunctions
 from ..._method.task import RegressionTask, Task
-from ..._utils.messages import print_line
 from ..._utils.ranks import current_ranks
+from ..._utils.reporting import stage
 from ..._utils.warnings import warn
 from ...distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -108,7 +109,8 @@ def fit_teacher_of(
     _share_time(teacher, spec)
     task, of_X = task.subtask("teacher"), None
     if settings.teacher_cv is not None:
-        of_X = once(partial(_out_of_fold, teacher, spec, seed))
+        with stage("out-of-fold predictions"):
+            of_X = once(partial(_out_of_fold, teacher, spec, seed))
     before = spec.mode.before
     fitted = None if before is None else before.facts.get("teacher_")
     if fitted is None:
@@ -207,18 +209,27 @@ def _fitted(
     warn_of_refit(settings.teacher)
     memory = check_memory(None if is_fitted_before else settings.memory)
     fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
-    if settings.verbose:
-        print_line(f"teacher: {type(model).__name__}")
     given = _arguments_for(model, spec)
     fit = partial(fit, teacher, *given, task, settings.verbose)
-    # One that is fitted already, and may have no pickle, is not sent.
-    fitted = fit() if is_fitted_before else once(fit)
+    if is_fitted_before:  # and may have no pickle: it is not sent
+        fitted = fit()
+    else:
+        with _stage_of(model):
+            fitted = once(fit)
     check_teacher(fitted, spec)
     if settings.teacher_cv is None:
         _warn_of_interpolation(fitted, model, given)
     if is_fitted_before:
         _warn_of_useless(spec, model, predictor_of(fitted, spec, spec.plan.task))
     return fitted
+
+
+def _stage_of(model: BaseEstimator) -> AbstractContextManager[None]:
+    """Return the stage in which a model is fitted; only one ensemble tells how much is done."""
+    ensemble = None if is_search(model) else ensemble_inside(model, _ENSEMBLES, fitted=False)
+    if ensemble is None:
+        return stage(f"teacher, {type(model).__name__}", is_measured=False)
+    return stage(f"teacher, {ensemble.n_members} members")
 
 
 def warn_of_refit(teacher: BaseEstimator) -> None:

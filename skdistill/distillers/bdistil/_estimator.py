@@ -131,8 +131,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     verbose : int, default=0
-        As in :class:`DistributionDistiller`. 1 also prints a line after each round: what was found,
-        and about how long the rest takes.
+        As in :class:`DistributionDistiller`. All rounds are one stage; 2 also prints a line after
+        each: what was found, and about how long the rest takes.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs

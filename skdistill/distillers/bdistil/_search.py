@@ -17,8 +17,9 @@ from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import rows_within
 from ..._method.plan import TrainingBudget, as_tensors
 from ..._training.trainer import n_epochs_for, on_device
-from ..._utils.messages import print_line, time_left
+from ..._utils.messages import time_left
 from ..._utils.process import rows_asked
+from ..._utils.reporting import part, print_line, stage
 from ..._utils.warnings import warn
 from ...losses import DistillationGame
 from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
@@ -64,17 +65,18 @@ def play_game(
 ) -> Iterator[Fitted]:
     """Search learners for a booster; those found are given also if the search is interrupted."""
     (seed,) = spec.draw_seeds(1)
-    X, target, weight = (
-        on_device(values, device=spec.training.device)
-        for values in _rows_and_targets(spec, predictions, seed)
-    )
+    with stage("transfer samples", is_measured=False):
+        X, target, weight = (
+            on_device(values, device=spec.training.device)
+            for values in _rows_and_targets(spec, predictions, seed)
+        )
     eta = WeakLearnerSearch.of(spec.settings.search).eta
     size = spec.plan.task.size  # of regressors the means; raw variances are learnt beside them
     game = DistillationGame(
         target, spec.settings.n_rounds, None if eta == "auto" else eta, weight, size
     )
     task = task.subtask("student", max_subtasks=None)
-    with task.running():
+    with task.running(), stage(f"booster, {spec.settings.n_rounds} rounds"):
         search = Search(spec, game, X, task)
         try:
             search.play()
@@ -174,7 +176,9 @@ class Search:
         start = time.monotonic()
         n_rounds, budget = self.settings.n_rounds, self.spec.training.budget
         while len(self.rounds) < n_rounds and not (self.rounds and self.game.is_over):
-            if not self.find():
+            with part(1 / (n_rounds - len(self.rounds))):
+                is_found = self.find()
+            if not is_found:
                 message = (
                     f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
                     "it are kept. Try larger networks, a larger max_epochs, more connections "
@@ -188,7 +192,7 @@ class Search:
                     )
                 warn(message, ConvergenceWarning)
                 return
-            if self.settings.verbose:
+            if self.settings.verbose > 1:
                 self._print_round(time.monotonic() - start)
 
     def find(self) -> bool:

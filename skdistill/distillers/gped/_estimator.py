@@ -98,8 +98,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     verbose : int, default=0
-        As in :class:`DistributionDistiller`. Beside chains 1 tells of these too, from their
-        first iteration on, and how long they will take.
+        As in :class:`DistributionDistiller`. Chains and the student beside them are one stage.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs

@@ -38,6 +38,7 @@ from ..._training.trainer import (
     suited_threads,
 )
 from ..._utils.process import working_memory
+from ..._utils.reporting import stage
 from ...ensembles import (
     EnsembleSpec,
     RunningRHat,
@@ -108,14 +109,16 @@ def distil_online(
             monitor,
             opened,
         )
-        facts = _run_chains(teacher, spec, distillation, module_seed, task)
+        with stage("Markov chains and student"):
+            facts = _run_chains(teacher, spec, distillation, module_seed, task)
         student = replace(student, facts=facts)
         fitted = yield from student.trained(module, distillation.student, distillation.guard)
         if settings.pruning is not None:
             student, fitted = student.pruned(fitted, settings.pruning.threshold)
             yield fitted
             n_more = settings.pruning.finetune_epochs
-            fitted = yield from _finetuned(student, fitted, n_more, distillation)
+            with stage("student after pruning"):
+                fitted = yield from _finetuned(student, fitted, n_more, distillation)
         if opened is not None:
             opened.remove()
     if monitor is not None:

@@ -29,6 +29,7 @@ from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
 from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import refuse_ranks
+from ..._utils.reporting import stage
 from ..._utils.settings import part_of
 from ..._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import value_at_epoch
@@ -213,11 +214,13 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             budget = TrainingBudget(self.max_epochs)
             objective = plan.objective(module, budget)
             settings = self.batch_size, training.device, order_seed
-            learnt = _training_rows(plan, teacher, tokens.pad, objective, data, *settings)
+            with stage("predictions of the teacher", is_measured=False):
+                learnt = _training_rows(plan, teacher, tokens.pad, objective, data, *settings)
             student = Student(training, plan, recipe, budget, self.max_epochs)
             callbacks = [task.per_epoch(student.in_training)]
-            for fitted in student.train(module, objective, learnt, self.max_epochs, callbacks):
-                self._keep(fitted.attributes)
+            with stage(f"student, {self.max_epochs} epochs"):
+                for fitted in student.train(module, objective, learnt, self.max_epochs, callbacks):
+                    self._keep(fitted.attributes)
         return self
 
     def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
