@@ -6,7 +6,8 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 # Installed together with the constraints, so that torch is the build we test, never merely the newest.
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c requirements/constraints.txt
+# What is imported is compiled then; to compile all of it takes as long as to install it.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c requirements/constraints.txt
 # Versions the environment was made from; when one of these changes, it is brought up to date.
 PINS := pyproject.toml requirements/constraints.txt
 BASE := $(VENV)/.installed-base
