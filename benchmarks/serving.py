@@ -10,6 +10,8 @@ program             the program of torch.export (export_program), called by torc
 file                the graph of export_onnx, run by onnxruntime: session.run(None, {"X": X})
 pipeline            a StandardScaler and the student in one graph
 file, 2 threads     the same as file, on two threads of onnxruntime
+C, C of the point   the C file of export_c, compiled by cc -O3, with all outputs, and without the
+                    uncertainty
 
 All but the last on one thread, in float32. The many rows go to graphs and programs in blocks of
 4,000, whose activations fit the cache. Times are those of the wall clock, as two threads are among
@@ -21,6 +23,8 @@ does not matter here; they are hardly trained.
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -43,7 +47,7 @@ from skdistill import (
     DistributionDistiller,
     export_onnx,
 )
-from skdistill.export import export_program
+from skdistill.export import export_c, export_program
 from skdistill.settings import Runtime
 
 N_FEATURES = 8
@@ -89,6 +93,37 @@ def run_in_blocks(run: Callable[[Any], Any], X: Any) -> None:
         run(X[start : start + BLOCK])
 
 
+# The structs of all samples are kept, so that the compiler leaves nothing out.
+_MANY = """
+#include "student.c"
+size_t size(void) { return sizeof(student_output); }
+void many(const double *x, size_t n, student_output *y)
+{
+    for (size_t i = 0; i < n; i++) student_predict(x + i * STUDENT_N_INPUTS, y + i);
+}
+"""
+
+
+def compiled(student: Any, folder: Path, outputs: Any = "auto") -> Callable[[Any], Any]:
+    """Export a student to C, and compile it."""
+    folder.mkdir()
+    export_c(student, folder / "student.c", outputs=outputs)
+    (folder / "many.c").write_text(_MANY, encoding="utf-8")
+    command = "cc -std=c99 -O3 -fPIC -shared many.c -o many.so -lm"
+    subprocess.run(command.split(), cwd=folder, check=True)
+    library = ctypes.CDLL(folder / "many.so")
+    library.size.restype = ctypes.c_size_t
+    library.many.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+
+    def predict(X: np.ndarray) -> np.ndarray:
+        found = np.empty((len(X), library.size()), dtype=np.uint8)
+        rows = X.astype(np.float64)
+        library.many(rows.ctypes.data, len(X), found.ctypes.data)
+        return found
+
+    return predict
+
+
 def contenders(task: str, folder: Path) -> dict[str, tuple[Callable[[Any], Any], float | None]]:
     """What predicts rows, and the size of its file in kilobytes, if it has one."""
     student, teacher = models(task)
@@ -106,6 +141,7 @@ def contenders(task: str, folder: Path) -> dict[str, tuple[Callable[[Any], Any],
         with torch.inference_mode():
             run_in_blocks(program, torch.from_numpy(X))
 
+    point = ["mean"] if task == "numbers" else ["probabilities"]
     kilobytes = {name: path.stat().st_size / 1000 for name, path in files.items()}
     return {
         "student": (partial(all_of, student), None),
@@ -113,6 +149,8 @@ def contenders(task: str, folder: Path) -> dict[str, tuple[Callable[[Any], Any],
         "file": (by(file), kilobytes["file"]),
         "pipeline": (by(scaled), kilobytes["pipeline"]),
         "file, 2 threads": (by(on_two), kilobytes["file"]),
+        "C": (compiled(student, folder / "c"), None),
+        "C of the point": (compiled(student, folder / "point", point), None),
         "teacher": (partial(all_of, teacher), None),
     }
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -415,6 +416,8 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
 def test_serving_measures_students_files_and_teachers(common, tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("skl2onnx")
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
     serving = importlib.import_module("serving")
     measured, export = serving.measured, serving.export_onnx
     graphs: list[bytes] = []
@@ -426,11 +429,20 @@ def test_serving_measures_students_files_and_teachers(common, tmp_path, monkeypa
             graphs.append(path.read_bytes())
         path.write_bytes(graphs[0])
 
+    compiled = serving.compiled
+    libraries: list = []
+
+    def compile_once(student, folder, outputs=None):
+        if not libraries:
+            libraries.append(compiled(student, folder, ["mean"]))
+        return libraries[0]
+
     @cache
     def of_numbers(*sizes):
         return measured("numbers", *sizes)
 
     monkeypatch.setattr(serving, "export_onnx", export_once)
+    monkeypatch.setattr(serving, "compiled", compile_once)
     monkeypatch.setattr(
         serving,
         "measured",
@@ -446,7 +458,8 @@ def test_serving_measures_students_files_and_teachers(common, tmp_path, monkeypa
         assert uncertainty.total.shape == (5,)
     rows = json.loads(output.read_text(encoding="utf-8"))["serving"]
     tasks = ("numbers", "classes")
-    models = ("student", "program", "file", "pipeline", "file, 2 threads", "teacher")
+    files = ("file", "pipeline", "file, 2 threads", "C", "C of the point")
+    models = ("student", "program", *files, "teacher")
     assert [(row["task"], row["model"]) for row in rows] == list(itertools.product(tasks, models))
     for row in rows:
         assert row["model"] in text
