@@ -31,6 +31,7 @@ from skdistill.settings import Runtime
 ROOT = Path(__file__).parents[2]
 WIDTH = 2.0  # of the gap
 CENTRES = np.linspace(-2, 2, 9)  # of the gap, one for each student of regression
+SETTINGS: dict[str, Any] = {"runtime": Runtime(dtype="float32"), "random_state": 0}
 
 
 def line_samples(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -40,22 +41,27 @@ def line_samples(n: int) -> tuple[np.ndarray, np.ndarray]:
     return x[:, None], np.sin(1.5 * x) + (0.25 + 0.05 * x) * rng.normal(size=n)
 
 
-def fitted_regressors(n: int, n_members: int, settings: dict) -> list[HydraPlusRegressor]:
-    """Students of samples with a gap, one for each place of it."""
+def fitted_regressors(n: int) -> list[HydraPlusRegressor]:
+    """Students of n samples less those in the gap, one for each place of it."""
     X, y = line_samples(n)
+    teacher = BayesianEnsembleRegressor(10, **SETTINGS)
+    small = {"heads": 4, "module__hidden_units": (8, 8), "max_epochs": 1000}
     students = []
     for centre in CENTRES:
         is_kept = np.abs(X[:, 0] - centre) > WIDTH / 2
-        teacher = BayesianEnsembleRegressor(n_members, **settings)
-        student = HydraPlusRegressor(teacher, heads=n_members, **settings)
+        student = HydraPlusRegressor(teacher, **small, **SETTINGS)
         students.append(student.fit(X[is_kept], y[is_kept]))
     return students
 
 
-def fitted_classifier(X: np.ndarray, y: np.ndarray, n_members: int, settings: dict):
+def fitted_classifier(X: np.ndarray, y: np.ndarray) -> HydraPlusClassifier:
     """Student of classification in two dimensions."""
-    teacher = BayesianEnsembleClassifier(n_members, **settings)
-    return HydraPlusClassifier(teacher, **settings).fit(X, y)
+    layers = (100, 100, 100)
+    teacher = BayesianEnsembleClassifier(
+        6, module__hidden_units=layers, max_epochs=200, **SETTINGS
+    )
+    small = {"module__hidden_units": (16, 16), "max_epochs": 1000}
+    return HydraPlusClassifier(teacher, **small, **SETTINGS).fit(X, y)
 
 
 # --- one file of them -----------------------------------------------------------------------------
@@ -131,10 +137,10 @@ def _draws(functions: Any) -> dict:
     """What draws of random functions, one for each head, are computed of."""
     n_columns = len(functions.encoder.starts)
     return {
-        "frequencies": _packed(functions.frequencies),
-        "phases": _packed(functions.phases),
-        "weightsOfWaves": _packed(functions.weights_of_waves),
-        "weightsOfKernel": _packed(functions.weights_of_kernel),
+        "frequencies": _packed(functions.frequencies.float()),
+        "phases": _packed(functions.phases.float()),
+        "weightsOfWaves": _packed(functions.weights_of_waves.float()),
+        "weightsOfKernel": _packed(functions.weights_of_kernel.float()),
         "weightsOfGaps": _packed(functions.weights_of_unknown[n_columns:]),
     }
 
@@ -158,18 +164,12 @@ def predictions(student: Any, X: np.ndarray) -> np.ndarray:
 def main() -> None:
     """Fit the students, and write them and what they predict."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--members", type=int, default=5, help="networks of each ensemble")
-    parser.add_argument("--epochs", default="auto", help="epochs of all models")
     parser.add_argument("--folder", type=Path, default=ROOT, help="where doc and tests are")
     options = parser.parse_args()
-    epochs = options.epochs if options.epochs == "auto" else int(options.epochs)
-    settings = {"max_epochs": epochs, "runtime": Runtime(dtype="float32"), "random_state": 0}
-    X_line, y_line = line_samples(160)
-    X_plane, y_plane = make_spirals(120, random_state=0)
-    small = settings | {"module__hidden_units": (12, 12)}
-    regressors = fitted_regressors(len(X_line), options.members, small)
-    wider = settings | {"module__hidden_units": (24, 24)}
-    classifier = fitted_classifier(X_plane, y_plane, options.members, wider)
+    X_line, y_line = line_samples(280)
+    X_plane, y_plane = make_spirals(105, random_state=0)
+    regressors = fitted_regressors(len(X_line))
+    classifier = fitted_classifier(X_plane, y_plane)
     content = {
         "line": {
             "x": X_line[:, 0].round(2).tolist(),
