@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pages in a real browser: reports, students in JavaScript, and the documentation where it is built.
+"""Pages in a browser: reports, students in JavaScript, and the documentation where it is built.
 
 `make browser` gets a browser, `make doc` builds the documentation; what is not there is skipped.
 SKDISTILL_BROWSER and SKDISTILL_DOC name others.
@@ -219,7 +219,7 @@ def test_students_of_the_first_page_predict_as_in_python(page_of_students, visit
     """The script that fitted them has written what they predicted, at 25 and 200 samples."""
     expected = np.load(ROOT / "tests" / "live_student.npz")
     assert len(expected["line"]) == len(LIVE["CENTRES"])
-    assert expected["line"][..., -1].std(axis=1).min() > 0.5  # the epistemic part varies
+    assert expected["line"][..., -1].std(axis=1).min() > 0.1  # the epistemic part varies
     assert expected["plane"][:, -1].std() > 0.1
     page = visit(page_of_students).page
     students = page.evaluate("liveStudentsFitted.line.students")
@@ -261,7 +261,7 @@ def test_calibrated_students_are_not_exported(student_and_samples, monkeypatch):
 def test_epistemic_part_follows_the_gap(page_of_students, visit):
     visited = visit(page_of_students)
     page, slider = visited.page, visited.page.locator("#live-line input")
-    mean, total, aleatoric, epistemic = shown(page, "live-line")  # in the middle of the gap
+    _, total, aleatoric, epistemic = shown(page, "live-line")  # in the middle of the gap
     assert total**2 == pytest.approx(aleatoric**2 + epistemic**2, abs=0.005)
     slider.press("End")
     assert shown(page, "live-line")[-1] < epistemic / 3
@@ -269,7 +269,7 @@ def test_epistemic_part_follows_the_gap(page_of_students, visit):
     assert shown(page, "live-line")[-1] < epistemic / 3
     box = page.locator("#live-line canvas").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 10)  # where the gap is now, x = -2
-    assert "x = -2.0" in page.locator("#live-line .live-values").inner_text()
+    assert "mean at -2.0" in page.locator("#live-line .live-values").inner_text()
     assert shown(page, "live-line")[-1] > epistemic / 2
     assert visited.complaints == visited.requests_elsewhere == []
 
@@ -289,7 +289,9 @@ def test_point_is_moved_by_keys_and_dragged(page_of_students, visit):
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.up()
-    (expected,) = page.evaluate(PREDICT, [page.evaluate("liveStudentsFitted.plane.student"), [[0, 0]]])
+    (expected,) = page.evaluate(
+        PREDICT, [page.evaluate("liveStudentsFitted.plane.student"), [[0, 0]]]
+    )
     # A pixel is 0.07 wide.
     np.testing.assert_allclose(shown(page, "live-plane"), expected, atol=0.1)
     assert shown(page, "live-plane")[:3].sum() == pytest.approx(1, abs=0.002)

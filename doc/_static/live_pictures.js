@@ -17,8 +17,8 @@
   // Rows of a name, a bar and a number; returns a function that shows other numbers.
   function bars(element, rows) {
     const shown = rows.map(([name, color]) => {
-      element.insertAdjacentHTML("beforeend",
-        `<span>${name}</span><span class="live-bar"><i style="background:${color}"></i></span><b></b>`);
+      const bar = `<span class="live-bar"><i style="background:${color}"></i></span>`;
+      element.insertAdjacentHTML("beforeend", `<span>${name}</span>${bar}<b></b>`);
       return [...element.children].slice(-2);
     });
     return (values, most) => shown.forEach(([bar, number], i) => {
@@ -70,14 +70,14 @@
     return view;
   }
 
-  // --- regression: a gap that moves ---------------------------------------------------------------
+  // --- regression: a gap that moves --------------------------------------------------------------
 
   const slider = document.querySelector("#live-line input");
   slider.max = line.students.length - 1;
   slider.value = slider.max / 2;
   const showLine = bars(document.querySelector("#live-line .live-values"),
-    [["mean at <i></i>", "none"], ...PARTS]);
-  const place = document.querySelector("#live-line .live-values i");
+    [["mean at <span></span>", "none"], ...PARTS]);
+  const place = document.querySelector("#live-line .live-values span span");
   const grid = spaced(-6, 6, 241);
   const known = []; // students that were shown, and what they predict on the grid
 
@@ -123,16 +123,17 @@
     pen.beginPath();
     pen.arc(x(point[0]), y(now.mean), 5, 0, 7);
     pen.fill();
-    place.textContent = `x = ${point[0].toFixed(2)}`;
-    showLine([now.mean, ...spreads], 2);
+    place.textContent = point[0].toFixed(2);
+    showLine([now.mean, ...spreads], 1.5);
   }
 
-  // --- classification: a point that is dragged ----------------------------------------------------
+  // --- classification: a point that is dragged ---------------------------------------------------
 
   const student = liveStudent.read(plane.student);
   const EXTENT = [-11, 11];
   const showPlane = bars(document.querySelector("#live-plane .live-values"),
-    [...CLASSES.map(([sign, color]) => [`class <span style="color:${color}">${sign}</span>`, color]),
+    [...CLASSES.map(([sign, color]) =>
+      [`class <span style="color:${color}">${sign}</span>`, color]),
       ...PARTS]);
   const map = epistemicMap(80);
 
@@ -176,7 +177,7 @@
     showPlane([...now.probabilities, ...PARTS.map(([part]) => now[part])], 1.1);
   }
 
-  // --- the page -----------------------------------------------------------------------------------
+  // --- the page ----------------------------------------------------------------------------------
 
   document.querySelector(".live").hidden = false; // without this script it stays away
   const views = [
@@ -186,6 +187,7 @@
   const redraw = () => views.forEach((view) => view.redraw());
   slider.addEventListener("input", redraw);
   new ResizeObserver(redraw).observe(document.querySelector(".live"));
-  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  const theme = { attributeFilter: ["data-theme"] }; // light or dark
+  new MutationObserver(redraw).observe(document.documentElement, theme);
   redraw();
 })();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Students that predict in the browser, and the two pictures of them on the first page. The students
-// themselves, written by doc/images/live_student.py, are in live_students_fitted.js.
+// Students that predict in the browser. Those of the first page, written by
+// doc/images/live_student.py, are in live_students_fitted.js.
 "use strict";
 
 const liveStudent = (() => {
-  // --- arithmetic ---------------------------------------------------------------------------------
+  // --- arithmetic --------------------------------------------------------------------------------
 
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const mean = (values) => sum(values) / values.length;
@@ -33,7 +33,7 @@ const liveStudent = (() => {
     Tanh: Math.tanh,
   };
 
-  // --- reading a student --------------------------------------------------------------------------
+  // --- reading a student -------------------------------------------------------------------------
 
   // Turns {shape, f4 or f8: base64} into nested arrays, wherever it is.
   function decoded(value) {
@@ -52,7 +52,7 @@ const liveStudent = (() => {
 
   function read(packed) {
     const student = decoded(packed);
-    const { points, squares, nugget } = student.functions;
+    const { points, nugget } = student.functions;
     const matrix = points.map((point) => kernel(student.functions, point));
     matrix.forEach((row, i) => { row[i] += nugget; });
     student.functions.factor = cholesky(matrix);
@@ -80,7 +80,7 @@ const liveStudent = (() => {
     return y;
   }
 
-  // --- prediction of one sample x -----------------------------------------------------------------
+  // --- prediction of one sample x ----------------------------------------------------------------
 
   // Standardised numbers, which grow as a logarithm beyond 5, and shares of bins.
   function encoded(x, { nNumbers, sources, starts, widths }) {
@@ -131,7 +131,8 @@ const liveStudent = (() => {
     const waves = product(z, functions.frequencies, functions.phases).map(Math.sin);
     let values = product(waves, functions.weightsOfWaves);
     values = product(atPoints, functions.weightsOfKernel, values);
-    values = nested(product(shares.map(Math.sqrt), functions.weightsOfGaps, values), variance.length);
+    values = product(shares.map(Math.sqrt), functions.weightsOfGaps, values);
+    values = nested(values, variance.length);
     const scale = variance.map((v, k) =>
       Math.sqrt(v / Math.max(mean(values.map((row) => row[k] ** 2)), 1e-30)));
     return values.map((row) => row.map((v, k) => v * scale[k]));

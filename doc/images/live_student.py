@@ -38,7 +38,7 @@ def line_samples(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return samples of a sine between -4 and 4, with noise that grows from left to right."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(-4, 4, n))
-    return x[:, None], np.sin(1.5 * x) + (0.25 + 0.05 * x) * rng.normal(size=n)
+    return x[:, None], np.sin(x) + (0.15 + 0.03 * x) * rng.normal(size=n)
 
 
 def fitted_regressors(n: int) -> list[HydraPlusRegressor]:
@@ -57,9 +57,7 @@ def fitted_regressors(n: int) -> list[HydraPlusRegressor]:
 def fitted_classifier(X: np.ndarray, y: np.ndarray) -> HydraPlusClassifier:
     """Student of classification in two dimensions."""
     layers = (100, 100, 100)
-    teacher = BayesianEnsembleClassifier(
-        6, module__hidden_units=layers, max_epochs=200, **SETTINGS
-    )
+    teacher = BayesianEnsembleClassifier(6, module__hidden_units=layers, max_epochs=200, **SETTINGS)
     small = {"module__hidden_units": (16, 16), "max_epochs": 1000}
     return HydraPlusClassifier(teacher, **small, **SETTINGS).fit(X, y)
 
