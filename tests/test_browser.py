@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pages in a real browser: reports, and the documentation where it has been built.
+"""Pages in a browser: reports, students in JavaScript, and the documentation where it is built.
 
 `make browser` gets a browser, `make doc` builds the documentation; what is not there is skipped.
 SKDISTILL_BROWSER and SKDISTILL_DOC name others.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -20,7 +21,14 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, report
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    report,
+)
+from skdistill.datasets import make_spirals
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / ".venv" / "browser" / "chromium"  # where `make browser` puts it
@@ -175,6 +183,130 @@ def test_text_of_the_report_has_the_contrast_that_wcag_asks_for(scheme, page_of_
     for ink in inks:
         lighter, darker = max(ink, ground), min(ink, ground)
         assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # level AA
+
+
+# --- students of the documentation's first page
+
+
+LIVE = runpy.run_path(str(ROOT / "doc" / "images" / "live_student.py"))
+
+PREDICT = """([student, X]) => {
+  const read = liveStudent.read(student);
+  return X.map(x => liveStudent.predict(read, x)).map(
+    p => [...(p.probabilities ?? [p.mean]), p.total, p.aleatoric, p.epistemic]);
+}"""
+
+
+@pytest.fixture
+def page_of_students(tmp_path) -> Path:
+    """The part of the first page that has the students, alone."""
+    part = (ROOT / "doc" / "live_student.html").read_text(encoding="utf-8")
+    path = tmp_path / "live.html"
+    path.write_text(
+        f'<!DOCTYPE html><html><head><meta charset="utf-8"><base href="{(ROOT / "doc").as_uri()}/">'
+        f'<link rel="stylesheet" href="_static/pages.css"></head><body>{part}</body></html>',
+        encoding="utf-8",
+    )
+    return path
+
+
+def shown(page, figure) -> np.ndarray:
+    """Numbers under a picture."""
+    return np.array(page.locator(f"#{figure} .live-values b").all_inner_texts(), dtype=float)
+
+
+def test_students_of_the_first_page_predict_as_in_python(page_of_students, visit):
+    """The script that fitted them has written what they predicted, at 25 and 200 samples."""
+    expected = np.load(ROOT / "tests" / "live_student.npz")
+    assert len(expected["line"]) == len(LIVE["CENTRES"])
+    assert expected["line"][..., -1].std(axis=1).min() > 0.1  # the epistemic part varies
+    assert expected["plane"][:, -1].std() > 0.1
+    page = visit(page_of_students).page
+    students = page.evaluate("liveStudentsFitted.line.students")
+    found = [page.evaluate(PREDICT, [student, expected["X_line"].tolist()]) for student in students]
+    np.testing.assert_allclose(found, expected["line"], rtol=1e-5, atol=1e-5)
+    student = page.evaluate("liveStudentsFitted.plane.student")
+    found = page.evaluate(PREDICT, [student, expected["X_plane"].tolist()])
+    np.testing.assert_allclose(found, expected["plane"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module", params=["line", "line, few samples", "plane"])
+def student_and_samples(request, browser) -> tuple[Any, np.ndarray]:
+    small = {"max_epochs": 5, "module__hidden_units": (8, 8), "random_state": 0}
+    rng = np.random.default_rng(0)
+    if request.param == "plane":
+        X, y = make_spirals(60, random_state=0)
+        teacher = BayesianEnsembleClassifier(3, **small)
+        return HydraPlusClassifier(teacher, **small).fit(X, y), rng.uniform(-14, 14, (200, 2))
+    X, y = LIVE["line_samples"](200 if request.param == "line" else 40)
+    is_kept = np.abs(X[:, 0]) > 1
+    student = HydraPlusRegressor(BayesianEnsembleRegressor(3, **small), **small)
+    return student.fit(X[is_kept], y[is_kept]), rng.uniform(-30, 30, (200, 1))
+
+
+@pytest.mark.filterwarnings("ignore:X is unlike the table of fit")
+def test_students_fitted_here_predict_in_a_browser(student_and_samples, page_of_students, visit):
+    student, X = student_and_samples
+    found = visit(page_of_students).page.evaluate(PREDICT, [LIVE["exported"](student), X.tolist()])
+    np.testing.assert_allclose(found, LIVE["predictions"](student, X), rtol=1e-5, atol=1e-5)
+
+
+def test_calibrated_students_are_not_exported(student_and_samples, monkeypatch):
+    student, _ = student_and_samples
+    monkeypatch.setattr(student.module_, "calibration", lambda distribution: distribution)
+    with pytest.raises(ValueError, match="no calibration"):
+        LIVE["exported"](student)
+
+
+def test_epistemic_part_follows_the_gap(page_of_students, visit):
+    visited = visit(page_of_students)
+    page, slider = visited.page, visited.page.locator("#live-line input")
+    _, total, aleatoric, epistemic = shown(page, "live-line")  # in the middle of the gap
+    assert total**2 == pytest.approx(aleatoric**2 + epistemic**2, abs=0.005)
+    slider.press("End")
+    assert shown(page, "live-line")[-1] < epistemic / 3
+    slider.press("Home")
+    assert shown(page, "live-line")[-1] < epistemic / 3
+    box = page.locator("#live-line canvas").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 10)  # where the gap is now, x = -2
+    assert "mean at -2.0" in page.locator("#live-line .live-values").inner_text()
+    assert shown(page, "live-line")[-1] > epistemic / 2
+    assert visited.complaints == visited.requests_elsewhere == []
+
+
+def test_point_is_moved_by_keys_and_dragged(page_of_students, visit):
+    page = visit(page_of_students, PHONE).page
+    canvas = page.locator("#live-plane canvas")
+    canvas.scroll_into_view_if_needed()
+    before = shown(page, "live-plane")
+    for _ in range(20):
+        canvas.press("ArrowUp")
+    after = shown(page, "live-plane")
+    assert before[-1] > after[-1] + 0.1  # nearer to the samples
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    np.testing.assert_array_equal(shown(page, "live-plane"), after)  # no button is down
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.up()
+    (expected,) = page.evaluate(
+        PREDICT, [page.evaluate("liveStudentsFitted.plane.student"), [[0, 0]]]
+    )
+    # A pixel is 0.07 wide.
+    np.testing.assert_allclose(shown(page, "live-plane"), expected, atol=0.1)
+    assert shown(page, "live-plane")[:3].sum() == pytest.approx(1, abs=0.002)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_students_fit_a_phone(scheme, page_of_students, visit):
+    needed, given = visit(page_of_students, PHONE, color_scheme=scheme).widths
+    assert needed <= given == PHONE
+
+
+def test_students_stay_away_without_javascript(page_of_students, visit):
+    found = visit(page_of_students, java_script_enabled=False)
+    assert not found.page.locator(".live").is_visible()
+    assert visit(page_of_students).page.locator(".live").is_visible()
 
 
 # --- the documentation
