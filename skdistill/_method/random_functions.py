@@ -316,23 +316,18 @@ def find_functions(
 def _some_and_fresh(X, y, are_classes: bool, random_state) -> tuple[np.ndarray, np.ndarray]:
     """Return which samples to measure distances on, and fresh ones, or these if there are few.
 
-    Of samples that are repeated one is taken, as if they had a weight.
+    Of samples that are repeated one is taken, as if they had a weight, in an order that does not
+    depend on how often each is there.
     """
     drawn = np.arange(len(X))
     if len(X) > 2 * _N_SAMPLES:
         drawn = random_state.choice(len(X), 2 * _N_SAMPLES, replace=False)
-    different = drawn[_different(X[drawn], y[drawn])]
+    samples = np.column_stack([X[drawn], y[drawn]]).astype(np.float64)
+    as_bytes = samples.view(np.dtype((np.void, samples.itemsize * samples.shape[1])))[:, 0]
+    different = drawn[np.unique(as_bytes, return_index=True)[1]]
     chosen, others = np.split(random_state.permutation(different), [_N_SAMPLES])
     has_fresh = len(others) >= _LEAST_FRESH and not are_classes
     return chosen, X[others if has_fresh else chosen].astype(np.float64)
-
-
-def _different(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Indices of one sample each of those that are the same, in an order that hangs on no other."""
-    samples = np.column_stack([X, y]).astype(np.float64)
-    bytes_of = samples.view(np.dtype((np.void, samples.itemsize * samples.shape[1])))[:, 0]
-    indices: np.ndarray = np.unique(bytes_of, return_index=True)[1]
-    return indices
 
 
 def _targets(y, outputs, are_classes: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
