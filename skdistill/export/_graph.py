@@ -193,8 +193,10 @@ def _match_ranks(onnx: Any, graph: Any) -> None:
 # --- elementary functions that ONNX, or torch's exporter, lacks or rounds -------------------------
 # They are written in ONNX's operators: decompositions in torch would trace the program once more.
 
+Value = Any  # of the graph that is made
 
-def _number(value: Any, dtype: Any) -> Any:
+
+def _number(value: float, dtype: Any) -> Value:
     """A number in its own precision: torch's exporter rounds it to float32."""
     from onnx.helper import make_tensor
     from onnxscript import opset18
@@ -202,14 +204,14 @@ def _number(value: Any, dtype: Any) -> Any:
     return opset18.Constant(value=make_tensor("", int(dtype), [], [value]))
 
 
-def _log_sum(x: Any, total: Any, one: Any) -> Any:
+def _log_sum(x: Value, total: Value, one: Value) -> Value:
     """Logarithm of the rounded sum ``1 + x``, and what the rounding took."""
     from onnxscript import opset18 as op
 
     return op.Add(op.Log(total), op.Div(op.Sub(x, op.Sub(total, one)), total))
 
 
-def log1p(self: Any) -> Any:
+def log1p(self: Value) -> Value:
     """``log(1 + x)`` to rounding; -69 at -1."""
     from onnxscript import opset18 as op
 
@@ -217,7 +219,7 @@ def log1p(self: Any) -> Any:
     return _log_sum(self, op.Max(op.Add(self, one), least), one)
 
 
-def expm1(self: Any) -> Any:
+def expm1(self: Value) -> Value:
     """``exp(x) - 1`` to rounding."""
     from onnxscript import opset18 as op
 
@@ -231,7 +233,7 @@ def expm1(self: Any) -> Any:
     return op.Where(is_near_zero, near, below)
 
 
-def softplus(self: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     """``log(1 + exp(x))`` of full relative accuracy far below zero."""
     from onnxscript import opset18 as op
 
@@ -239,7 +241,7 @@ def softplus(self: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return op.Add(op.Relu(self), _log_sum(power, op.Add(power, one), one))
 
 
-def clamp(self: Any, min: float | None = None, max: float | None = None) -> Any:
+def clamp(self: Value, min: float | None = None, max: float | None = None) -> Value:
     """Clamp to limits that keep x's precision."""
     from onnxscript import opset18 as op
 
@@ -250,7 +252,7 @@ def clamp(self: Any, min: float | None = None, max: float | None = None) -> Any:
     return found
 
 
-def square(self: Any) -> Any:
+def square(self: Value) -> Value:
     """``x * x``, which is far faster than the power that torch's exporter makes of a square."""
     from onnxscript import opset18 as op
 
@@ -259,7 +261,7 @@ def square(self: Any) -> Any:
 
 def scalar_tensor(
     s: Any, dtype: int = 1, layout: str = "", device: str = "", pin_memory: bool = False
-) -> Any:
+) -> Value:
     """Translate a number to ONNX in its own precision."""
     from onnxscript import opset18
 
