@@ -130,7 +130,9 @@ def test_help_says_what_is_measured(run, script, capsys):
         ),
     ],
 )
-def test_quick_run_prints_a_table_and_writes_json(run, script, part, peers, tmp_path, request):
+def test_quick_run_prints_a_table_and_writes_json(
+    run, script, part, peers, few_epochs, tmp_path, request
+):
     if script == "predict.py":  # the other one starts a process
         request.getfixturevalue("in_this_process")
         request.getfixturevalue("one_graph")
@@ -641,7 +643,9 @@ def test_shifts_of_tables(shift):
 
 
 @pytest.mark.slow
-def test_shift_judges_every_model_under_every_shift_and_draws(run, few_images, data_dir, tmp_path):
+def test_shift_judges_every_model_under_every_shift_and_draws(
+    run, few_images, few_epochs, data_dir, tmp_path
+):
     output = tmp_path / "shift.json"
     sets = ["--sets", "mnist", "satimage", "--plot", str(tmp_path)]
     text = run("shift.py", "--quick", *sets, "--output", str(output))

@@ -53,7 +53,15 @@ def run(page, changes=()):
 
 
 # Chains of pages are not among the trainings that `few_epochs` makes short.
-FEW_STATES = {"gped": [("inference=SGLD(), max_epochs=100", "inference=SGLD(), max_epochs=30")]}
+LESS = {
+    "gped": [("inference=SGLD(), max_epochs=100", "inference=SGLD(), max_epochs=30")],
+    "report": [("n_members=10,", "n_members=3,"), ("n_members=30,", "n_members=4,")],
+    "smaller_students": [
+        ("BayesianEnsembleClassifier(5,", "BayesianEnsembleClassifier(2,"),
+        ("cv=3", "cv=2"),
+        ("y_train, 300,", "y_train, 100,"),  # that have labels
+    ],
+}
 
 
 def first(n_rows, load):
@@ -86,9 +94,10 @@ def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)  # where pages write files
     # As few as the pages' splits and chains can do with.
-    monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
+    n_digits = 200 if name == "smaller_students" else 450  # it fits dozens of students
+    monkeypatch.setattr(datasets, "load_digits", first(n_digits, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
-    run(GUIDE / f"{name}.rst", FEW_STATES.get(name, ()))
+    run(GUIDE / f"{name}.rst", LESS.get(name, ()))
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ n_searches = 4  # each from other first experiments
 
 low, high = np.array([20.0, 3.0]), np.array([100.0, 10.0])
 bounds = torch.from_numpy(np.stack([low, high]))
-n_first, n_rounds, n_a_round = 8, 5, 2
+n_rounds = 5
+n_first, n_a_round = 8, 2
 
 
 def yield_of(settings):

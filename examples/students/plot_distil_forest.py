@@ -34,6 +34,7 @@ from skdistill.displays import RejectionCurveDisplay
 from skdistill.settings import HydraLoss
 from skdistill.teachers import as_teacher
 
+n_trees = 500
 n_members = 20  # members that the trees are put into
 max_epochs = 50  # epochs of the student
 
@@ -41,7 +42,7 @@ X, y = load_digits(return_X_y=True)
 X = X.astype(np.float32) / 16  # trees count in float32 anyway; the network is faster in it
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 
-forest = RandomForestClassifier(500, random_state=0).fit(X_train, y_train)
+forest = RandomForestClassifier(n_trees, random_state=0).fit(X_train, y_train)
 student = HydraPlusClassifier(
     as_teacher(FrozenEstimator(forest), max_members=n_members),
     transfer="mixup",

@@ -7,6 +7,7 @@ import inspect
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from .validation import Rule, check_parameters, did_you_mean
@@ -66,6 +67,7 @@ class Settings:
     _parameter_table: dict[str, Any] = {}  # rule of each parameter
 
     @classmethod
+    @cache
     def _defaults(cls) -> dict[str, object]:
         """Names of the parameters, each with its default."""
         parameters = inspect.signature(cls).parameters.values()

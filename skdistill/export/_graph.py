@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from .._data.columns import feature_names_of
 from .._version import __version__
@@ -33,7 +32,7 @@ def import_onnx() -> Any:
 def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""]) -> Any:
     onnx = import_onnx()
     with torch.no_grad():
-        program = traced(graph_outputs).run_decompositions(DECOMPOSITIONS)
+        program = traced(graph_outputs)
     with _without_notes_on_torchvision():
         exported: Any = torch.onnx.export(
             program,
@@ -192,66 +191,88 @@ def _match_ranks(onnx: Any, graph: Any) -> None:
 
 
 # --- elementary functions that ONNX, or torch's exporter, lacks or rounds -------------------------
+# They are written in ONNX's operators: decompositions in torch would trace the program once more.
+
+Value = Any  # of the graph that is made
 
 
-def log1p(x: Tensor) -> Tensor:
-    """``log(1 + x)`` to rounding; -69 at -1."""
-    return _log_sum(x, (1 + x).clamp(min=1e-30))
+def _number(value: float, dtype: Any) -> Value:
+    """A number in its own precision: torch's exporter rounds it to float32."""
+    from onnx.helper import make_tensor
+    from onnxscript import opset18
+
+    return opset18.Constant(value=make_tensor("", int(dtype), [], [value]))
 
 
-def _log_sum(x: Tensor, total: Tensor) -> Tensor:
+def _log_sum(x: Value, total: Value, one: Value) -> Value:
     """Logarithm of the rounded sum ``1 + x``, and what the rounding took."""
-    return total.log() + (x - (total - 1)) / total
+    from onnxscript import opset18 as op
+
+    return op.Add(op.Log(total), op.Div(op.Sub(x, op.Sub(total, one)), total))
 
 
-def expm1(x: Tensor) -> Tensor:
+def log1p(self: Value) -> Value:
+    """``log(1 + x)`` to rounding; -69 at -1."""
+    from onnxscript import opset18 as op
+
+    one, least = (_number(value, self.dtype) for value in (1, 1e-30))
+    return _log_sum(self, op.Max(op.Add(self, one), least), one)
+
+
+def expm1(self: Value) -> Value:
     """``exp(x) - 1`` to rounding."""
-    power = x.exp()
-    logarithm = power.log()
-    is_near_zero = logarithm.abs() < 1
-    exact = torch.where(is_near_zero & (logarithm != 0), logarithm, 1.0)
-    near = torch.where(logarithm == 0, x, (power - 1) * (x / exact))
-    return torch.where(is_near_zero, near, power - 1)
+    from onnxscript import opset18 as op
+
+    zero, one = (_number(value, self.dtype) for value in (0, 1))
+    power = op.Exp(self)
+    below, logarithm = op.Sub(power, one), op.Log(power)
+    is_zero = op.Equal(logarithm, zero)
+    is_near_zero = op.Less(op.Abs(logarithm), one)
+    exact = op.Where(op.And(is_near_zero, op.Not(is_zero)), logarithm, one)
+    near = op.Where(is_zero, self, op.Mul(below, op.Div(self, exact)))
+    return op.Where(is_near_zero, near, below)
 
 
-def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     """``log(1 + exp(x))`` of full relative accuracy far below zero."""
-    power = (-x.abs()).exp()
-    return x.relu() + _log_sum(power, 1 + power)
+    from onnxscript import opset18 as op
+
+    power, one = op.Exp(op.Neg(op.Abs(self))), _number(1, self.dtype)
+    return op.Add(op.Relu(self), _log_sum(power, op.Add(power, one), one))
 
 
-def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """Clamp to limits that keep x's precision: torch's exporter rounds limits to float32."""
-    for limit, nearer in ((min, torch.maximum), (max, torch.minimum)):
+def clamp(self: Value, min: float | None = None, max: float | None = None) -> Value:
+    """Clamp to limits that keep x's precision."""
+    from onnxscript import opset18 as op
+
+    found = self
+    for limit, nearer in ((min, op.Max), (max, op.Min)):
         if limit is not None:
-            x = nearer(x, torch.scalar_tensor(limit, dtype=x.dtype))
-    return x
+            found = nearer(found, _number(limit, self.dtype))
+    return found
 
 
-def square(x: Tensor) -> Tensor:
+def square(self: Value) -> Value:
     """``x * x``, which is far faster than the power that torch's exporter makes of a square."""
-    return x * x
+    from onnxscript import opset18 as op
+
+    return op.Mul(self, self)
 
 
 def scalar_tensor(
     s: Any, dtype: int = 1, layout: str = "", device: str = "", pin_memory: bool = False
-) -> Any:
-    """Translate a number to ONNX in its own precision: torch's exporter rounds it to float32."""
-    from onnx.helper import make_tensor
+) -> Value:
+    """Translate a number to ONNX in its own precision."""
     from onnxscript import opset18
 
-    if isinstance(s, (bool, int, float)):
-        return opset18.Constant(value=make_tensor("", int(dtype), [], [s]))
-    return opset18.Cast(s, to=dtype)
+    return _number(s, dtype) if isinstance(s, (bool, int, float)) else opset18.Cast(s, to=dtype)
 
 
-# ONNX has no log1p and expm1, and its softplus rounds small values to zero.
-DECOMPOSITIONS: dict[Any, Any] = {
+TRANSLATIONS: dict[Any, Any] = {
     torch.ops.aten.log1p.default: log1p,
     torch.ops.aten.expm1.default: expm1,
     torch.ops.aten.softplus.default: softplus,
     torch.ops.aten.clamp.default: clamp,
     torch.ops.aten.square.default: square,
+    torch.ops.aten.scalar_tensor.default: scalar_tensor,
 }
-
-TRANSLATIONS: dict[Any, Any] = {torch.ops.aten.scalar_tensor.default: scalar_tensor}
