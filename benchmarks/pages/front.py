@@ -156,7 +156,8 @@ def one_row(kind: str, student: str) -> str | None:
             for row in stored("serving")["serving"]
             if row["task"] == kind
         }
-        return f"{times['student']} for all outputs, {times['file']} in ONNX"
+        by_file = f"{times['file']} in ONNX, {times['C']} in C"
+        return f"{times['student']} for all outputs, {by_file}"
     if kind == "classes":
         return None
     found = stored("predict")["prediction"]
