@@ -56,9 +56,8 @@ def fitted_regressors(n: int) -> list[HydraPlusRegressor]:
 
 def fitted_classifier(X: np.ndarray, y: np.ndarray) -> HydraPlusClassifier:
     """Student of classification in two dimensions."""
-    layers = (100, 100, 100)
-    teacher = BayesianEnsembleClassifier(6, module__hidden_units=layers, max_epochs=200, **SETTINGS)
-    small = {"module__hidden_units": (16, 16), "max_epochs": 1000}
+    teacher = BayesianEnsembleClassifier(6, **SETTINGS)
+    small = {"module__hidden_units": (16, 16)}
     return HydraPlusClassifier(teacher, **small, **SETTINGS).fit(X, y)
 
 
@@ -165,7 +164,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT, help="where doc and tests are")
     options = parser.parse_args()
     X_line, y_line = line_samples(280)
-    X_plane, y_plane = make_spirals(105, random_state=0)
+    X_plane, y_plane = make_spirals(210, random_state=0)
     regressors = fitted_regressors(len(X_line))
     classifier = fitted_classifier(X_plane, y_plane)
     content = {
