@@ -279,6 +279,7 @@ def peers(common):
     return importlib.import_module("peers")
 
 
+@pytest.mark.slow
 def test_files_of_several_runs_are_joined(peers, tmp_path):
     settings = {"validation": False, "quick": False}
     paths = [tmp_path / "a.json", tmp_path / "b.json", tmp_path / "missing.json"]
@@ -972,6 +973,7 @@ def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
         assert row["target"] in text
 
 
+@pytest.mark.slow
 def test_gpu_measures_the_processor_where_there_is_nothing_else(run, few_epochs, tmp_path):
     output = tmp_path / "gpu.json"
     run("gpu.py", "--quick", "--output", str(output))

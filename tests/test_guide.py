@@ -218,6 +218,7 @@ def test_getting_started(capsys):
     assert "coverage" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_conformal_recipe_gives_the_intervals_of_mapie(few_rows):
     pytest.importorskip("mapie")
     names = run(GUIDE / "conformal.rst", [STUDENT])

@@ -338,6 +338,7 @@ def test_periodic_embeddings_are_sines_and_cosines():
     assert layer.frequencies.detach().std() < 1.0
 
 
+@pytest.mark.slow
 def test_periodic_embeddings_learn_a_wave():
     X = np.random.default_rng(0).uniform(-1.7, 1.7, size=(400, 1))
     y = np.sin(12 * X[:, 0])

@@ -98,6 +98,7 @@ def test_weighted_intervals_are_those_of_the_definition(regressor):
     np.testing.assert_allclose(model.n_effective_, total**2 / (ratio(X) ** 2).sum())
 
 
+@pytest.mark.slow
 def test_known_ratios_of_a_shift_keep_the_coverage(regressor):
     """Of one new sample for each of 800 draws, so that they are independent."""
     inside = {"plain": 0, "weighted": 0}

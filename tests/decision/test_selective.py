@@ -129,6 +129,7 @@ def test_promise_is_kept(name, binary):
         assert np.mean(coverages) > 0.5  # of .71
 
 
+@pytest.mark.slow
 def test_promise_is_kept_with_ties():
     n_broken = 0
     for seed in range(1000):

@@ -681,6 +681,7 @@ def test_hard_members(family, case):
     assert all(np.isfinite(p).all() for p in model.predict_uncertainty(X) if p is not None)
 
 
+@pytest.mark.slow
 def test_the_cap_holds_where_members_are_identical():
     members = categorical_members()
     # On all samples but one: were it on all, there were nothing to cap.

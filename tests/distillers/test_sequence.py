@@ -299,6 +299,7 @@ def tables():
 TEXTS = np.array([[3, 4, 3, 3, 2], [4, 4, 2, 0, 0], [3, 2, 0, 0, 0], [2, 0, 0, 0, 0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference", "nll"])
 def test_a_student_that_can_hold_it_has_what_members_know(loss, tables):
     """Where the student can hold the best Dirichlet, its informations are the members'."""

@@ -88,6 +88,7 @@ def test_what_is_given_stays():
     assert HydraPlusRegressor(networks, **SMALL).fit(X, Y).module_.inputs.n_inputs < edges + 8
 
 
+@pytest.mark.slow
 def test_students_of_trees_are_trained_for_twice_as_many_epochs():
     few, noise = X[:60], RNG.standard_normal(60)
     tree = as_teacher(DecisionTreeRegressor(max_depth=1))

@@ -611,6 +611,7 @@ def test_a_class_that_a_fold_lacks_gets_probability_zero(data):
     assert (proba[40:, 2] == 0).all()
 
 
+@pytest.mark.slow
 def test_a_search_by_log_loss(data):
     X, y = data
     labels = np.array(["a", "b", "c"])[y]

@@ -98,6 +98,7 @@ def test_threads_train_what_one_job_trains(name):
         assert_same(fit(name, n_jobs=2), model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FITS)
 def test_processes_train_what_one_job_trains(name):
     assert_same(fit(name, n_jobs=2), fit(name, n_jobs=1))

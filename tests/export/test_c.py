@@ -156,6 +156,7 @@ def test_tables_with_functions_categories_and_missing_values(kind, tmp_path):
     assert listed in text
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_file_allocates_nothing_and_keeps_nothing(tmp_path):
     X, y = data_of("hydra classes", np.float32)
@@ -201,6 +202,7 @@ def test_exponentials_are_exact_to_rounding(dtype, tmp_path):
     assert 0 <= found[-1] < 1e-37
 
 
+@pytest.mark.slow
 def test_a_file_says_what_it_takes_and_gives(tmp_path):
     X, y = data_of("ensemble numbers")
     frame = pd.DataFrame(X, columns=["height", "b", "c"])
@@ -216,6 +218,7 @@ def test_a_file_says_what_it_takes_and_gives(tmp_path):
     assert "double quantiles[1]; /* of probabilities [0.25], in units of y */" in text
 
 
+@pytest.mark.slow
 def test_what_has_no_c_is_refused(tmp_path):
     X, y = data_of("ensemble numbers")
     ensemble = BayesianEnsembleRegressor(2, max_epochs=1, runtime=Runtime(device="cpu")).fit(X, y)

@@ -202,6 +202,7 @@ SCORERS = {
 }
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_functions_and_scorers_find_the_model_inside(fitted, data, fuzz, tally):
     tally("fuzzed cases")

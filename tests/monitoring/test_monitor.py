@@ -34,6 +34,7 @@ def monitor_of(model):
     return lambda **settings: DriftMonitor(model, samples(300, 1), random_state=0, **settings)
 
 
+@pytest.mark.slow
 def test_no_alarm_without_drift(model):
     """Of 60 streams at level .1, with a small reference and ten looks each."""
     alarms = 0

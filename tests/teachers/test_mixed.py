@@ -456,6 +456,7 @@ def test_auto_names_models_that_suit_the_table(numbers):
         assert [type(model).__name__ for model in found] == expected
 
 
+@pytest.mark.slow
 def test_auto_is_a_mixture_within_its_time(numbers):
     teacher = as_teacher("auto", task="regression", max_time=60.0)
     assert is_regressor(teacher)
