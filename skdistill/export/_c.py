@@ -53,14 +53,14 @@ def check_name(name: object) -> None:
 
 def c_source(graph_outputs: GraphOutputs, estimator: Any, name: str) -> str:
     """Return a C99 file that predicts one sample by the function ``<name>_predict``."""
-    translated = _Translator(_program(graph_outputs), graph_outputs.names, name)
+    c = _Translator(_program(graph_outputs), graph_outputs.names, name).c
     parts = {
         "about": _within_comment("\n * ".join(_about(graph_outputs, estimator))),
-        "kilobytes": math.ceil(translated.n_bytes / 1000),
+        "kilobytes": math.ceil(c.n_bytes / 1000),
         "n_inputs": graph_outputs.inputs["X"][0].numel(),
         "fields": "\n".join(_fields(graph_outputs)),
-        "constants": "\n".join([*translated.constants.values(), *translated.helpers.values()]),
-        "body": "\n".join(f"    {line}" for line in translated.lines),
+        "constants": "\n".join([*c.constants.values(), *c.helpers.values()]),
+        "body": "\n".join(f"    {line}" for line in c.lines),
         "guard": name.upper(),
         "name": name,
     }
@@ -176,19 +176,12 @@ _Value = Tensor | _Array  # what is known, or depends on the input
 
 
 class _Translator(fx.Interpreter):
-    """Writes C for a graph: what depends on no input is computed, the rest becomes loops.
-
-    `lines` are those of the function, `constants` and `helpers` the arrays and functions that it
-    uses, by their names, and `n_bytes` its memory, on the stack.
-    """
+    """Translates a graph: what depends on no input is computed, the rest becomes loops of `c`."""
 
     def __init__(self, program: ExportedProgram, outputs: Sequence[str], name: str):
         super().__init__(program.graph_module)
-        self.name, self.n_arrays, self.n_bytes = name, 0, 0
+        self.c = _Writer(name)
         self.extra_traceback = False  # an error that is raised here is one of the model
-        self.lines: list[str] = []
-        self.constants: dict[Any, str] = {}
-        self.helpers: dict[Any, str] = {}
         kept = {**program.state_dict, **program.constants}
         given = []
         for spec, node in zip(
@@ -236,25 +229,25 @@ class _Translator(fx.Interpreter):
         return self._elementwise("add", [bias, self._product(a, b)])
 
     def aten_argmax(self, array: _Array, axis: int, keepdim: bool = False) -> _Array:
-        found = self._new(self.like.shape, self.like.dtype)
+        found = self.c.new(self.like.shape, self.like.dtype)
         rows = array.positions.movedim(axis, -1).flatten(0, -2)
-        (outer, inner), (i, to) = self._loops([rows, found.positions.view(-1, 1).expand_as(rows)])
+        (outer, inner), (i, to) = self.c.loops([rows, found.positions.view(-1, 1).expand_as(rows)])
         best = f"if ({array.name}[{i}] > most) {{ most = {array.name}[{i}]; at = j; }}"
         start = f"{_TYPES[array.dtype]} most = -INFINITY; int at = 0;"
-        self.lines.append(f"{outer}{{ {start} {inner}{best} {found.name}[{to}] = at; }}")
+        self.c.lines.append(f"{outer}{{ {start} {inner}{best} {found.name}[{to}] = at; }}")
         return found
 
     def aten_bmm(self, a: _Value, b: _Value) -> _Array:
         return self._product(a, b)
 
     def aten_cat(self, parts: Sequence[_Value], axis: int = 0) -> _Array:
-        found, start = self._new(self.like.shape, self.like.dtype), 0
+        found, start = self.c.new(self.like.shape, self.like.dtype), 0
         for part in parts:
             shape = (part.positions if isinstance(part, _Array) else part).shape
             if math.prod(shape):
                 size = shape[axis]
                 place = found.positions.narrow(axis, start, size)
-                self._assign(_Array(found.name, place, found.dtype), "{0}", [part])
+                self.c.assign(_Array(found.name, place, found.dtype), "{0}", [part])
                 start += size
         return found
 
@@ -267,11 +260,11 @@ class _Translator(fx.Interpreter):
         return x
 
     def aten_cumsum(self, array: _Array, axis: int) -> _Array:
-        found = self._new(self.like.shape, self.like.dtype)
+        found = self.c.new(self.like.shape, self.like.dtype)
         rows = [a.positions.movedim(axis, -1).flatten(0, -2) for a in (array, found)]
-        (outer, inner), (i, j) = self._loops(rows)
+        (outer, inner), (i, j) = self.c.loops(rows)
         add = f"{found.name}[{j}] = sum += {array.name}[{i}];"
-        self.lines.append(f"{outer}{{ {_TYPES[array.dtype]} sum = 0; {inner}{add} }}")
+        self.c.lines.append(f"{outer}{{ {_TYPES[array.dtype]} sum = 0; {inner}{add} }}")
         return found
 
     def aten_linalg_vector_norm(
@@ -281,9 +274,11 @@ class _Translator(fx.Interpreter):
             raise ValueError(f"model must have no norms but of order 2, got {order}.")
         if self.like.numel() > 1:
             return self._reduced("linalg_vector_norm", [array], axes)
-        row = self._contiguous(array.moved(lambda positions: positions.reshape(1, -1)))
-        square = self._new([1], array.dtype, value=0)
-        self._call("dense", row.dtype, row.at(0), row.at(0), square.at(0), row.positions.numel(), 1)
+        row = self.c.contiguous(array.moved(lambda positions: positions.reshape(1, -1)))
+        square = self.c.new([1], array.dtype, value=0)
+        self.c.call(
+            "dense", row.dtype, row.at(0), row.at(0), square.at(0), row.positions.numel(), 1
+        )
         return self._elementwise("sqrt", [square])
 
     def aten_mm(self, a: _Value, b: _Value) -> _Array:
@@ -303,7 +298,7 @@ class _Translator(fx.Interpreter):
     def _elementwise(
         self, operation: str, args: Sequence[_Value | float], alpha: float = 1
     ) -> _Array:
-        found = self._new(self.like.shape, self.like.dtype)
+        found = self.c.new(self.like.shape, self.like.dtype)
         template, dtype = _ELEMENTWISE[operation], found.dtype
         if dtype == torch.bool:  # what is compared has a type of its own
             known = (arg.dtype for arg in args if isinstance(arg, (Tensor, _Array)))
@@ -311,10 +306,10 @@ class _Translator(fx.Interpreter):
         if alpha != 1:
             template = template.replace("{1}", f"{_literal(alpha, dtype)} * {{1}}")
         if operation == "exp" and self.like.numel() >= _MANY:
-            self._assign(found, "{0}", args, dtype)
-            self._call("exp", dtype, found.name, self.like.numel())
+            self.c.assign(found, "{0}", args, dtype)
+            self.c.call("exp", dtype, found.name, self.like.numel())
         else:
-            self._assign(found, template, args, dtype)
+            self.c.assign(found, template, args, dtype)
         return found
 
     def _reduced(
@@ -330,16 +325,16 @@ class _Translator(fx.Interpreter):
         reduced = [axis % len(sizes) for axis in axes]
         kept = [axis for axis in range(len(sizes)) if axis not in reduced]
         n = math.prod(sizes[axis] for axis in reduced)
-        found = self._new(self.like.shape if shape is None else shape, self.like.dtype)
+        found = self.c.new(self.like.shape if shape is None else shape, self.like.dtype)
         rows = [array.positions.permute(*kept, *reduced).reshape(-1, n) for array in arrays]
-        (outer, inner), (to, *places) = self._loops(
+        (outer, inner), (to, *places) = self.c.loops(
             [found.positions.reshape(-1, 1).expand_as(rows[0]), *rows]
         )
         start, step, last = _REDUCTIONS[operation]
         values = [f"{array.name}[{place}]" for array, place in zip(arrays, places, strict=True)]
         # Sums of float are of double, since those of many draws would lose digits.
         kind = "double" if found.dtype.is_floating_point else "int"
-        self.lines.append(
+        self.c.lines.append(
             f"{outer}{{ {kind} s = {start}; {inner}s = {step.format(*values, s='s')}; "
             f"{found.name}[{to}] = {last.format(s='s', n=n)}; }}"
         )
@@ -360,7 +355,7 @@ class _Translator(fx.Interpreter):
             left = a.moved(lambda p: p.unsqueeze(-1).expand(pairs))
             right = b.moved(lambda p: p.unsqueeze(-3).expand(pairs))
             return self._reduced("dot", [left, right], [-2], shape)
-        a, found = self._contiguous(a), self._new(shape, a.dtype, value=0)
+        a, found = self.c.contiguous(a), self.c.new(shape, a.dtype, value=0)
         blocks, calls, n_weights = [], [], 0
         for k, weights in enumerate(b.reshape(-1, n_in, n_out)):
             for row, column, block in _blocks(weights):
@@ -370,31 +365,45 @@ class _Translator(fx.Interpreter):
                     calls.append((n_weights, a.at(x), found.at(y), *block.shape))
                 blocks.append(block.flatten())
                 n_weights += block.numel()
-        constant = self._constant(torch.cat([*blocks, torch.zeros(1, dtype=b.dtype)]))
+        constant = self.c.constant(torch.cat([*blocks, torch.zeros(1, dtype=b.dtype)]))
         for w, *args in calls:
-            self._call("dense", found.dtype, constant.at(w), *args)
+            self.c.call("dense", found.dtype, constant.at(w), *args)
         return found
 
-    # --- lines of C -------------------------------------------------------------------------------
+    # --- inputs and outputs ------------------------------------------------------------------------
 
     def _input(self, like: Tensor) -> _Array:
         x = _Array("x", _count(like.shape), torch.float64)
         if like.dtype == x.dtype:
             return x
-        found = self._new(like.shape, like.dtype)
-        self._assign(found, "{0}", [x])
+        found = self.c.new(like.shape, like.dtype)
+        self.c.assign(found, "{0}", [x])
         return found
 
     def _output(self, name: str, found: _Value) -> None:
-        text, positions = self._operand(found, found.dtype)
+        text, positions = self.c.operand(found, found.dtype)
         shape = (found.positions if isinstance(found, _Array) else found).shape
-        heads, (place,) = self._loops([positions.expand(shape)])
+        heads, (place,) = self.c.loops([positions.expand(shape)])
         axes = [f"[{i}]" if n > 1 else "[0]" for i, n in zip("ijklmn", shape, strict=False)][1:]
-        self.lines.append(
+        self.c.lines.append(
             f"{''.join(heads)}out->{_field(name)}{''.join(axes)} = {text.format(place)};"
         )
 
-    def _new(self, shape: Sequence[int], dtype: torch.dtype, value: float | None = None) -> _Array:
+
+class _Writer:
+    """Writes C: arrays, and loops over their elements.
+
+    `lines` are those of the function, `constants` and `helpers` the arrays and functions that it
+    uses, by their names, and `n_bytes` its memory, on the stack.
+    """
+
+    def __init__(self, name: str):
+        self.name, self.n_arrays, self.n_bytes = name, 0, 0
+        self.lines: list[str] = []
+        self.constants: dict[Any, str] = {}
+        self.helpers: dict[Any, str] = {}
+
+    def new(self, shape: Sequence[int], dtype: torch.dtype, value: float | None = None) -> _Array:
         """Declare an array, by default without values."""
         found = _Array(f"v{self.n_arrays}", _count(shape), dtype)
         self.n_arrays += 1
@@ -403,15 +412,15 @@ class _Translator(fx.Interpreter):
         self.lines.append(f"{_TYPES[dtype]} {found.name}[{found.positions.numel()}]{start};")
         return found
 
-    def _contiguous(self, array: _Array) -> _Array:
+    def contiguous(self, array: _Array) -> _Array:
         """Return an array whose last axis is contiguous."""
         if (array.positions.diff(dim=-1) == 1).all():
             return array
-        found = self._new(array.positions.shape, array.dtype)
-        self._assign(found, "{0}", [array])
+        found = self.new(array.positions.shape, array.dtype)
+        self.assign(found, "{0}", [array])
         return found
 
-    def _constant(self, tensor: Tensor) -> _Array:
+    def constant(self, tensor: Tensor) -> _Array:
         """Declare an array of known values, once for all that have the same."""
         once = tensor[tuple(slice(1 if stride == 0 else None) for stride in tensor.stride())]
         key = once.dtype, once.contiguous().numpy().tobytes()
@@ -425,18 +434,18 @@ class _Translator(fx.Interpreter):
         name = f"{self.name}_c{[*self.constants].index(key)}"
         return _Array(name, _count(once.shape).expand(tensor.shape), tensor.dtype)
 
-    def _operand(self, arg: _Value | float, dtype: torch.dtype) -> tuple[str, Tensor]:
+    def operand(self, arg: _Value | float, dtype: torch.dtype) -> tuple[str, Tensor]:
         """Return C for an element of a type, its index left open, and the indices."""
         if isinstance(arg, Tensor):
             arg = arg if arg.dtype == torch.bool else arg.to(dtype)
             first = arg.flatten()[0]
-            arg = first.item() if (arg == first).all() else self._constant(arg)
+            arg = first.item() if (arg == first).all() else self.constant(arg)
         if not isinstance(arg, _Array):
             return _literal(arg, dtype), _count(())
         cast = "" if arg.dtype in (dtype, torch.bool) else f"({_TYPES[dtype]}) "
         return f"{cast}{arg.name}[{{}}]", arg.positions
 
-    def _assign(
+    def assign(
         self,
         found: _Array,
         template: str,
@@ -445,33 +454,33 @@ class _Translator(fx.Interpreter):
     ) -> None:
         """Compute each element of an array of those of the operands, which have some type."""
         dtype = dtype or found.dtype
-        operands = [self._operand(arg, dtype) for arg in args]
+        operands = [self.operand(arg, dtype) for arg in args]
         shape = found.positions.shape
         places = [found.positions, *(positions.expand(shape) for _, positions in operands)]
         flat = [indices.reshape(-1) for indices in places]
         is_flat = all(_strides(indices) is not None for indices in flat)
-        heads, (to, *read) = self._loops(flat if is_flat else [p.squeeze() for p in places])
+        heads, (to, *read) = self.loops(flat if is_flat else [p.squeeze() for p in places])
         values = [text.format(place) for (text, _), place in zip(operands, read, strict=True)]
         result = template.format(*values, f=_suffix(dtype))
         self.lines.append(f"{''.join(heads)}{found.name}[{to}] = {result};")
 
-    def _loops(self, places: Sequence[Tensor]) -> tuple[list[str], list[str]]:
+    def loops(self, places: Sequence[Tensor]) -> tuple[list[str], list[str]]:
         """Return the heads of loops over indices of one shape, and C of the indices."""
         sizes = zip("ijklmn", places[0].shape, strict=False)
         heads = [f"for (int {i} = 0; {i} < {n}; ++{i}) " if n > 1 else "" for i, n in sizes]
-        return heads, [self._index(indices) for indices in places]
+        return heads, [self.index(indices) for indices in places]
 
-    def _index(self, indices: Tensor) -> str:
+    def index(self, indices: Tensor) -> str:
         found = _strides(indices)
         if found is None:
-            table = self._constant(indices.contiguous().view(-1)).name
-            return f"{table}[{self._index(_count(indices.shape))}]"
+            table = self.constant(indices.contiguous().view(-1)).name
+            return f"{table}[{self.index(_count(indices.shape))}]"
         first, strides = found
         terms = [(i, n) for i, n in zip("ijklmn", strides, strict=False) if n]
         texts = [i if n == 1 else f"{n} * {i}" for i, n in terms]
         return " + ".join([*([str(first)] if first or not texts else []), *texts])
 
-    def _call(self, helper: str, dtype: torch.dtype, *args: str | int) -> None:
+    def call(self, helper: str, dtype: torch.dtype, *args: str | int) -> None:
         name = f"{self.name}_{helper}{_suffix(dtype)}"
         self.helpers[name] = _helper(helper, dtype, name)
         self.lines.append(f"{name}({', '.join(map(str, args))});")
