@@ -370,7 +370,7 @@ class _Translator(fx.Interpreter):
             self.c.call("dense", found.dtype, constant.at(w), *args)
         return found
 
-    # --- inputs and outputs ------------------------------------------------------------------------
+    # --- inputs and outputs -----------------------------------------------------------------------
 
     def _input(self, like: Tensor) -> _Array:
         x = _Array("x", _count(like.shape), torch.float64)
