@@ -254,7 +254,7 @@ class EnsembleFit:
             if functions is not None and job.plan.task.kind == "regressor":
                 scale = functions.scale / job.scaling.get("y_scale", 1.0)
                 added = np.square(scale) * functions.left_out
-            facts["calibration_"] = out_of_bag.temperature(added)
+            facts["calibration_"] = out_of_bag.temperature(len(members), added)
             facts["_parts_drawn"] = drawn
         before = {} if self.before is None else self.before.facts
         calibration = facts.get("calibration_", before.get("calibration_"))

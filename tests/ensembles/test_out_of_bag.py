@@ -18,8 +18,9 @@ from small_models import assert_same_weights, weights
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, load, save
 from skdistill._method.task import TASKS
+from skdistill.distributions import EmpiricalCategorical
 from skdistill.ensembles import _tuning
-from skdistill.ensembles._out_of_bag import N_PARTS, Parts
+from skdistill.ensembles._out_of_bag import N_PARTS, OutOfBag, Parts
 from skdistill.metrics import interval_coverage
 from skdistill.modules import PiecewiseLinear
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
@@ -132,16 +133,41 @@ def test_the_temperature_of_numbers_has_the_least_crps_on_rows_left_out(n):
     assert ensemble.calibration_.temperature == pytest.approx(best, rel=1e-3)
 
 
-def test_the_temperature_of_classes_has_the_least_log_loss_on_rows_left_out():
+def test_the_temperature_of_classes_is_extrapolated_to_all_members():
     ensemble = BayesianEnsembleClassifier(20, **SMALL).fit(X, LABELS)
     log_probs = np.log(out_of_bag(ensemble, LABELS))
 
-    def loss(log_temperature):
-        p = softmax(log_probs / np.exp(log_temperature), axis=-1).mean(1)
-        return -np.log(p[np.arange(len(X)), LABELS]).sum() + log_temperature**2 / 2
+    def least(loss_of):  # logarithm of the temperature with the least log loss
+        def loss(log_temperature):
+            p = softmax(log_probs / np.exp(log_temperature), axis=-1)
+            return loss_of(p[np.arange(len(X)), :, LABELS]) + log_temperature**2 / 2
 
-    best = np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
+        return minimize_scalar(loss, bounds=(-3, 3), method="bounded").x
+
+    of_one = least(lambda p: -np.log(p).mean(1).sum())
+    of_two = least(lambda p: -np.log(p.mean(1)).sum())
+    assert of_one > of_two
+    slope = 2 * (of_one - of_two)  # of the line through 1 and 1/2, taken to 1/20
+    best = np.exp(of_two - slope * (1 / 2 - 1 / 20))
     assert ensemble.calibration_.temperature == pytest.approx(best, rel=1e-3)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_the_temperature_of_many_members_is_told_by_few(k):
+    rng = np.random.default_rng(0)
+    n, n_members = 20_000, 20
+    truth = rng.normal(size=(n, 3))  # logits, of which members are too sure
+    logits = torch.from_numpy(3 * (truth + 0.5 * rng.normal(size=(n_members, n, 3))))
+    y = (truth + rng.gumbel(size=(n, 3))).argmax(1)
+
+    def temperature(n_judging, of_members):
+        judging = EmpiricalCategorical.from_logits(logits[:n_judging])
+        bag = OutOfBag(judging, torch.from_numpy(y), torch.ones(n, dtype=torch.float64))
+        return bag.temperature(of_members).temperature
+
+    best = temperature(n_members, n_members)
+    assert temperature(k, k) > 1.05 * best
+    assert abs(np.log(temperature(k, n_members) / best)) < np.log(temperature(k, k) / best) / 2
 
 
 @pytest.mark.slow
