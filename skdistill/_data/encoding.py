@@ -28,8 +28,7 @@ MANY_ROWS = 10_000
 # and whose median range is such a share of the largest.
 _LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
 
-# With embeddings="auto" tables of so many samples, and of at most so many columns, are embedded for
-# numbers to predict.
+# With embeddings="auto" tables of so many samples, and of at most so many columns, are embedded.
 EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
 
 # On large tables "auto" is of each column no bins, or so many times as many as on small ones: those
@@ -334,12 +333,11 @@ class InputSettings:
         embeddings, by_bic = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
-            # Tables of so many samples are embedded, and columns of large ones by BIC.
+            # Tables of so many samples are embedded, columns of numbers in large ones by BIC.
             is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
-            is_asked = is_suited and not self.are_classes
             can_be = all("embeddings" in parameters for parameters in takers)
-            embeddings = PiecewiseLinear() if can_be and is_asked else None
-            by_bic = shape[0] >= MANY_ROWS
+            embeddings = PiecewiseLinear() if can_be and is_suited else None
+            by_bic = shape[0] >= MANY_ROWS and not self.are_classes
         if not isinstance(embeddings, PiecewiseLinear):
             return None
         return Bins(embeddings, y, self.are_classes, by_bic)
