@@ -278,7 +278,7 @@ def main() -> None:
         pool = large_pool(*((20_000, 16, 100) if options.quick else (1_000_000, 256, 1000)))
     seen = {(r["set"], r["seed"]) for r in rows}
     names = options.sets or REGRESSION + (CLASSES if options.network == "student" else ())
-    rows = [r for r in rows if r["set"] in names and r["seed"] < options.seeds]
+    rows = [r for r in rows if r["set"] in names]
     units = [(name, seed) for seed in range(options.seeds) for name in names]
     for name, seed in units if "tables" in options.parts else ():
         if (name, seed) not in seen:
