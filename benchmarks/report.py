@@ -51,6 +51,10 @@ CNN = "gped.py --parts quality --network CNN --masks 0 --iterations 3000 --metho
 # By results file, what printed it.
 COMMANDS = {
     "active": ["active.py"],
+    "active_bmdal": [
+        "active.py --network bmdal_reg --parts tables --seeds 2 "
+        "--output benchmarks/results/active_bmdal.json"
+    ],
     "amounts": ["amounts.py"],
     "bdistil": ["bdistil.py --parts toys tables", "bdistil.py --parts series"],
     "bdistil_average": ["bdistil.py --parts average --seeds 3"],

@@ -88,13 +88,16 @@ def stream_coverage() -> Table:
 def active_learning(kind: str) -> Table:
     """Losses of a student that chooses what to label, over those of a random choice."""
     found = stored("active")
+    theirs = {row["set"]: row for row in stored("active_bmdal")["tables"]}
     rows = [
         [
             row["set"],
             row["labels"],
+            row["seeds"],
             marked(row["mean_ratio"], ".3f", row["mean_ratio"] <= OF_ONE),
             row["standard_error"],
             row["last_ratio"],
+            *([theirs[row["set"]]["mean_ratio"]] if kind == "regression" else []),
         ]
         for row in found["tables"]
         if row["kind"] == kind
@@ -102,8 +105,12 @@ def active_learning(kind: str) -> Table:
     (mean,) = (row for row in found["overall"] if row["kind"] == kind)
     most = OF_ALL if kind == "regression" else OF_ONE
     of_all = marked(mean["mean_ratio"], ".3f", mean["mean_ratio"] <= most)
-    rows.append(["mean", None, of_all, None, mean["last_ratio"]])
-    return table("data set | labels in the end:, | mean ratio | ±:.3f | in the end:.3f", rows)
+    rows.append(["mean", None, None, of_all, None, mean["last_ratio"]])
+    headings = "data set | labels in the end:, | seeds:d | mean ratio | ±:.3f | in the end:.3f"
+    if kind == "regression":
+        rows[-1].append(stored("active_bmdal")["overall"][0]["mean_ratio"])
+        headings += " | bmdal_reg:.3f"
+    return table(headings, rows)
 
 
 @block
