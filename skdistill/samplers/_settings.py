@@ -55,14 +55,14 @@ class DeepEnsemble(_Inference):
         trains the others, see `tuning_`. It takes two to four times as long. Not with batches and
         ``module=TabM``.
     calibrate : {"auto", "oob", None}, default="auto"
-        "oob" lets each member leave out a tenth of the rows, the next one the next tenth (from
-        10,000 rows on, five in turn the same one), and multiplies the members' variances by the
-        number with the least CRPS of these rows' targets, or divides their logits by the one with
-        the least log loss of the labels, see `calibration_`; the log loss is an estimate of that of
-        all members, as only some of more than ten have left out each row. Each member of a
-        classifier then also keeps the weights of the epoch with the least Brier score of the rows
-        that it leaves out, and stops after a quarter of `max_epochs`, and at least 20, without a
-        lower one; with `early_stopping` the rows held out decide instead, by the log loss. "auto"
+        "oob" lets each member leave out a tenth of the rows, the next one the next tenth (of
+        classes two in turn leave out the same one, and from 10,000 rows on five). It multiplies the
+        members' variances by the number with the least CRPS of these rows' targets, or divides
+        their logits by the one with the least log loss of the labels, see `calibration_`; the log
+        loss is an estimate of that of all members, as only some have left out each row. Each member
+        of a classifier then also keeps the weights of the epoch with the least Brier score of the
+        rows that it leaves out, and stops after a quarter of `max_epochs`, and at least 20, without
+        a lower one; with `early_stopping` the rows held out decide instead, by the log loss. "auto"
         is "oob" with at least 50 rows in memory, and else None: members have all rows, and
         intervals are too narrow on small tables. Rows are left out one by one, so with calibration
         one row of weight two is not the same as two rows. With ``module=TabM`` all members leave

@@ -56,14 +56,35 @@ class OneBatch:
 # ------------------------------------------------------------------------------------------
 
 
-def test_every_tenth_member_leaves_out_a_row_and_classes_are_in_equal_shares():
-    y = np.repeat([0, 1], [70, 30])
-    parts = parts_of("classifier", y)
-    are_seen = parts.are_seen(range(20))
+def test_every_tenth_member_leaves_out_a_row():
+    are_seen = parts_of("regressor", np.arange(100.0)).are_seen(range(20))
     np.testing.assert_array_equal((~are_seen).sum(0), 2)
     np.testing.assert_array_equal(are_seen[:10], are_seen[10:])
-    for member in range(10):
+
+
+def test_two_members_leave_out_the_same_rows_of_all_classes_in_equal_shares():
+    y = np.repeat([0, 1], [70, 30])
+    are_seen = parts_of("classifier", y).are_seen(range(20))
+    np.testing.assert_array_equal((~are_seen).sum(0), 2)
+    np.testing.assert_array_equal(are_seen[::2], are_seen[1::2])
+    for member in range(20):
         assert np.bincount(y[~are_seen[member]]).tolist() == [7, 3]
+
+
+def test_what_one_member_has_left_out_does_not_tell_the_temperature_of_several(monkeypatch):
+    bags = []
+    temperature = OutOfBag.temperature
+
+    def noted(bag, *arguments):
+        bags.append(bag)
+        return temperature(bag, *arguments)
+
+    monkeypatch.setattr(OutOfBag, "temperature", noted)
+    for n_members in (5, 1):
+        BayesianEnsembleClassifier(n_members, **SMALL).fit(X, LABELS)
+    of_five, of_one = (bag.distribution.log_probs.shape[:2] for bag in bags)
+    assert of_five == (2, 2 * len(X) // N_PARTS)  # by members 0 and 1, 2 and 3; not by the last
+    assert of_one == (1, len(X) // N_PARTS)
 
 
 def test_on_large_tables_five_members_leave_out_the_same_rows(monkeypatch):
@@ -102,13 +123,14 @@ def test_rows_left_out_have_no_influence(params):
 
 
 def out_of_bag(ensemble, y, X=X):
-    """Members' predictions of each sample by the two that have left it out, (n, 2, ...)."""
-    parts, module = parts_of(ensemble._kind, y).of_row, ensemble.module_
+    """Members' predictions of each sample by the two of 20 that have left it out, (n, 2, ...)."""
+    left_out = ~parts_of(ensemble._kind, y).are_seen(range(20)).T
+    module = ensemble.module_
     ensemble.module_ = copy.copy(module)
     ensemble.module_.calibration = ensemble.module_.functions = None
     members = ensemble.predict_members(X)
     ensemble.module_ = module
-    return np.stack([members[i, [part, part + N_PARTS]] for i, part in enumerate(parts)])
+    return np.stack([of_row[judging] for of_row, judging in zip(members, left_out, strict=True)])
 
 
 @pytest.mark.parametrize("n", [80, 160])
