@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A student that is trained while its teacher's chains run (GPED, Algorithm 1).
+"""A student of Markov chains whose samples are not stored (GPED, Algorithm 1).
 
-Both are trained by the engine's loop. The chains' samples predict minibatches of the transfer set;
-after at most a hundred of them, and at the end of each of the chains' epochs, the student trains
-for one epoch on those it has not seen yet. It has no influence on the chains, so the result is the
-same as with alternating single steps.
+The chains' samples predict minibatches of the transfer set, of which running means are kept. A
+student whose targets are all such means learns from the final ones when the chains have ended, by
+as many steps as beside them: there its first steps would be towards means over few samples.
+
+A student of last samples is trained while the chains run, both by the engine's loop. After at most
+a hundred minibatches, and at the end of each of the chains' epochs, it trains for one epoch on
+those it has not seen yet. It has no influence on the chains, so the result is the same as with
+alternating single steps.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -92,13 +97,16 @@ def distil_online(
         rows = _transfer_rows(spec, order_seed)
         scaling = as_tensors(spec.scaling)
         module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
-        budget = TrainingBudget(_n_epochs(due, epoch_length, _buffer_size(rows)))
+        waits = "stochastic" not in plan.estimates  # for the final means
+        n_batches = -(-len(rows) // rows.batch_size)
+        n_epochs = _n_epochs(due, epoch_length, _buffer_size(rows))
+        budget = TrainingBudget(-(-len(due) // n_batches) if waits else n_epochs)
         how = spec.training, plan, spec.recipe, budget, budget.n_epochs
         student = Student(*how, X=spec.X)
         learnt = plan.expectations, plan.n_values, plan.estimates
         monitor = None if monitored is None else _monitor(plan, monitored, rows)
         distillation = OnlineDistillation(
-            _student_net(student, module, rows, settings.pruning),
+            None if waits else _student_net(student, module, rows, settings.pruning),
             Stream(rows),
             Targets(*learnt, len(rows), rows.X.device, working_memory()),
             partial(plan.members_of, module),
@@ -109,16 +117,24 @@ def distil_online(
             monitor,
             opened,
         )
-        with stage("Markov chains and student"):
+        with stage("Markov chains" if waits else "Markov chains and student"):
             facts = _run_chains(teacher, spec, distillation, module_seed, task)
         student = replace(student, facts=facts)
-        fitted = yield from student.trained(module, distillation.student, distillation.guard)
+        if distillation.student is None:
+            with stage(f"student, {budget.n_epochs} epochs"):
+                means = student, module, budget.n_epochs, distillation
+                fitted = yield from _trained_on_means(*means, settings.pruning)
+        else:
+            fitted = yield from student.trained(module, distillation.student, distillation.guard)
         if settings.pruning is not None:
             student, fitted = student.pruned(fitted, settings.pruning.threshold)
             yield fitted
             n_more = settings.pruning.finetune_epochs
-            with stage("student after pruning"):
-                fitted = yield from _finetuned(student, fitted, n_more, distillation)
+            n_more = -(-budget.n_epochs // 2) if n_more == "auto" else n_more
+            if waits and n_more:
+                with stage("student after pruning"):
+                    means = student, fitted.module, n_more, distillation
+                    fitted = yield from _trained_on_means(*means)
         if opened is not None:
             opened.remove()
     if monitor is not None:
@@ -217,12 +233,16 @@ def _run_chains(
     warn_of_refit(spec.settings.teacher)
     net, shown = distillation.student, distillation.stream.rows
     X, y, sample_weight = spec.arguments
-    net.notify("on_train_begin", X=shown, y=None)
+    if net is not None:
+        net.notify("on_train_begin", X=shown, y=None)
+    dropout = nullcontext() if net is None else own_dropout(net.module_, seed)
     try:
-        with own_dropout(net.module_, seed), task.subtask("teacher").fitting(teacher, X, y):
+        with dropout, task.subtask("teacher").fitting(teacher, X, y):
             fit_ensemble(teacher, X, y, sample_weight, observer=distillation)
         check_teacher(teacher, spec)
     except KeyboardInterrupt:  # while the chains took a step
+        if net is None:
+            raise
         net.interrupt()
     except StudentStopped:
         pass  # `Student.trained` raises the reason
@@ -230,25 +250,27 @@ def _run_chains(
         if distillation.is_loading and distillation.checkpoint is not None:
             raise distillation.checkpoint.misfit(error) from error
         raise
-    net.notify("on_train_end", X=shown, y=None)
+    if net is not None:
+        net.notify("on_train_end", X=shown, y=None)
     return {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}
 
 
-def _finetuned(
-    student: Student, fitted: Fitted, n_epochs: int | str, distillation: OnlineDistillation
+def _trained_on_means(
+    student: Student,
+    module: DistributionStack,
+    n_epochs: int,
+    distillation: OnlineDistillation,
+    pruning: GroupLasso | None = None,
 ) -> Generator[Fitted, None, Fitted]:
-    """Train the pruned student on the running means, if all estimates are online."""
+    """Train the student on the running means of all rows that a sample has predicted."""
     shown = distillation.stream.rows
-    if n_epochs == "auto":  # half of the steps before
-        n_epochs = -(-len(distillation.due) // (2 * distillation.stream.n_batches))
-    if "stochastic" in student.plan.estimates or not n_epochs:
-        return fitted
     met, targets = distillation.targets.met()
     weight = None if shown.weight is None else shown.weight[:, met]
     seeds = [shown.generators[0].initial_seed() + 1]
     rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
-    objective = student.plan.objective(fitted.module, student.training_budget)
-    return (yield from student.train(fitted.module, objective, rows, n_epochs))
+    objective = student.plan.objective(module, student.training_budget)
+    proximal = None if pruning is None else ProximalStep(module, pruning.strength)
+    return (yield from student.train(module, objective, rows, n_epochs, proximal=proximal))
 
 
 class StudentStopped(Exception):
@@ -257,9 +279,9 @@ class StudentStopped(Exception):
 
 @dataclass(eq=False, repr=False)
 class OnlineDistillation(Callback):
-    """Callback of the net that runs the chains, which trains another net, the student."""
+    """Callback of the net that runs the chains, which updates means and trains the student."""
 
-    student: StackNet  # initialised, with a DivergenceGuard as its callback "guard"
+    student: StackNet | None  # initialised, with a DivergenceGuard "guard"; None if it waits
     stream: Stream  # of the transfer set D', whose only target is the place of each row in it
     targets: Targets
     members_of: Callable[[Any, Tensor], Any]  # of the chains' module and its outputs (S, m, p)
@@ -271,7 +293,8 @@ class OnlineDistillation(Callback):
     checkpoint: CheckpointFile | None = None  # of the state of both nets
 
     def __post_init__(self) -> None:
-        self.guard: DivergenceGuard = dict(self.student.callbacks_)["guard"]
+        if self.student is not None:
+            self.guard: DivergenceGuard = dict(self.student.callbacks_)["guard"]
         self.is_loading = False  # whether a state was read that has not been trained on yet
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
@@ -303,14 +326,15 @@ class OnlineDistillation(Callback):
     def _predict_next_batch(self, net: StackNet) -> None:
         """Predict the next minibatches of D' by the chains' last samples (lines 7 to 11).
 
-        The student learns from the first of them; of the others the running means are updated.
+        The running means of all of them are updated; a student beside the chains learns from the
+        first.
         """
         for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
             outputs = net.steps_.outputs(net.module_.encode(X))
             if not outputs.isfinite().all():
                 return  # a chain has diverged; its guard ends training after the epoch
             targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
-            if k == 0:
+            if k == 0 and self.student is not None:
                 inputs = self.student.module_.encode(X)
                 self.buffer.add(inputs, targets.unsqueeze(0), weight)
 
@@ -328,6 +352,7 @@ class OnlineDistillation(Callback):
 
     def _train_student(self) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
+        assert self.student is not None
         with suited_threads(self.student.flop_per_step, self.n_threads):
             self.student.fit_loop(self.buffer, epochs=1)
         self.buffer.batches.clear()
@@ -350,15 +375,15 @@ class OnlineDistillation(Callback):
 
     def _stateful(self) -> dict[str, Any]:
         """Parts whose state is saved between two epochs of the chains, beside that of their net."""
-        monitor = {} if self.monitor is None else {"monitor": self.monitor.targets}
-        return {
+        parts = {
             "chain_rows": self.chain_rows,
             "student": self.student,
             "stream": self.stream,
             "targets": self.targets,
             "r_hat": self.r_hat,
-            **monitor,
+            "monitor": None if self.monitor is None else self.monitor.targets,
         }
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _state(self, net: StackNet) -> dict[str, object]:
         states = {name: part.state() for name, part in self._stateful().items()}
@@ -374,7 +399,9 @@ class OnlineDistillation(Callback):
 
     def _draws(self, net: StackNet) -> bool:
         """Whether a net draws from torch's global generator, which has a seed then."""
-        return draws_globally(net.module_) or draws_globally(self.student.module_)
+        student = self.student
+        learns_so = student is not None and draws_globally(student.module_)
+        return draws_globally(net.module_) or learns_so
 
 
 class Stream:
