@@ -275,11 +275,10 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                 "transfer must not ask the teacher beside chains, whose samples are not kept; got "
                 f"{self.transfer!r}."
             )
-        if transfer is not None and "online" in estimates:
+        if transfer is not None and len(set(estimates)) > 1:
             raise ValueError(
-                "estimate must be 'stochastic' beside chains with a transfer, whose rows are new "
-                f"each time and have no running mean. Got {self.estimate!r} with "
-                f"transfer={self.transfer!r}."
+                "estimate must be 'online' or 'stochastic' for all expectations beside chains with "
+                f"a transfer. Got {self.estimate!r} with transfer={self.transfer!r}."
             )
         finetune_epochs = "auto" if self.pruning is None else self.pruning.finetune_epochs
         if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:

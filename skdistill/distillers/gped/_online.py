@@ -32,6 +32,7 @@ from ..._engine import (
     DivergenceGuard,
     Rows,
     StackNet,
+    drawn_rows,
 )
 from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._method.plan import TrainingBudget, as_tensors, build_module
@@ -77,6 +78,10 @@ _BUFFER_BYTES = 2**25
 # an epoch of the student costs as much as some of its steps.
 _ITERATIONS_TOGETHER = 20
 
+# Samples that `transfer` generates for running means: so many copies of the others at most, and so
+# few that each is predicted about so often by each chain.
+_MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30
+
 # In a long epoch of the chains, each hundredth of their samples counts for R-hat and `X_monitor`.
 _NOTED_EVERY = 100
 
@@ -94,10 +99,12 @@ def distil_online(
     with checkpoint as opened:
         module_seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
-        rows = _transfer_rows(spec, order_seed)
+        waits = "stochastic" not in plan.estimates  # for the final means
+        n_asked = Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1
+        n_predicted = len(due) * n_asked * settings.batch_size
+        rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)
         scaling = as_tensors(spec.scaling)
         module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
-        waits = "stochastic" not in plan.estimates  # for the final means
         n_batches = -(-len(rows) // rows.batch_size)
         n_epochs = _n_epochs(due, epoch_length, _buffer_size(rows))
         budget = TrainingBudget(-(-len(due) // n_batches) if waits else n_epochs)
@@ -112,7 +119,7 @@ def distil_online(
             partial(plan.members_of, module),
             due,
             epoch_length,
-            Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1,
+            n_asked,
             spec.training.n_threads,
             monitor,
             opened,
@@ -168,20 +175,33 @@ def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, in
     return due, epoch_length
 
 
-def _transfer_rows(spec: FitSpec, seed: int) -> Rows:
-    """The transfer set D': rows whose only target is their place in it."""
+def _transfer_rows(spec: FitSpec, seed: int, n_predicted: int | None) -> Rows:
+    """The transfer set D': rows whose only target is their place in it.
+
+    With a running mean for each row, generated samples are a part of it, as many as `n_predicted`
+    predictions suffice for; else, with None, they are new ones in each minibatch.
+    """
     X, _, weight, *_ = training_set(spec, MemberPredictions(None, None))
     device, dtype = spec.training.device, torch.from_numpy(X[:0]).dtype
     rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
     is_weighted = not (weight == weight[0]).all()
-    maker = spec.maker
+    draw = None
+    if spec.maker is not None:
+        draw = prepare_lacking(spec.maker, rows, weights if is_weighted else None)
+    if draw is not None and n_predicted is not None:
+        n_copies = n_predicted // (_PREDICTED_AT_LEAST * len(rows)) - 1
+        n_copies = min(max(n_copies, 1), _MOST_COPIES)
+        drawn = [drawn_rows(rows, draw, seed + 1 + number) for number in range(n_copies)]
+        kept = [] if spec.settings.transfer_only else [rows]
+        rows, draw = torch.cat([*kept, *drawn]), None
+        weights = weights.repeat(len(kept) + n_copies)
     return Rows(
         rows,
         (torch.arange(len(rows), device=device),),
         weights[None] if is_weighted else None,
         spec.settings.batch_size,
         [seed],
-        None if maker is None else prepare_lacking(maker, rows, weights if is_weighted else None),
+        draw,
     )
 
 
