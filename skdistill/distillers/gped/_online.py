@@ -99,7 +99,7 @@ def distil_online(
     with checkpoint as opened:
         module_seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
-        waits = "stochastic" not in plan.estimates  # for the final means
+        waits = plan.all_online  # for the final means
         n_asked = Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1
         n_predicted = len(due) * n_asked * settings.batch_size
         rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)
