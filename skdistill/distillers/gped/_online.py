@@ -89,7 +89,7 @@ _NOTED_EVERY = 100
 def distil_online(
     spec: FitSpec, task: ObservedTask, checkpoint: Any, monitored: np.ndarray | None
 ) -> Iterator[Fitted]:
-    """Run the chains of the teacher and the student together; give the student after each stage.
+    """Run the chains of the teacher and train the student; give the student after each stage.
 
     `checkpoint` is the context of a CheckpointFile or None. For the rows of `X_monitor`, if there
     are some, the last student tells what the chains' samples expect.
@@ -127,21 +127,7 @@ def distil_online(
         with stage("Markov chains" if waits else "Markov chains and student"):
             facts = _run_chains(teacher, spec, distillation, module_seed, task)
         student = replace(student, facts=facts)
-        if distillation.student is None:
-            with stage(f"student, {budget.n_epochs} epochs"):
-                means = student, module, budget.n_epochs, distillation
-                fitted = yield from _trained_on_means(*means, settings.pruning)
-        else:
-            fitted = yield from student.trained(module, distillation.student, distillation.guard)
-        if settings.pruning is not None:
-            student, fitted = student.pruned(fitted, settings.pruning.threshold)
-            yield fitted
-            n_more = settings.pruning.finetune_epochs
-            n_more = -(-budget.n_epochs // 2) if n_more == "auto" else n_more
-            if waits and n_more:
-                with stage("student after pruning"):
-                    means = student, fitted.module, n_more, distillation
-                    fitted = yield from _trained_on_means(*means)
+        fitted = yield from _stages(student, module, distillation, settings.pruning)
         if opened is not None:
             opened.remove()
     if monitor is not None:
@@ -159,7 +145,7 @@ def _chains(spec: FitSpec) -> BaseEstimator:
 
 
 def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, int]:
-    """Iterations of the chains after which the student takes a step, and length of an epoch."""
+    """Iterations of the chains whose samples predict, and length of an epoch."""
     inference = teacher.inference
     n_epochs, batch_size = amount_of_training(EnsembleSpec.of(teacher), n_rows)
     epoch_length = -(-n_rows // min(batch_size, n_rows))
@@ -275,12 +261,39 @@ def _run_chains(
     return {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}
 
 
+def _stages(
+    student: Student,
+    module: DistributionStack,
+    distillation: OnlineDistillation,
+    pruning: GroupLasso | None,
+) -> Generator[Fitted, None, Fitted]:
+    """Train the student unless it has been trained beside the chains; prune and fine-tune it."""
+    n_epochs, waits = student.n_epochs, distillation.student is None
+    if distillation.student is not None:
+        fitted = yield from student.trained(module, distillation.student, distillation.guard)
+    else:
+        with stage(f"student, {n_epochs} epochs"):
+            proximal = None if pruning is None else ProximalStep(module, pruning.strength)
+            means = student, module, n_epochs, distillation, proximal
+            fitted = yield from _trained_on_means(*means)
+    if pruning is None:
+        return fitted
+    student, fitted = student.pruned(fitted, pruning.threshold)
+    yield fitted
+    chosen = pruning.finetune_epochs
+    n_more = -(-n_epochs // 2) if chosen == "auto" else int(chosen)
+    if waits and n_more:
+        with stage("student after pruning"):
+            fitted = yield from _trained_on_means(student, fitted.module, n_more, distillation)
+    return fitted
+
+
 def _trained_on_means(
     student: Student,
     module: DistributionStack,
     n_epochs: int,
     distillation: OnlineDistillation,
-    pruning: GroupLasso | None = None,
+    proximal: ProximalStep | None = None,
 ) -> Generator[Fitted, None, Fitted]:
     """Train the student on the running means of all rows that a sample has predicted."""
     shown = distillation.stream.rows
@@ -289,7 +302,6 @@ def _trained_on_means(
     seeds = [shown.generators[0].initial_seed() + 1]
     rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
     objective = student.plan.objective(module, student.training_budget)
-    proximal = None if pruning is None else ProximalStep(module, pruning.strength)
     return (yield from student.train(module, objective, rows, n_epochs, proximal=proximal))
 
 
@@ -305,7 +317,7 @@ class OnlineDistillation(Callback):
     stream: Stream  # of the transfer set D', whose only target is the place of each row in it
     targets: Targets
     members_of: Callable[[Any, Tensor], Any]  # of the chains' module and its outputs (S, m, p)
-    due: np.ndarray  # iterations of the chains, from 0, after which the student takes a step
+    due: np.ndarray  # iterations of the chains, from 0, whose samples predict
     epoch_length: int  # iterations of an epoch of the chains
     n_asked: int  # minibatches that the chains predict for each step of the student
     n_threads: int | str  # of torch for the student, see `suited_threads`
