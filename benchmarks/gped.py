@@ -100,12 +100,16 @@ NETWORKS: dict[str, dict[str, Any]] = {  # of teacher and student
         "module__hidden_units": (80,),
     },
 }
-PAPERS = {"expectations": ("predictive", "entropy"), "estimate": Estimate(n_asked=1)}
+PAPERS: dict[str, Any] = {
+    "expectations": ("predictive", "entropy"),
+    "estimate": Estimate(n_asked=1),
+    "transfer": None,
+}
 METHODS: dict[str, dict[str, Any]] = {
     "GPED": {},
     "GPED U_o": PAPERS,
     "GPED U_s": {**PAPERS, "estimate": Estimate({"predictive": "stochastic"}, n_asked=1)},
-    "EnD2": {"expectations": "dirichlet", "estimate": Estimate(n_asked=1)},
+    "EnD2": {**PAPERS, "expectations": "dirichlet"},
 }
 N_FAR = 2_000
 SETS_OF_NUMBERS = ("concrete", "energy", "friedman1")
@@ -175,9 +179,9 @@ def speed(setting: Setting, n_rounds: int) -> dict[str, Any]:
         {
             "SGLD": lambda: chain(setting).fit(X, y),
             "student": lambda: bare.fit(X, y, member_predictions=answers),
-            "loop": lambda: student(setting, chain(setting), estimate=Estimate(n_asked=1)).fit(
-                X, y
-            ),
+            "loop": lambda: student(
+                setting, chain(setting), estimate=Estimate(n_asked=1), transfer=None
+            ).fit(X, y),
             "matrix products": all_products(setting),
         },
         n_rounds,

@@ -22,13 +22,13 @@ from torch.nn.functional import softplus
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distillers import GPEDDistiller
-from skdistill.distillers.gped import _online
+from skdistill.distillers.gped import _estimator, _online
 from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD
 from skdistill.settings import Checkpoint, Estimate, Optimizer, Runtime
-from skdistill.transfer import GaussianNoise, TransferOnly, TransferSet
+from skdistill.transfer import GaussianNoise, Mixup, TransferOnly, TransferSet
 
 few_draws = pytest.mark.filterwarnings(
     "ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"
@@ -59,7 +59,7 @@ def chains(cls=BayesianEnsembleClassifier, inference=None, **params):
 
 
 def student(teacher, **params):
-    defaults = {"module__hidden_units": (5,), "lr": 1e-2, **AS_THEY_ARE}
+    defaults = {"module__hidden_units": (5,), "lr": 1e-2, "transfer": None, **AS_THEY_ARE}
     return GPEDDistiller(teacher, **{**defaults, **params})
 
 
@@ -80,9 +80,11 @@ def plain_student(module, X, visits, estimates, lr):
     """
     X, parameters = torch.tensor(X).unsqueeze(0), list(module.parameters())
     probs, entropies = visits.mean(1), torch.special.entr(visits).sum(-1).mean(1)
+    waits = "stochastic" not in estimates  # for the means over all samples
     for step in range(len(visits)):
         since = [0 if estimate == "online" else step for estimate in estimates]
-        target, spread = probs[since[0] : step + 1].mean(0), entropies[since[1] : step + 1].mean(0)
+        end = len(visits) if waits else step + 1
+        target, spread = probs[since[0] : end].mean(0), entropies[since[1] : end].mean(0)
         outputs = module(X)[0]
         loss = -(target * outputs[:, :-1].log_softmax(-1)).sum(-1)
         loss = (loss + (softplus(outputs[:, -1]) - spread).abs()).mean()
@@ -202,6 +204,10 @@ def test_what_is_printed_tells_of_the_chains_and_of_the_student(moons, capsys):
     distiller = student(chains(), verbose=2).fit(*moons)
     lines = capsys.readouterr().out.splitlines()
     assert {"1 chain(s):", "student:"} <= set(lines)
+    assert re.match(r"GPEDDistiller: student, 26 epochs: \d+\.\d s", lines[-1])
+    assert any(re.match(r"GPEDDistiller: Markov chains: \d+\.\d s", line) for line in lines)
+    distiller.set_params(estimate="stochastic").fit(*moons)
+    lines = capsys.readouterr().out.splitlines()
     assert re.match(r"GPEDDistiller: Markov chains and student: \d+\.\d s", lines[-1])
     distiller.set_params(verbose=0).fit(*moons)
     assert capsys.readouterr().out == ""
@@ -210,10 +216,10 @@ def test_what_is_printed_tells_of_the_chains_and_of_the_student(moons, capsys):
 def test_short_epochs_of_the_chains_are_taken_together(moons):
     # To begin and end an epoch of the student takes longer than a step of a small one.
     X, y = moons
-    inference = SGLD(1e-3, burn_in=0)
-    one = student(chains(inference=inference, batch_size=60, max_epochs=50)).fit(X, y)
+    inference, last = SGLD(1e-3, burn_in=0), {"estimate": "stochastic"}
+    one = student(chains(inference=inference, batch_size=60, max_epochs=50), **last).fit(X, y)
     assert one.n_epochs_ == len(one.history_) == 3  # of 20, 20 and 10 steps
-    four = student(chains(inference=inference, batch_size=15, max_epochs=11)).fit(X, y)
+    four = student(chains(inference=inference, batch_size=15, max_epochs=11), **last).fit(X, y)
     assert four.n_epochs_ == len(four.history_) == 3  # of 5, 5 and 1 epochs of 4 steps
 
 
@@ -222,9 +228,9 @@ def test_the_students_epochs_are_of_a_hundred_steps_at_most(moons):
     X, y = moons
     inference = SGLD(1e-3, burn_in=0)
     teacher = chains(inference=inference, batch_size=1, max_epochs=4)  # epochs of 60 steps
-    assert len(student(teacher).fit(X, y).history_) == 4
+    assert len(student(teacher, estimate="stochastic").fit(X, y).history_) == 4
     X, y = np.repeat(X, 4, axis=0), np.repeat(y, 4)  # of 240
-    fitted = student(teacher).fit(X, y)
+    fitted = student(teacher, estimate="stochastic").fit(X, y)
     assert len(fitted.history_) == 4 * 3
     rates = [row["event_lr"] for row in fitted.history_]
     np.testing.assert_allclose(rates, 0.01 * (1 + np.cos(np.pi * np.arange(12) / 12)) / 2)
@@ -604,6 +610,48 @@ def test_transfer_rows_count_like_rows_of_x(moons):
     assert np.abs(both.predict_proba(X) - without.predict_proba(X)).max() > 1e-4
 
 
+@few_draws
+@pytest.mark.parametrize("only", [False, True])
+def test_generated_samples_have_running_means(only, moons, monkeypatch):
+    X, y = moons
+    monkeypatch.setattr(_online.OnlineDistillation, "on_train_end", noting := Noting())
+    inference = SGLD(2e-3, prior_precision=1.0, burn_in=20)
+    teacher = chains(inference=inference, batch_size=60, distance_aware=False)
+    transfer = Mixup() if not only else TransferOnly(Mixup())
+    student(teacher, transfer=transfer, estimate=Estimate(n_asked=100)).fit(X, y)
+    (seen,) = noting.seen
+    rows = seen.stream.rows.X.numpy()
+    # 30 steps ask for 100 minibatches of 60 samples: 3,000 for each of X, 30 of which suffice.
+    assert len(rows) == 60 * (_online._MOST_COPIES + (not only))
+    generated = rows[-60:]
+    assert only or (rows[:60] == X).all()
+    assert not (generated == X).all(1).any()
+    members = samples(teacher, X, y, 30).predict_members(generated)
+    found = seen.targets.of_rows(slice(-60, None))[:, :2]
+    np.testing.assert_allclose(found, members.mean(1), rtol=1e-4, atol=1e-6)
+
+
+def test_short_chains_are_asked_about_few_generated_samples(moons, monkeypatch):
+    X, y = moons
+    monkeypatch.setattr(_online.OnlineDistillation, "on_train_end", noting := Noting())
+    teacher = chains(inference=SGLD(2e-3, burn_in=20), batch_size=60)  # 30 predictions of each
+    student(teacher, transfer="mixup", estimate=Estimate(n_asked=1), batch_size=60).fit(X, y)
+    assert len(noting.seen[0].stream.rows) == 60 * 2
+
+
+@few_draws
+def test_tables_of_classes_have_generated_samples_by_default(moons, line, monkeypatch):
+    monkeypatch.setattr(_online.OnlineDistillation, "on_train_end", noting := Noting())
+    student(chains(), transfer="auto").fit(*moons)
+    student(chains(), transfer="auto", estimate="stochastic").fit(*moons)
+    student(chains(BayesianEnsembleRegressor), transfer="auto").fit(*line)
+    monkeypatch.setattr(_estimator, "_MANY_ROWS", 59)
+    student(chains(), transfer="auto").fit(*moons)
+    n_rows = [len(seen.stream.rows) for seen in noting.seen]
+    assert n_rows[0] > 60
+    assert n_rows[1:] == [60, len(line[0]), 60]
+
+
 def test_weights_are_repetitions(moons):
     X, y = moons
     weight = np.random.RandomState(0).randint(3, size=60)
@@ -682,8 +730,11 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"max_epochs": 3}, ValueError, "max_epochs must be 'auto' beside chains"),
         ({"teacher_cv": 3}, ValueError, "teacher_cv must be None beside chains"),
         ({"memory": "here"}, ValueError, "memory must be None beside chains"),
-        ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
-        ({"transfer": "auto"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
+        (
+            {"transfer": "noise", "estimate": {"predictive": "stochastic"}},
+            ValueError,
+            "estimate must be 'online' or 'stochastic' for all expectations beside chains with",
+        ),
         (
             {"runtime": Runtime(checkpoint=3)},
             TypeError,
@@ -762,16 +813,28 @@ def test_an_unknown_expectation_is_named(taught, moons):
 
 
 @pytest.mark.parametrize("at", [21, 60])
-def test_ctrl_c_keeps_what_the_student_has_learnt(at, moons, ctrl_c):
-    # 40 iterations of burn-in, then 60 student steps, twenty in each of its epochs.
+@pytest.mark.parametrize(("estimate", "epoch_length"), [("stochastic", 20), ("online", 1)])
+def test_ctrl_c_keeps_what_the_student_has_learnt(at, estimate, epoch_length, moons, ctrl_c):
+    # 40 iterations of burn-in, then 60 student steps, twenty in each of its epochs beside chains.
     X, y = moons
     teacher = chains(inference=SGLD(2e-3, burn_in=40))
-    distiller = student(teacher, optimizer=ctrl_c, optimizer__at=at)
+    distiller = student(teacher, estimate=estimate, optimizer=ctrl_c, optimizer__at=at)
     with pytest.raises(KeyboardInterrupt):
         distiller.fit(X, y)
-    assert sum("train_loss" in row for row in distiller.history_) == (at - 1) // 20
+    assert sum("train_loss" in row for row in distiller.history_) == (at - 1) // epoch_length
     assert np.isfinite(distiller.predict_proba(X)).all()
-    assert not hasattr(distiller, "teacher_")
+    assert hasattr(distiller, "teacher_") == (estimate == "online")  # whose chains have ended
+
+
+def test_ctrl_c_while_chains_run_leaves_a_student_that_waits_unfitted(moons, monkeypatch):
+    def interrupt(self, net):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_online.OnlineDistillation, "_note", interrupt)
+    distiller = student(chains())
+    with pytest.raises(KeyboardInterrupt):
+        distiller.fit(*moons)
+    assert not distiller.__sklearn_is_fitted__()
 
 
 @few_draws

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""GPED: a student learns expectations over a posterior while a chain draws from it."""
+"""GPED: a student learns expectations over a posterior from which chains draw."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,13 +29,32 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...samplers import SGHMC, SGLD
 from ...settings import Checkpoint, Estimate, Optimizer, Runtime
-from ...transfer import TransferMaker, TransferOnly, TransferSet, make_transfer
+from ...transfer import (
+    Mixup,
+    Munge,
+    TransferMaker,
+    TransferOnly,
+    TransferSet,
+    make_transfer,
+)
 from .._fit._spec import PARAMETER_TABLE, PRUNING, FitSpec, begun, check_kind, kind_as_teacher
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
-from .._fit._validate import check_further_rows, fit_spec
+from .._fit._validate import check_further_rows, fit_spec, maker_that_changes
 from ._estimates import pooled, targets_of
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
+
+# From more samples than so many on, transfer="auto" is None: each would be predicted too seldom.
+_MANY_ROWS = 50_000
+
+
+def _auto_maker(spec: FitSpec) -> TransferMaker | None:
+    """What transfer="auto" stands for with chains, of regressors and images nothing."""
+    is_table = len(spec.recipe.row_shape) == 1
+    is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
+    if spec.settings.kind == "classifier" and is_table and is_small and spec.plan.all_online:
+        return maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
+    return None
 
 
 def runs_chains(teacher: BaseEstimator) -> bool:
@@ -44,14 +64,15 @@ def runs_chains(teacher: BaseEstimator) -> bool:
 
 
 class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
-    """Distil posterior expectations into one network, while chains draw from the posterior [1]_.
+    """Distil posterior expectations into one network, without storing posterior samples [1]_.
 
-    With an unfitted teacher whose members are drawn by Markov chains, the student learns while
-    the chains run, and no posterior sample is stored (Algorithm 1): after every H-th iteration the
-    chains' states predict for a minibatch of the transfer set, and the student takes a gradient
-    step towards the mean of these predictions. For classification it learns the predictive
-    distribution and the split of its entropy into aleatoric and epistemic uncertainty; for
-    regression, the mean and the aleatoric and epistemic variance; and custom expectations.
+    With an unfitted teacher whose members are drawn by Markov chains, no posterior sample is
+    stored (Algorithm 1): after every H-th iteration the chains' states predict for minibatches of
+    the transfer set, and update the means of its predictions. The student learns from these when
+    the chains have ended, by a gradient step for each H-th iteration; one of last samples, with
+    "stochastic" estimates, takes its steps while they run. For classification it learns the
+    predictive distribution and the split of its entropy into aleatoric and epistemic uncertainty;
+    for regression, the mean and the aleatoric and epistemic variance; and custom expectations.
 
     With any other teacher, fitted or without chains, the student learns the expectations over its
     stored members. :class:`DistributionDistiller` documents the supported teachers.
@@ -81,15 +102,19 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
         ``module__activation=("tanh", "silu")`` unless given.
-    transfer : str, TransferMaker, TransferOnly or None, default=None
-        None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
-        drawn in their place each time, which needs ``estimate="stochastic"``, and "disagreement" is
-        refused. With other teachers, and for "auto", see :class:`HydraPlusRegressor`.
+    transfer : str, TransferMaker, TransferOnly or None, default="auto"
+        How further samples are generated from X and `X_transfer`; None lets the student learn from
+        these alone. "auto" is None, but for a classifier of tables of at most 50,000 samples, with
+        chains and all estimates "online", ``Munge(base=Mixup(), share=0.5)``. Up to nine for each
+        sample are generated once, and have running means too, fewer where chains are short; with
+        ``estimate="stochastic"`` new ones take the samples' places each time. With chains,
+        "disagreement" is refused, and estimates must not be of both kinds. With other teachers, see
+        :class:`HydraPlusRegressor`.
     lr
         As in :class:`HydraPlusRegressor`.
     pruning
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
-        running means of the whole transfer set, if all estimates are "online", and else not.
+        means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
     optimizer, batch_size, callbacks, runtime
@@ -98,7 +123,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     normalize, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     verbose : int, default=0
-        As in :class:`DistributionDistiller`. Chains and the student beside them are one stage.
+        As in :class:`DistributionDistiller`. Chains and a student beside them are one stage.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
@@ -115,9 +140,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     monitor_error_ : dict of str to float
         Mean absolute difference between the student's expectations and those of `monitor_`.
     n_epochs_ : int
-        Number of epochs that the student's training was set to. Beside chains one of them is the
-        student's steps in an epoch of the chains, or in as many as have 20 iterations if these are
-        short, but a hundred steps at most.
+        Number of epochs that the student's training was set to. Of one that learns while chains
+        run, an epoch is its steps in an epoch of the chains, or in as many as have 20 iterations if
+        these are short, but a hundred steps at most.
     classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_, n_features_in_, \
             feature_names_in_
         As in :class:`DistributionDistiller`.
@@ -133,7 +158,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.
 
     Ctrl-C keeps the student as trained so far and raises ``KeyboardInterrupt``; before the end of
-    its first epoch it stays unfitted. `teacher_` is not kept then.
+    its first epoch it stays unfitted. `teacher_` is not kept if the chains had not ended.
 
     References
     ----------
@@ -175,7 +200,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         expectations: str | Sequence[str | Expectation] = "auto",
         estimate: str | dict[str, str] | Estimate = "online",
         module: ModelClass = MLP,
-        transfer: str | TransferMaker | TransferOnly | None = None,
+        transfer: str | TransferMaker | TransferOnly | None = "auto",
         teacher_cv: Folds = None,
         pruning: GroupLasso | None = None,
         optimizer: str | OptimizerClass | Optimizer = "Adam",
@@ -224,6 +249,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             refuse_ranks(type(self).__name__)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         spec = fit_spec(self, self._plan_of, *arguments)
+        if spec.settings.transfer == "auto":
+            spec = replace(spec, maker=_auto_maker(spec) if runs_online else None)
         monitored = None
         if X_monitor is not None:
             monitored = check_further_rows(spec, X_monitor, "X_monitor")
@@ -268,18 +295,17 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                 )
         given = self.transfer
         transfer = given.transfer if isinstance(given, TransferOnly) else given
-        is_auto = isinstance(transfer, str) and transfer == "auto"
-        maker = None if is_auto else make_transfer(transfer)
+        transfer = None if isinstance(transfer, str) and transfer == "auto" else transfer
+        maker = make_transfer(transfer)
         if maker is not None and maker.asks_teacher:
             raise ValueError(
                 "transfer must not ask the teacher beside chains, whose samples are not kept; got "
                 f"{self.transfer!r}."
             )
-        if transfer is not None and "online" in estimates:
+        if transfer is not None and len(set(estimates)) > 1:
             raise ValueError(
-                "estimate must be 'stochastic' beside chains with a transfer, whose rows are new "
-                f"each time and have no running mean. Got {self.estimate!r} with "
-                f"transfer={self.transfer!r}."
+                "estimate must be 'online' or 'stochastic' for all expectations beside chains with "
+                f"a transfer. Got {self.estimate!r} with transfer={self.transfer!r}."
             )
         finetune_epochs = "auto" if self.pruning is None else self.pruning.finetune_epochs
         if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:

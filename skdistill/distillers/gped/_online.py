@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A student that is trained while its teacher's chains run (GPED, Algorithm 1).
+"""A student of Markov chains whose samples are not stored (GPED, Algorithm 1).
 
-Both are trained by the engine's loop. The chains' samples predict minibatches of the transfer set;
-after at most a hundred of them, and at the end of each of the chains' epochs, the student trains
-for one epoch on those it has not seen yet. It has no influence on the chains, so the result is the
-same as with alternating single steps.
+The chains' samples predict minibatches of the transfer set, of which running means are kept. A
+student whose targets are all such means learns from the final ones when the chains have ended, by
+as many steps as beside them: there its first steps would be towards means over few samples.
+
+A student of last samples is trained while the chains run, both by the engine's loop. After at most
+a hundred minibatches, and at the end of each of the chains' epochs, it trains for one epoch on
+those it has not seen yet. It has no influence on the chains, so the result is the same as with
+alternating single steps.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +32,7 @@ from ..._engine import (
     DivergenceGuard,
     Rows,
     StackNet,
+    drawn_rows,
 )
 from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._method.plan import TrainingBudget, as_tensors, build_module
@@ -72,6 +78,10 @@ _BUFFER_BYTES = 2**25
 # an epoch of the student costs as much as some of its steps.
 _ITERATIONS_TOGETHER = 20
 
+# Samples that `transfer` generates for running means: so many copies of the others at most, and so
+# few that each is predicted about so often by each chain.
+_MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30
+
 # In a long epoch of the chains, each hundredth of their samples counts for R-hat and `X_monitor`.
 _NOTED_EVERY = 100
 
@@ -79,7 +89,7 @@ _NOTED_EVERY = 100
 def distil_online(
     spec: FitSpec, task: ObservedTask, checkpoint: Any, monitored: np.ndarray | None
 ) -> Iterator[Fitted]:
-    """Run the chains of the teacher and the student together; give the student after each stage.
+    """Run the chains of the teacher and train the student; give the student after each stage.
 
     `checkpoint` is the context of a CheckpointFile or None. For the rows of `X_monitor`, if there
     are some, the last student tells what the chains' samples expect.
@@ -89,36 +99,35 @@ def distil_online(
     with checkpoint as opened:
         module_seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
-        rows = _transfer_rows(spec, order_seed)
+        waits = plan.all_online  # for the final means
+        n_asked = Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1
+        n_predicted = len(due) * n_asked * settings.batch_size
+        rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)
         scaling = as_tensors(spec.scaling)
         module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
-        budget = TrainingBudget(_n_epochs(due, epoch_length, _buffer_size(rows)))
+        n_batches = -(-len(rows) // rows.batch_size)
+        n_epochs = _n_epochs(due, epoch_length, _buffer_size(rows))
+        budget = TrainingBudget(-(-len(due) // n_batches) if waits else n_epochs)
         how = spec.training, plan, spec.recipe, budget, budget.n_epochs
         student = Student(*how, X=spec.X)
         learnt = plan.expectations, plan.n_values, plan.estimates
         monitor = None if monitored is None else _monitor(plan, monitored, rows)
         distillation = OnlineDistillation(
-            _student_net(student, module, rows, settings.pruning),
+            None if waits else _student_net(student, module, rows, settings.pruning),
             Stream(rows),
             Targets(*learnt, len(rows), rows.X.device, working_memory()),
             partial(plan.members_of, module),
             due,
             epoch_length,
-            Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1,
+            n_asked,
             spec.training.n_threads,
             monitor,
             opened,
         )
-        with stage("Markov chains and student"):
+        with stage("Markov chains" if waits else "Markov chains and student"):
             facts = _run_chains(teacher, spec, distillation, module_seed, task)
         student = replace(student, facts=facts)
-        fitted = yield from student.trained(module, distillation.student, distillation.guard)
-        if settings.pruning is not None:
-            student, fitted = student.pruned(fitted, settings.pruning.threshold)
-            yield fitted
-            n_more = settings.pruning.finetune_epochs
-            with stage("student after pruning"):
-                fitted = yield from _finetuned(student, fitted, n_more, distillation)
+        fitted = yield from _stages(student, module, distillation, settings.pruning)
         if opened is not None:
             opened.remove()
     if monitor is not None:
@@ -136,7 +145,7 @@ def _chains(spec: FitSpec) -> BaseEstimator:
 
 
 def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, int]:
-    """Iterations of the chains after which the student takes a step, and length of an epoch."""
+    """Iterations of the chains whose samples predict, and length of an epoch."""
     inference = teacher.inference
     n_epochs, batch_size = amount_of_training(EnsembleSpec.of(teacher), n_rows)
     epoch_length = -(-n_rows // min(batch_size, n_rows))
@@ -152,20 +161,33 @@ def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, in
     return due, epoch_length
 
 
-def _transfer_rows(spec: FitSpec, seed: int) -> Rows:
-    """The transfer set D': rows whose only target is their place in it."""
+def _transfer_rows(spec: FitSpec, seed: int, n_predicted: int | None) -> Rows:
+    """The transfer set D': rows whose only target is their place in it.
+
+    With a running mean for each row, generated samples are a part of it, as many as `n_predicted`
+    predictions suffice for; else, with None, they are new ones in each minibatch.
+    """
     X, _, weight, *_ = training_set(spec, MemberPredictions(None, None))
     device, dtype = spec.training.device, torch.from_numpy(X[:0]).dtype
     rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
     is_weighted = not (weight == weight[0]).all()
-    maker = spec.maker
+    draw = None
+    if spec.maker is not None:
+        draw = prepare_lacking(spec.maker, rows, weights if is_weighted else None)
+    if draw is not None and n_predicted is not None:
+        n_copies = n_predicted // (_PREDICTED_AT_LEAST * len(rows)) - 1
+        n_copies = min(max(n_copies, 1), _MOST_COPIES)
+        drawn = [drawn_rows(rows, draw, seed + 1 + number) for number in range(n_copies)]
+        kept = [] if spec.settings.transfer_only else [rows]
+        rows, draw = torch.cat([*kept, *drawn]), None
+        weights = weights.repeat(len(kept) + n_copies)
     return Rows(
         rows,
         (torch.arange(len(rows), device=device),),
         weights[None] if is_weighted else None,
         spec.settings.batch_size,
         [seed],
-        None if maker is None else prepare_lacking(maker, rows, weights if is_weighted else None),
+        draw,
     )
 
 
@@ -217,12 +239,16 @@ def _run_chains(
     warn_of_refit(spec.settings.teacher)
     net, shown = distillation.student, distillation.stream.rows
     X, y, sample_weight = spec.arguments
-    net.notify("on_train_begin", X=shown, y=None)
+    if net is not None:
+        net.notify("on_train_begin", X=shown, y=None)
+    dropout = nullcontext() if net is None else own_dropout(net.module_, seed)
     try:
-        with own_dropout(net.module_, seed), task.subtask("teacher").fitting(teacher, X, y):
+        with dropout, task.subtask("teacher").fitting(teacher, X, y):
             fit_ensemble(teacher, X, y, sample_weight, observer=distillation)
         check_teacher(teacher, spec)
     except KeyboardInterrupt:  # while the chains took a step
+        if net is None:
+            raise
         net.interrupt()
     except StudentStopped:
         pass  # `Student.trained` raises the reason
@@ -230,25 +256,53 @@ def _run_chains(
         if distillation.is_loading and distillation.checkpoint is not None:
             raise distillation.checkpoint.misfit(error) from error
         raise
-    net.notify("on_train_end", X=shown, y=None)
+    if net is not None:
+        net.notify("on_train_end", X=shown, y=None)
     return {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}
 
 
-def _finetuned(
-    student: Student, fitted: Fitted, n_epochs: int | str, distillation: OnlineDistillation
+def _stages(
+    student: Student,
+    module: DistributionStack,
+    distillation: OnlineDistillation,
+    pruning: GroupLasso | None,
 ) -> Generator[Fitted, None, Fitted]:
-    """Train the pruned student on the running means, if all estimates are online."""
-    shown = distillation.stream.rows
-    if n_epochs == "auto":  # half of the steps before
-        n_epochs = -(-len(distillation.due) // (2 * distillation.stream.n_batches))
-    if "stochastic" in student.plan.estimates or not n_epochs:
+    """Train the student unless it has been trained beside the chains; prune and fine-tune it."""
+    n_epochs, waits = student.n_epochs, distillation.student is None
+    if distillation.student is not None:
+        fitted = yield from student.trained(module, distillation.student, distillation.guard)
+    else:
+        with stage(f"student, {n_epochs} epochs"):
+            proximal = None if pruning is None else ProximalStep(module, pruning.strength)
+            means = student, module, n_epochs, distillation, proximal
+            fitted = yield from _trained_on_means(*means)
+    if pruning is None:
         return fitted
+    student, fitted = student.pruned(fitted, pruning.threshold)
+    yield fitted
+    chosen = pruning.finetune_epochs
+    n_more = -(-n_epochs // 2) if chosen == "auto" else int(chosen)
+    if waits and n_more:
+        with stage("student after pruning"):
+            fitted = yield from _trained_on_means(student, fitted.module, n_more, distillation)
+    return fitted
+
+
+def _trained_on_means(
+    student: Student,
+    module: DistributionStack,
+    n_epochs: int,
+    distillation: OnlineDistillation,
+    proximal: ProximalStep | None = None,
+) -> Generator[Fitted, None, Fitted]:
+    """Train the student on the running means of all rows that a sample has predicted."""
+    shown = distillation.stream.rows
     met, targets = distillation.targets.met()
     weight = None if shown.weight is None else shown.weight[:, met]
     seeds = [shown.generators[0].initial_seed() + 1]
     rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
-    objective = student.plan.objective(fitted.module, student.training_budget)
-    return (yield from student.train(fitted.module, objective, rows, n_epochs))
+    objective = student.plan.objective(module, student.training_budget)
+    return (yield from student.train(module, objective, rows, n_epochs, proximal=proximal))
 
 
 class StudentStopped(Exception):
@@ -257,13 +311,13 @@ class StudentStopped(Exception):
 
 @dataclass(eq=False, repr=False)
 class OnlineDistillation(Callback):
-    """Callback of the net that runs the chains, which trains another net, the student."""
+    """Callback of the net that runs the chains, which updates means and trains the student."""
 
-    student: StackNet  # initialised, with a DivergenceGuard as its callback "guard"
+    student: StackNet | None  # initialised, with a DivergenceGuard "guard"; None if it waits
     stream: Stream  # of the transfer set D', whose only target is the place of each row in it
     targets: Targets
     members_of: Callable[[Any, Tensor], Any]  # of the chains' module and its outputs (S, m, p)
-    due: np.ndarray  # iterations of the chains, from 0, after which the student takes a step
+    due: np.ndarray  # iterations of the chains, from 0, whose samples predict
     epoch_length: int  # iterations of an epoch of the chains
     n_asked: int  # minibatches that the chains predict for each step of the student
     n_threads: int | str  # of torch for the student, see `suited_threads`
@@ -271,7 +325,8 @@ class OnlineDistillation(Callback):
     checkpoint: CheckpointFile | None = None  # of the state of both nets
 
     def __post_init__(self) -> None:
-        self.guard: DivergenceGuard = dict(self.student.callbacks_)["guard"]
+        if self.student is not None:
+            self.guard: DivergenceGuard = dict(self.student.callbacks_)["guard"]
         self.is_loading = False  # whether a state was read that has not been trained on yet
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
@@ -303,14 +358,15 @@ class OnlineDistillation(Callback):
     def _predict_next_batch(self, net: StackNet) -> None:
         """Predict the next minibatches of D' by the chains' last samples (lines 7 to 11).
 
-        The student learns from the first of them; of the others the running means are updated.
+        The running means of all of them are updated; a student beside the chains learns from the
+        first.
         """
         for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
             outputs = net.steps_.outputs(net.module_.encode(X))
             if not outputs.isfinite().all():
                 return  # a chain has diverged; its guard ends training after the epoch
             targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
-            if k == 0:
+            if k == 0 and self.student is not None:
                 inputs = self.student.module_.encode(X)
                 self.buffer.add(inputs, targets.unsqueeze(0), weight)
 
@@ -328,6 +384,7 @@ class OnlineDistillation(Callback):
 
     def _train_student(self) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
+        assert self.student is not None
         with suited_threads(self.student.flop_per_step, self.n_threads):
             self.student.fit_loop(self.buffer, epochs=1)
         self.buffer.batches.clear()
@@ -350,15 +407,15 @@ class OnlineDistillation(Callback):
 
     def _stateful(self) -> dict[str, Any]:
         """Parts whose state is saved between two epochs of the chains, beside that of their net."""
-        monitor = {} if self.monitor is None else {"monitor": self.monitor.targets}
-        return {
+        parts = {
             "chain_rows": self.chain_rows,
             "student": self.student,
             "stream": self.stream,
             "targets": self.targets,
             "r_hat": self.r_hat,
-            **monitor,
+            "monitor": None if self.monitor is None else self.monitor.targets,
         }
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _state(self, net: StackNet) -> dict[str, object]:
         states = {name: part.state() for name, part in self._stateful().items()}
@@ -374,7 +431,9 @@ class OnlineDistillation(Callback):
 
     def _draws(self, net: StackNet) -> bool:
         """Whether a net draws from torch's global generator, which has a seed then."""
-        return draws_globally(net.module_) or draws_globally(self.student.module_)
+        student = self.student
+        learns_so = student is not None and draws_globally(student.module_)
+        return draws_globally(net.module_) or learns_so
 
 
 class Stream:

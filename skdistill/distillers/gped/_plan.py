@@ -50,6 +50,11 @@ class ExpectationsPlan(Plan):
     in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
 
     @property
+    def all_online(self) -> bool:
+        """Whether no expectation is estimated by last samples."""
+        return "stochastic" not in self.estimates
+
+    @property
     def n_outputs(self) -> int:
         return self.columns[-1].stop
 
@@ -72,7 +77,7 @@ class ExpectationsPlan(Plan):
     def values(self, members: object) -> np.ndarray:
         """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
         values = [expectation.of_members(members) for expectation in self.expectations]
-        if "stochastic" in self.estimates:
+        if not self.all_online:
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
         return pooled(self.expectations, values).unsqueeze(1).numpy()
 
