@@ -236,10 +236,12 @@ def test_rounds_within_limits_take_the_same_inputs(rows):
         (9_999, partial(BayesianEnsembleRegressor, inference=DeepEnsemble(calibrate=None)), False),
         (10_000, partial(BayesianEnsembleRegressor, inference=DeepEnsemble(calibrate=None)), True),
         (9_999, partial(BayesianEnsembleRegressor, inference=MCDropout()), False),
-        (10_000, BayesianEnsembleClassifier, False),
+        (199, BayesianEnsembleClassifier, False),
+        (200, BayesianEnsembleClassifier, True),
+        (10_000, BayesianEnsembleClassifier, True),
     ],
 )
-def test_auto_embeds_tables_of_numbers(n_rows, model, is_embedded):
+def test_auto_embeds_tables_of_many_samples(n_rows, model, is_embedded):
     X = np.random.default_rng(0).normal(size=(n_rows, 2))
     y = X[:, 0] > 0 if model is BayesianEnsembleClassifier else X.prod(axis=1) + (X**2).sum(axis=1)
     fitted = model(1, max_epochs=1, module__hidden_units=(4,), random_state=0).fit(X, y)

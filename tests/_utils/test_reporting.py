@@ -356,7 +356,7 @@ FITS = {
     "gped of chains": (
         GPEDDistiller(CHAINS, module__hidden_units=(4,), random_state=0),
         CLASSES,
-        ["Markov chains and student"],
+        ["Markov chains", "student, 4 epochs"],
     ),
     "booster": (
         BDistilBooster(ENSEMBLE, n_rounds=2, **SMALL),

@@ -283,7 +283,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
         parts = model.predict_uncertainty(X_test)
         rank[spread_weight] = stats.spearmanr(truth.epistemic, parts.epistemic).statistic
         ratio[spread_weight] = np.median(parts.epistemic / truth.epistemic)
-        assert distance(model.predict_proba(X_test), proba) < 0.01
+        assert distance(model.predict_proba(X_test), proba) < 0.015
         assert np.median(parts.total / truth.total) == pytest.approx(1.0, abs=0.02)
     assert rank[0.0] < rank[0.1] - 0.02
     assert rank[0.1] > 0.95

@@ -157,7 +157,7 @@ class OneMinusTop(Family):
 
 def test_a_family_of_classes_of_ones_own(tmp_path):
     X, y = load_iris(return_X_y=True)
-    small = {"max_epochs": 30, "random_state": 0}
+    small = {"max_epochs": 100, "random_state": 0}
     teacher = BayesianEnsembleClassifier(4, **small)
     student = DistributionDistiller(teacher, family=OneMinusTop(), **small).fit(X, y)
     assert student.score(X, y) > 0.9
