@@ -49,10 +49,10 @@ _MANY_ROWS = 50_000
 
 
 def _auto_maker(spec: FitSpec) -> TransferMaker | None:
-    """What transfer="auto" stands for with chains, of regressors and images nothing."""
+    """What transfer="auto" stands for with chains, of images nothing."""
     is_table = len(spec.recipe.row_shape) == 1
     is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
-    if spec.settings.kind == "classifier" and is_table and is_small and spec.plan.all_online:
+    if is_table and is_small and spec.plan.all_online:
         return maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
     return None
 
@@ -104,9 +104,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``module__activation=("tanh", "silu")`` unless given.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         How further samples are generated from X and `X_transfer`; None lets the student learn from
-        these alone. "auto" is None, but for a classifier of tables of at most 50,000 samples, with
-        chains and all estimates "online", ``Munge(base=Mixup(), share=0.5)``. Up to nine for each
-        sample are generated once, and have running means too, fewer where chains are short; with
+        these alone. "auto" is None, but with chains and all estimates "online", for tables of at
+        most 50,000 samples, ``Munge(base=Mixup(), share=0.5)``. Up to nine for each sample are
+        generated once, and have running means too, fewer where chains are short; with
         ``estimate="stochastic"`` new ones take the samples' places each time. With chains,
         "disagreement" is refused, and estimates must not be of both kinds. With other teachers, see
         :class:`HydraPlusRegressor`.
