@@ -122,7 +122,7 @@ SEEN = "the same, held-out digits seen"  # without their labels
 SMALL_METHODS = {  # of digits
     **{name: (method, "SGLD()") for name, method in METHODS.items()},
     "GPED, one chain": (METHODS["GPED"], "one chain"),
-    # What the gap to the chains is from: samples to learn from, width, and what no student can know.
+    # What the gap to the chains is from: samples to learn from, width, or what no student can know.
     "GPED, none generated": ({"transfer": None}, "SGLD()"),
     "the same, 256 units": ({"transfer": None, "module__hidden_units": (256, 256)}, "SGLD()"),
     SEEN: ({"transfer": None}, "SGLD()"),

@@ -343,8 +343,8 @@ def training() -> Highlight:
 
 def masked_chain() -> Highlight:
     """What a student of a chain keeps on masked images."""
-    rows = stored("gped")["quality"]["29"]
-    gap = rows["GPED U_s"]["ood_auroc_epistemic"] - rows["teacher"]["ood_auroc_epistemic"]
+    rows = stored("gped_share")["quality"]["29"]
+    gap = rows["GPED"]["ood_auroc_epistemic"] - rows["teacher"]["ood_auroc_epistemic"]
     what = "AUROC by epistemic uncertainty, `GPEDDistiller` minus its chain, masked MNIST"
     return what, f"{gap:+.3f}", f"at least {-GPED_AUROC}", gap >= -GPED_AUROC, "gped"
 
