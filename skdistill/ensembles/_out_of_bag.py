@@ -88,10 +88,9 @@ class OutOfBag(NamedTuple):
         networks = {
             part: np.flatnonzero(asked & (left_out == part)) for part in np.unique(left_out[asked])
         }
-        if (
-            job.parts.n_together > 1
-        ):  # what one network has left out does not count, if all else does
-            networks = {k: chosen for k, chosen in networks.items() if len(chosen) > 1} or networks
+        if job.parts.n_together > 1:  # parts that a single network has left out do not count
+            several = {part: chosen for part, chosen in networks.items() if len(chosen) > 1}
+            networks = several or networks
         n_each = min(map(len, networks.values()))
         rows, outputs = [], []
         for part, chosen in networks.items():
@@ -111,7 +110,8 @@ class OutOfBag(NamedTuple):
 
         That of classes is for `n_members`, of whom k have left out each sample. A mixture of fewer
         members is the surer of what is wrong, and its best temperature exceeds that of more of them
-        by about c / k, in logarithms; what k - 1 of them need tells c (the jackknife).
+        by about c / k, in logarithms; what k - 1 of them need tells c, as in the jackknife (M. H.
+        Quenouille, "Notes on bias in estimation", 1956).
 
         The epistemic variance that functions have `added`, (t,) or one for all, is added again.
         """

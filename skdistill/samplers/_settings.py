@@ -55,8 +55,8 @@ class DeepEnsemble(_Inference):
         trains the others, see `tuning_`. It takes two to four times as long. Not with batches and
         ``module=TabM``.
     calibrate : {"auto", "oob", None}, default="auto"
-        "oob" lets each member leave out a tenth of the rows, the next one the next tenth (of
-        classes two in turn leave out the same one, and from 10,000 rows on five). It multiplies the
+        "oob" lets each member leave out a tenth of the rows, the next one the next tenth (for
+        classes, two in turn the same one; from 10,000 rows on, five). It multiplies the
         members' variances by the number with the least CRPS of these rows' targets, or divides
         their logits by the one with the least log loss of the labels, see `calibration_`; the log
         loss is an estimate of that of all members, as only some have left out each row. Each member

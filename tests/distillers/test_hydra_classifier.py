@@ -246,7 +246,12 @@ def draw(n, seed):
 @pytest.fixture(scope="module")
 def teacher():
     ensemble = BayesianEnsembleClassifier(
-        8, max_epochs=50, distance_aware=False, module__hidden_units=(30,), random_state=0
+        8,
+        max_epochs=50,
+        distance_aware=False,
+        module__hidden_units=(30,),
+        module__embeddings=None,
+        random_state=0,
     )
     return FrozenEstimator(ensemble.fit(*draw(250, seed=0)))
 
@@ -278,12 +283,13 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
     proba = teacher.predict_proba(X_test)
     rank, ratio = {}, {}
     for spread_weight in (0.0, 0.1):
-        settings = {"loss": HydraLoss(spread_weight=spread_weight), "module__hidden_units": (64,)}
+        settings = {"module__hidden_units": (64,), "module__embeddings": None}
+        settings["loss"] = HydraLoss(spread_weight=spread_weight)
         model = HydraPlusClassifier(teacher, max_epochs=200, random_state=0, **settings).fit(X, y)
         parts = model.predict_uncertainty(X_test)
         rank[spread_weight] = stats.spearmanr(truth.epistemic, parts.epistemic).statistic
         ratio[spread_weight] = np.median(parts.epistemic / truth.epistemic)
-        assert distance(model.predict_proba(X_test), proba) < 0.015
+        assert distance(model.predict_proba(X_test), proba) < 0.01
         assert np.median(parts.total / truth.total) == pytest.approx(1.0, abs=0.02)
     assert rank[0.0] < rank[0.1] - 0.02
     assert rank[0.1] > 0.95
