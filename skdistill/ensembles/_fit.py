@@ -41,7 +41,7 @@ from ._job import Data, EnsemblePlan, Job, amount_of_training, has_bins, learnin
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._spec import EnsembleSpec
 from ._trainer import ChainObserver, ChainTrainer, DropoutTrainer, Trainer
-from ._tuning import best_of, best_of_trials
+from ._tuning import LEAST_TUNED, best_of, best_of_trials
 
 # Weights of a smaller mean are warned of: they were made to sum to one, it seems.
 _LEAST_MEAN_WEIGHT = 0.1
@@ -57,7 +57,6 @@ _WITH_STREAM = {
     "runtime__checkpoint": None,
     "inference__bootstrap": False,
     "inference__early_stopping": False,
-    "inference__tune": None,
 }
 
 
@@ -94,7 +93,7 @@ def fit_ensemble(
     with resumable(ensemble, random_state, _identity(data, before)) as random_state:
         fit = EnsembleFit(spec, task, data, before, random_state, observer)
         n_subtasks = fit.trainer.n_blocks * fit.trainer.job.n_epochs
-        with fit_task(ensemble, given, n_subtasks) as observed, stage(_called(spec, before)):
+        with fit_task(ensemble, given, n_subtasks) as observed, stage(fit.name):
             try:
                 fit.run(observed)
             finally:  # what an interrupt, or a worker that dies, has left is kept too
@@ -112,20 +111,13 @@ def fit_ensemble(
     return ensemble
 
 
-def _called(spec: EnsembleSpec, before: Fitted | None) -> str:
-    """Return what to call the training that is to come."""
-    if spec.runs_chains:
-        return "Markov chains"
-    n_members = spec.n_members - (0 if before is None else len(_numbers_in(before)))
-    return f"{n_members} members" + (", tuned" if spec.tune and before is None else "")
-
-
 def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], given: dict) -> None:
     """Raise a ValueError for parameters and arguments that do not go with batches."""
-    neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
+    of_bag = {"calibrate": spec.calibrate, "tune": spec.tune}
+    not_there = {f"inference__{name}": None for name, value in of_bag.items() if value == "oob"}
     if spec.trains_each:
         params = params | {"inference": "deep_ensemble"}
-    refuse_with_stream(params, neutral, given)
+    refuse_with_stream(params, _WITH_STREAM | not_there, given)
 
 
 def _read(
@@ -187,9 +179,11 @@ class EnsembleFit:
         if before is None:
             scaling = train.scaling(task, spec.normalize in (True, "y"))
             self.calibrates = _calibrates(spec, train)
-            leaves_out = self.calibrates or spec.tune is not None
+            self.tunes = _tunes(spec, train)
+            leaves_out = self.calibrates or self.tunes
         else:  # further members leave out samples as the first do
             scaling, tuned = scaling_of(before.module), before.facts.get("tuning_")
+            self.tunes = False
             self.calibrates = "calibration_" in before.facts
             leaves_out = self.calibrates or "tuning_" in before.facts
         parts = Parts.drawn(task, train.y, random_state) if leaves_out else None
@@ -198,9 +192,17 @@ class EnsembleFit:
             self.job_with(best_of(tuned)["params"] if tuned else {}), observer
         )
 
+    @property
+    def name(self) -> str:
+        """What to call the training that is to come."""
+        if self.spec.runs_chains:
+            return "Markov chains"
+        n_members = self.spec.n_members - len(self.trainer.weights)
+        return f"{n_members} members" + (", tuned" if self.tunes else "")
+
     def run(self, observed: ObservedTask) -> None:
         """Train the members; `trainer` has them, also those before an interrupt."""
-        if self.spec.tune is not None and self.before is None:
+        if self.tunes:
             first: Any = self.trainer  # an EnsembleTrainer: chains are not tuned
             self.trainer, self.trials = best_of_trials(first, self.job_with, self.random_state)
         self.trainer.train_all(self.random_state, observed)
@@ -347,6 +349,19 @@ def _calibrates(spec: EnsembleSpec, train: Any) -> bool:
         # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
         return is_usual and spec.kind == "classifier" and train.n_rows >= MANY_ROWS
     return is_usual and train.n_rows >= LEAST_ROWS
+
+
+def _tunes(spec: EnsembleSpec, train: Any) -> bool:
+    """Tell whether `tune` asks for settings to be tried, given the training samples."""
+    if spec.tune != "auto":
+        return spec.tune is not None
+    return (
+        spec.kind == "classifier"
+        and spec.n_members >= LEAST_TUNED
+        and spec.is_default("prior_scale")
+        and not shares_weights(spec.networks.module)
+        and _calibrates(spec, train)
+    )
 
 
 def _numbers_in(before: Fitted) -> list[int]:

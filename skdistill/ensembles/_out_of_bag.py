@@ -123,12 +123,19 @@ class OutOfBag(NamedTuple):
             return crps_or_log_loss(found, y)
 
         fitted = partial(fit_temperature, self.distribution, self.y, self.weight)
-        found = fitted(loss)
-        k = len(self.distribution.log_probs) if not self.y.is_floating_point() else 1
-        if n_members is None or not 1 < k < n_members:
+        found, steps = fitted(loss), self._steps_to(n_members)
+        if steps == 0.0:
             return found
         ratio = min(found.temperature / fitted(_loss_without_one).temperature, 1.0)
-        return Temperature(found.temperature * ratio ** ((k - 1) * (1 - k / n_members)))
+        return Temperature(found.temperature * ratio**steps)
+
+    def _steps_to(self, n_members: int | None) -> float:
+        """Return how often what changes from k - 1 to k members changes so again, to `n_members`.
+
+        That is for a quantity a + c / k of classes; 0 where k members leave no one out.
+        """
+        k = len(self.distribution.log_probs) if not self.y.is_floating_point() else 1
+        return 0.0 if n_members is None or not 1 < k < n_members else (k - 1) * (1 - k / n_members)
 
     def squared_error(self) -> np.ndarray:
         """Return the mean squared error of targets, (t,), or indicators of classes, (K,).
@@ -143,11 +150,17 @@ class OutOfBag(NamedTuple):
         error = share @ (mean - meant).square()
         return (error / torch.where(variance > 0, variance, 1.0)).numpy()
 
-    def nll(self, calibration: Temperature | None) -> float:
-        """Return the mean negative log-likelihood of the labels, in nats, on this scale."""
+    def nll(self, calibration: Temperature | None, n_members: int | None = None) -> float:
+        """Return the mean negative log-likelihood of the labels, in nats, on this scale.
+
+        That of classes is for `n_members`, as the temperature is.
+        """
         found = self.distribution if calibration is None else calibration(self.distribution)
-        log_prob = found.log_prob(self.y).reshape(len(self.y), -1).sum(1)
-        return -float(self.weight @ log_prob / self.weight.sum())
+        loss = -found.log_prob(self.y).reshape(len(self.y), -1).sum(1)
+        steps = self._steps_to(n_members)
+        if steps > 0.0:
+            loss = loss + steps * (loss - _loss_without_one(found, self.y)[:, 0])
+        return float(self.weight @ loss / self.weight.sum())
 
 
 def _loss_without_one(found: EmpiricalCategorical, y: Tensor) -> Tensor:

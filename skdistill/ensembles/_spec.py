@@ -23,7 +23,7 @@ from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
 from ..settings import EarlyStopping, Runtime
 
 # What parameters must be where members share weights, and are trained as one network.
-_WITH_SHARING = {"warm_start": False, "inference__bootstrap": False, "inference__tune": None}
+_WITH_SHARING = {"warm_start": False, "inference__bootstrap": False}
 
 # Of `max_time`, kept for what follows training: a share for predictions of held-out samples, and
 # seconds for random functions, which took .35 on a core that was free, from so many samples on.
@@ -178,7 +178,8 @@ class EnsembleSpec:
                 f"inference must be 'deep_ensemble' with module={name}, whose members share "
                 f"weights; got {self.inference!r}."
             )
-        for parameter, value in _WITH_SHARING.items():
+        tune = {"inference__tune": None} if self.tune == "oob" else {}
+        for parameter, value in {**_WITH_SHARING, **tune}.items():
             given = getattr(self, parameter.removeprefix("inference__"))
             if given != value:
                 raise ValueError(

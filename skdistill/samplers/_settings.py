@@ -74,7 +74,7 @@ class DeepEnsemble(_Inference):
         "bootstrap": OneOf((True, False)),
         "early_stopping": SettingsRule(EarlyStopping, OneOf((True, False))),
         "max_restarts": Number(Integral, 0),
-        "tune": OneOf((None, "oob")),
+        "tune": OneOf(("auto", "oob", None)),
         "calibrate": OneOf(("auto", "oob", None)),
     }
 
@@ -82,7 +82,7 @@ class DeepEnsemble(_Inference):
     bootstrap: bool = False
     early_stopping: Any = False
     max_restarts: int = 3
-    tune: str | None = None
+    tune: str | None = "auto"
     calibrate: str | None = "auto"
 
 
