@@ -359,6 +359,7 @@ def _tunes(spec: EnsembleSpec, train: Any) -> bool:
         spec.kind == "classifier"
         and spec.n_members >= LEAST_TUNED
         and spec.is_default("prior_scale")
+        and spec.training.budget is None
         and not shares_weights(spec.networks.module)
         and _calibrates(spec, train)
     )

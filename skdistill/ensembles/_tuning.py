@@ -51,10 +51,13 @@ _TRIED_OF_MANY: dict[str, _Tried] = {
     ),
 }
 
-# By tune="auto", of classes: a stronger prior suits labels with noise. It costs an ensemble of 10
-# two fifths of its time, and smaller ones would take up to twice as long.
+# By tune="auto" the first LEAST_TUNED members of a classifier try a stronger prior, which suits
+# noisy labels, if the usual one has made them overconfident. (Temperature and change of the log
+# loss of held-out samples: adult 3.5, -.028; spambase 2.8, -.013; synthetic 2.2, -.021; covtype
+# 2.2, +.013; breast cancer 1.6, -.006; satimage 1.5, +.030; pendigits .8, +.012; digits .7, +.016.)
 LEAST_TUNED = 10
 _TRIED_BY_DEFAULT: _Tried = ((1.0, {}), (0.3, {}))
+_OVERCONFIDENT = 1.6
 
 
 def settings_to_try(job: Job) -> list[dict[str, object]]:
@@ -92,7 +95,8 @@ def best_of_trials(
     best = first
     trials: list[dict[str, Any]] = []
     settings, n_members = settings_to_try(first.job), first.job.spec.n_members
-    n_tried = min(_N_TRIED, n_members)
+    by_default = first.job.spec.tune == "auto"
+    n_tried = LEAST_TUNED if by_default else min(_N_TRIED, n_members)
     for number, params in enumerate(settings, 1):
         if first.job.training.verbose > 1:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
@@ -101,13 +105,16 @@ def best_of_trials(
         try:
             trainer.train_all(copy.deepcopy(random_state), None, n_tried, n_later)
         except EveryMemberDiverged:  # which another setting may not; the table tells of it
-            loss = np.inf
+            loss, calibration = np.inf, None
         else:
             _, module = trainer.stacked()
             seen = OutOfBag.of(module, sorted(trainer.weights), trainer.job)
             calibrates = trainer.job.spec.calibrate is not None
-            loss = seen.nll(seen.temperature(n_members) if calibrates else None, n_members)
+            calibration = seen.temperature(n_members) if calibrates else None
+            loss = seen.nll(calibration, n_members)
         trials.append({"params": params, "loss": loss})
         if best_of(trials) is trials[-1]:
             best = trainer
+        if by_default and calibration is not None and calibration.temperature < _OVERCONFIDENT:
+            break
     return best, trials

@@ -44,16 +44,24 @@ class DeepEnsemble(_Inference):
     max_restarts : int, default=3
         How often members whose loss becomes infinite, not a number or explodes are trained anew
         from another seed. Members that still diverge are left out, with a warning.
-    tune : {None, "oob"}, default=None
-        "oob" lets the first 5 members be trained by each of three settings: the parameters given,
-        twice the `prior_scale`, and, for an MLP without ``module__activation`` and
+    tune : {"auto", "oob", None}, default="auto"
+        Whether the first members are trained by several settings, of which the one with the least
+        negative log-likelihood of the samples that they leave out, as with `calibrate`, trains the
+        others, see `tuning_`.
+
+        "oob" lets 4 members try the parameters given; a `prior_scale` twice as large
+        (``BayesianEnsembleRegressor``, on less than 10,000 samples) or .3 times as large
+        (``BayesianEnsembleClassifier``); and, for an MLP without ``module__activation`` and
         ``module__embeddings``, "silu" units without embeddings, which suit what is smooth. From
-        10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
-        40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
-        (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Members leave
-        out rows as with `calibrate`; the setting with the least negative log-likelihood of these
-        trains the others, see `tuning_`. It takes two to four times as long. Not with batches and
-        ``module=TabM``.
+        10,000 samples on the last is, unless you have set a parameter of it, wider networks with
+        finer embeddings, for 40 epochs at most (``BayesianEnsembleRegressor``), or embeddings by
+        trees (``BayesianEnsembleClassifier``). It takes two to four times as long. Not with batches
+        and ``module=TabM``.
+
+        "auto" is for calibrated classifiers of at least 10 members with the default `prior_scale`,
+        without `max_time`: if the first 10 members are overconfident, with a temperature above 1.6,
+        as many try .3 times the `prior_scale`, which suits noisy labels. An ensemble of 20 then
+        takes half as long again. For others it is None.
     calibrate : {"auto", "oob", None}, default="auto"
         "oob" lets each member leave out a tenth of the rows, the next one the next tenth (for
         classes, two in turn the same one; from 10,000 rows on, five). It multiplies the

@@ -409,7 +409,7 @@ def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale):
     y = np.sin(5 * x[:, 0]) + x[:, 1] + is_noisy * rng.normal(scale=3.0, size=400) > 0
     model = BayesianEnsembleClassifier(10, random_state=0).fit(x, y)
     tried = {trial["params"]["prior_scale"]: trial["loss"] for trial in model.tuning_}
-    assert sorted(tried) == [3.0, 10.0]
+    assert list(tried) == ([10.0, 3.0] if is_noisy else [10.0])
     assert min(tried, key=tried.__getitem__) == scale
     alike = BayesianEnsembleClassifier(10, prior_scale=scale, random_state=0).fit(x, y)
     np.testing.assert_allclose(model.predict_proba(x), alike.predict_proba(x), atol=1e-4)
@@ -422,6 +422,7 @@ def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale):
         BayesianEnsembleClassifier(9, **SMALL),
         BayesianEnsembleClassifier(10, prior_scale=5.0, **SMALL),
         BayesianEnsembleClassifier(10, inference=DeepEnsemble(calibrate=None), **SMALL),
+        BayesianEnsembleClassifier(10, max_time=1, **SMALL),
         BayesianEnsembleClassifier(10, module=TabM, **SMALL),
     ],
 )
