@@ -67,8 +67,15 @@ autosummary_context = {
 autodoc_typehints = "none"  # numpydoc says it in words
 numpydoc_show_class_members = False  # the class template lists them
 
-# Empty, so that building needs no network.
-intersphinx_mapping: dict[str, tuple[str, None]] = {}
+# Inventories come with the sources, so that building needs no network (see inventories.py).
+intersphinx_mapping = {
+    library: (address, f"_inventories/{library}.inv")
+    for library, address in {
+        "python": "https://docs.python.org/3/",
+        "scipy": "https://docs.scipy.org/doc/scipy/",
+        "sklearn": "https://scikit-learn.org/stable/",
+    }.items()
+}
 
 # torch's exporter tells its own authors of a name that it will lose.
 warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec")
@@ -95,7 +102,17 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"skdistill {release}"
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system is
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,  # up to the API
+    # Not on measured/*, whose wide tables need the room.
+    "secondary_sidebar_items": {"[!m]**": ["page-toc"]},
+}
+# Pages without subpages have nothing to show there.
+single = "install getting_started which_student coming_from common_mistakes whats_new"
+html_sidebars: dict[str, list[str]] = {name: [] for name in single.split()}
+toc_object_entries_show_parents = "hide"  # `predict()`: the names of classes would be cut
 html_css_files = ["pages.css"]
 
 # Equations are drawn by MathJax. The one file of it that this takes comes with the pages, so that

@@ -1,6 +1,6 @@
 """
-Distillation of an ensemble for regression
-==========================================
+Ensemble distillation for regression
+====================================
 
 The target is the size of the largest cell nuclei in each of 569 images of tissue, and the features
 are means over the nuclei. An ensemble of twenty networks is fitted first. One network, a Hydra+

@@ -320,8 +320,9 @@ def documentation() -> Path:
     return folder
 
 
-PAGES = ("index.html", "user_guide/index.html", "user_guide/evaluation.html", "api.html",
-         "user_guide/report.html", "auto_examples/index.html")  # fmt: skip
+PAGES = ("index.html", "getting_started.html", "which_student.html", "user_guide/index.html",
+         "user_guide/evaluation.html", "user_guide/report.html", "measured/unseen.html", "api.html",
+         "generated/skdistill.HydraPlusRegressor.html", "auto_examples/index.html")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -335,6 +336,22 @@ def test_documentation_reads_on_a_phone_and_offline(name, documentation, visit):
         "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
     )
     assert empty == []
+
+
+def test_table_of_students_shows_all_its_columns_on_a_laptop(documentation, visit):
+    page = visit(documentation / "which_student.html", 1280).page
+    table, shown = page.evaluate("""[
+        document.querySelector("table.students").getBoundingClientRect().right,
+        document.querySelector("table.students").parentElement.getBoundingClientRect().right,
+    ]""")
+    assert table <= shown + 1
+
+
+def test_api_is_in_the_top_bar_of_a_laptop(documentation, visit):
+    page = visit(documentation / "index.html", 1280).page
+    link = page.locator(".bd-header .navbar-header-items > div a.nav-link", has_text="API").first
+    assert link.is_visible()
+    assert link.get_attribute("href") == "api.html"
 
 
 def test_search_of_the_documentation_finds_a_class(documentation, visit):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import re
 import tomllib
 from datetime import date
@@ -79,3 +80,13 @@ def test_changelog_begins_with_this_version_and_the_date_of_the_citation():
 
 def test_types_are_announced():
     assert (Path(skdistill.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize("library", ["python", "scipy", "sklearn"])
+def test_names_that_pages_link_elsewhere_exist_there(library):
+    inventories = pytest.importorskip("sphinx.util.inventory")
+    content = (ROOT / "doc" / "_inventories" / f"{library}.inv").read_bytes()
+    found = inventories.InventoryFile.loads(content, uri="https://example.org").data
+    names = [name for kind in found for name in found[kind]]
+    assert len(names) > 10
+    assert {name for name in names if pydoc.locate(name) is None} <= {"None"}

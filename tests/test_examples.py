@@ -19,7 +19,7 @@ FEW_ROUNDS = {"n_rounds": 2, "max_epochs": 2}
 
 # What each page prints, and the constants at its top that make it run quickly.
 PAGES = {
-    "plot_abstention": ("promise broken", FEW | {"n_draws": 2}),
+    "plot_abstention": ("above max_risk", FEW | {"n_draws": 2}),
     "plot_active_learning": ("of each seed", FEW | {"n_seeds": 1}),
     "plot_anytime": ("of the teacher's operations", FEW_ROUNDS),
     "plot_bayesian_optimisation": ("at random:", FEW | {"n_searches": 2, "n_rounds": 2}),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import textwrap
 import warnings
@@ -207,15 +208,35 @@ def test_front_page(few_rows):
     np.testing.assert_allclose(names["total"], names["aleatoric"] + names["epistemic"])
 
 
+OUTPUT = re.compile(r"^\.\. code-block:: none\n\n((?:    .*\n)+)", re.MULTILINE)
+NUMBER = re.compile(r"-?\d+\.\d*")
+
+
 @pytest.mark.slow
-def test_getting_started(capsys):
-    pytest.importorskip("pandas")
-    few = [("1000", "300"), ("verbose=1", "max_epochs=30, verbose=1")]
-    names = run(DOC / "getting_started.rst", few)
-    known, larger, elsewhere = names["student"].predict_uncertainty(names["strange"]).epistemic
-    assert larger > 10 * known, "many times, says the page"
-    assert elsewhere > known
-    assert "coverage" in capsys.readouterr().out
+def test_getting_started_prints_what_it_shows(capsys):
+    pandas = pytest.importorskip("pandas")
+    names = run(DOC / "getting_started.rst")
+    printed = capsys.readouterr().out
+    *tables, scores = OUTPUT.findall((DOC / "getting_started.rst").read_text(encoding="utf-8"))
+    samples = [names["X_test"][:3], names["strange"]]
+    for table, X in zip(tables, samples, strict=True):
+        shown = pandas.read_csv(io.StringIO(table), sep=r"\s+")
+        found = names["student"].predict_frame(X)[[*shown]]
+        assert table.split("\n")[0].split() == [*shown]
+        assert table.split("\n")[0].strip() in printed
+        assert shown.index.equals(found.index)
+        # Rounding differs between processors, and training amplifies it.
+        width = shown["upper"] - shown["lower"]
+        for name in ("prediction", "lower", "upper"):
+            assert (abs(found[name] - shown[name]) < 0.2 * width).all(), name
+        assert (found["epistemic"] / shown["epistemic"]).between(1 / 4, 4).all()
+        if "std" in shown:
+            np.testing.assert_allclose(found["std"], shown["std"], rtol=0.2)
+            np.testing.assert_allclose(found["aleatoric"], shown["aleatoric"], rtol=0.4)
+    lines = dict(line.rsplit(maxsplit=1) for line in printed.splitlines()[-3:])
+    for line in scores.strip().splitlines():
+        name, value = line.rsplit(maxsplit=1)
+        assert float(lines[name.strip()]) == pytest.approx(float(value), abs=0.05), name
 
 
 @pytest.mark.slow
@@ -302,6 +323,18 @@ def test_readme_examples_run_alone():
         names: dict[str, object] = {}
         exec(code.replace("(teacher,", "(teacher, max_epochs=3,"), names)
         assert names["student"].max_epochs == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [0, 1], ids=["regression", "classification"])
+def test_readme_prints_what_it_shows(block, capsys):
+    code = [*blocks_of(ROOT / "README.md")][block]
+    exec(code, {})
+    printed = [float(number) for number in NUMBER.findall(capsys.readouterr().out)]
+    shown = "".join(re.findall(r"^print.*  # (.*\n)", code, re.MULTILINE))
+    np.testing.assert_allclose(
+        printed, [float(number) for number in NUMBER.findall(shown)], rtol=0.2, atol=0.05
+    )
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

@@ -1,16 +1,15 @@
 """
-Gradients of Dirichlet losses with many classes
-===============================================
+Gradients of Dirichlet losses
+=============================
 
 The gradient of a loss with respect to a network's outputs shows what the network learns first. Here
 one class has nearly all the probability, and the figure compares its gradient with that of all
 other classes together. For cross-entropy the two are equal, whatever the number of classes. With
 the likelihood of a Dirichlet (NLL) or the forward Kullback-Leibler divergence, the improbable
-classes dominate at the start of training, and the more classes there are the more so. With the
-reverse divergence they do not, which is why `DistributionDistiller` offers it, as
-``loss="reverse_kl"``. Later the reverse divergence does no better than the likelihood, except for
-the one that is added to all concentrations. The default, ``"moments"``, learns the mean by its
-cross-entropy.
+classes dominate at the start of training, and more so with more classes. With the reverse
+divergence they do not; in `DistributionDistiller` it is ``loss="reverse_kl"``. Near the end of
+training the reverse divergence and the likelihood have nearly the same ratio, unless one is added
+to all concentrations. The default loss, ``"moments"``, learns the mean by its cross-entropy.
 
 The figure combines the first and the third figure of Ryabinin, Malinin & Gales (2021).
 """

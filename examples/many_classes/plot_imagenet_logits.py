@@ -1,6 +1,6 @@
 """
-Proxy Dirichlet for an ensemble with a thousand classes
-=======================================================
+Proxy Dirichlet for a thousand classes
+======================================
 
 Eight networks predict probabilities of a thousand classes for each of 500 samples. The logits are
 synthetic, with a spread similar to that of networks on ImageNet. The proxy is the Dirichlet that a

@@ -1,12 +1,12 @@
 """
-Uncertainty of translations
-===========================
+Uncertainty in machine translation
+==================================
 
 Five networks translate between two synthetic languages. Half of the nouns have two translations,
-and nothing tells which one will be used. The ensemble separates two kinds of uncertainty. Its
-members agree that an ambiguous word has two translations, and disagree about a word that they have
-never seen. One network, distilled with a Dirichlet distribution over the probabilities of the next
-word, replaces the five and still separates most of the two kinds.
+and the context does not determine which one is used. The ensemble separates two kinds of
+uncertainty. Its members agree that an ambiguous word has two translations, and disagree about a
+word that they have never seen. One network, distilled with a Dirichlet distribution over the
+probabilities of the next word, replaces the five and still separates most of the two kinds.
 
 The method is that of Ryabinin, Malinin & Gales (2021), "Scaling Ensemble Distribution Distillation
 to Many Classes with Proxy Targets", with sentences short enough for a laptop.

@@ -1,11 +1,11 @@
 """
-Abstention with a promised error rate
-=====================================
+Abstention with a guaranteed error rate
+=======================================
 
-A classifier that may abstain makes fewer errors where it predicts. `SelectivePredictor` chooses the
-threshold on the uncertainty such that the error rate of what is predicted is at most `max_risk`,
-with probability 1 - `delta`. A student reads digits here, and the promise is put to the test a
-hundred times.
+A classifier that may abstain makes fewer errors where it predicts. `SelectivePredictor` abstains
+where the uncertainty is above a threshold. It chooses the threshold such that the error rate of the
+other samples is at most `max_risk`, with probability 1 - `delta`. Here a student classifies digits,
+and the guarantee is checked on a hundred held-out sets.
 """
 
 # %%
@@ -58,42 +58,42 @@ def coverage_and_error(is_answered):
 
 
 rng = np.random.default_rng(0)
-promised, plain = [], []
+guaranteed, plain = [], []
 for _ in range(n_draws):
     held_out = rng.integers(len(X_test), size=700)
     model = SelectivePredictor(FrozenEstimator(student), max_risk, delta=delta)
     model.fit(X_test[held_out], y_test[held_out])
-    promised.append(coverage_and_error(uncertainty < model.threshold_))
+    guaranteed.append(coverage_and_error(uncertainty < model.threshold_))
     threshold = plain_threshold(uncertainty[held_out], is_wrong[held_out])
     plain.append(coverage_and_error(uncertainty <= threshold))
-promised, plain = np.array(promised), np.array(plain)
+guaranteed, plain = np.array(guaranteed), np.array(plain)
 
-print(f"{'threshold':12}{'coverage':>10}{'error rate':>12}{'promise broken':>16}")
-for name, found in (("promised", promised), ("plain", plain)):
+print(f"{'threshold':12}{'coverage':>10}{'error rate':>12}{'above max_risk':>16}")
+for name, found in (("guaranteed", guaranteed), ("plain", plain)):
     coverage, error = found.mean(0)
     broken = np.mean(found[:, 1] > max_risk)
     print(f"{name:12}{coverage:10.2f}{error:12.4f}{broken:16.2f}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
-# Left, the error rate of the images of which the student is surest, and where the first threshold
-# lies. Right, the error rates of all thresholds: those of the plain ones are too large about every
-# second time. The promise costs some coverage, and is broken less often than one time in ten.
+# Left, the error rate as a function of the coverage, and the first threshold of each kind. Right,
+# the error rates of all thresholds. Those of plain thresholds exceed `max_risk` about every second
+# time. The guarantee costs some coverage, and is violated in less than one case in ten.
 
 order = np.argsort(uncertainty)
 coverages = np.arange(1, len(order) + 1) / len(order)
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
 left.plot(coverages, np.cumsum(is_wrong[order]) / np.arange(1, len(order) + 1), color="black")
-left.plot(*promised[0], "o", color="#0072B2", markersize=8, label="promised threshold")
+left.plot(*guaranteed[0], "o", color="#0072B2", markersize=8, label="guaranteed threshold")
 left.plot(*plain[0], "s", color="#D55E00", markersize=8, label="plain threshold")
 left.axhline(max_risk, color="0.5", linestyle="--", label="max_risk")
 left.legend(fontsize="small", loc="upper left")
 left.set(xlabel="coverage", ylabel="error rate of what is predicted", title="One draw")
 
 bins = np.linspace(0, 2 * max_risk, 21)
-for found, label, color in ((plain, "plain", "#D55E00"), (promised, "promised", "#0072B2")):
+for found, label, color in ((plain, "plain", "#D55E00"), (guaranteed, "guaranteed", "#0072B2")):
     right.hist(found[:, 1], bins, color=color, alpha=0.6, label=label)
 right.axvline(max_risk, color="0.5", linestyle="--", label="max_risk")
 right.legend(fontsize="small")

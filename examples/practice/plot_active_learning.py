@@ -3,9 +3,9 @@ Active learning with a student
 ==============================
 
 Samples without a label are cheap, and a label may cost an experiment. `select_batch` selects the
-next samples to label by the gradients of a student, and the student learns from them. Do not expect
-a gain everywhere: here there is next to no noise, and samples are unevenly spread. Where noise is
-most of the error, random labels are as good (:doc:`/measured/decisions`).
+next samples to label by the gradients of a student. This data set has almost no noise, and its
+samples are unevenly spread, so the selection helps. Where noise is most of the error, random
+selection is as good (:doc:`/measured/decisions`).
 """
 
 # %%
@@ -84,8 +84,8 @@ for i, count in enumerate(counts):
     print(f"{count:8}{random[:, i].mean():10.2f}{selected[:, i].mean():10.2f}{ratio:8.2f}   {each}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
 # Thin lines are seeds, thick ones their means. The gain comes with the number of labels; after one
 # round it is within what seeds differ by.

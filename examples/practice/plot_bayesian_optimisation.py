@@ -4,7 +4,7 @@ Bayesian optimisation with BoTorch
 
 A student whose heads disagree where there are no data is a surrogate model for BoTorch. The
 objective is the yield of a synthetic reaction, and each experiment is expensive. After ten
-experiments that BoTorch proposes, the best yield is higher, on average, than after ten at random.
+experiments that BoTorch proposes, the best yield is on average higher than after ten random ones.
 Install BoTorch with ``pip install skdistill[botorch]``.
 """
 

@@ -2,9 +2,9 @@
 Conformal intervals under covariate shift
 =========================================
 
-Conformal intervals cover nine of ten samples if those to come are distributed as the held-out ones.
-Here they are not: a feature has shifted to where the student saw few samples. Held-out samples
-weighted by a likelihood ratio, known or estimated, restore the coverage.
+Conformal intervals have their nominal coverage if new samples have the same distribution as the
+held-out samples. Here they do not: a feature has shifted to where there were few training samples.
+Weighting the held-out samples by a likelihood ratio, known or estimated, restores the coverage.
 """
 
 # %%
@@ -86,8 +86,8 @@ for j, scale in enumerate(scales):
 print(f"held-out samples that the estimated weights leave: {model.n_effective_:.0f} of 500")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
 # Each point is a draw of the held-out samples, the bar their mean. Plain intervals of one width
 # cover too little, and scaled ones lose less, since the student is less sure where it saw few

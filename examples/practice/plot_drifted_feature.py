@@ -3,8 +3,8 @@ Drift of a single feature
 =========================
 
 A clinic predicts the progression of diabetes, and a new device measures the blood pressure ten
-millimetres too high. There are no labels yet that could tell. `DriftMonitor` needs none: it has a
-p-value that may be looked at after every batch, and names the feature.
+millimetres too high. Labels, which would reveal the error, are not available yet. `DriftMonitor`
+does not need them. Its p-value is valid after every batch, and it names the feature.
 """
 
 # %%
@@ -73,8 +73,8 @@ print(f"alarms before the new device: {np.sum(alarms <= 0)} of {n_streams} strea
 print(f"median delay: {10 * np.median(alarms):.0f} patients; no alarm: {np.isinf(alarms).sum()}")
 
 # %%
-# The picture
-# -----------
+# Figure
+# ------
 #
 # Left, the p-value with the new device, and with the old one throughout. Right, those of the
 # columns at the end: blood pressure alone is below the level. The student's uncertainty has not

@@ -1,10 +1,10 @@
 """
-ONNX export, and prediction without torch
-=========================================
+ONNX export and prediction without torch
+========================================
 
 `export_onnx` writes all predictions of a student, uncertainty included, as one ONNX graph. A server
-needs only numpy and onnxruntime. It never imports torch, returns the same numbers, and predicts a
-single sample in less time, since it validates nothing.
+needs only numpy and onnxruntime. It returns the same predictions without importing torch. A single
+sample takes less time, because inputs are not validated.
 """
 
 # %%

@@ -3,9 +3,8 @@ Report on a student
 ===================
 
 Twenty networks predict the progression of diabetes after one year, and a student is distilled from
-them. Before it is deployed, somebody has to decide whether it is good enough. A report compares it
-with its teacher on held-out patients: accuracy, calibration, where the epistemic uncertainty is
-largest, and the cost it saves.
+them. Is the student good enough to be deployed? A report compares it with its teacher on held-out
+patients: accuracy, calibration, samples of large epistemic uncertainty, and cost.
 """
 
 # %%

@@ -4,7 +4,7 @@ Early stopping and learning curves
 
 With ``DeepEnsemble(early_stopping=True)`` each member sets validation samples aside, monitors their
 loss, stops when it no longer falls, and keeps the best epoch. The history of the fit, or a callback
-while it runs, shows that further epochs would have been wasted: the training loss goes on falling,
+while it runs, shows that further epochs would not have helped: the training loss still decreases,
 the validation loss does not.
 """
 

@@ -3,9 +3,8 @@ Distillation of a random forest
 ===============================
 
 A random forest of 500 trees classifies handwritten digits. One network with two layers of 128 units
-is distilled from it. The student is as accurate, and predicts in a fraction of the time: a small
-fraction for a single image, for which the forest has to call all its trees, and a larger one for
-thousands.
+is distilled from it. The student is as accurate, and its inference is faster. The speed-up is
+largest for a single image, for which the forest has to call all its trees.
 """
 
 # %%

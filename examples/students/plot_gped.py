@@ -3,10 +3,10 @@ Distillation of a Markov chain with GPED
 ========================================
 
 A Markov chain draws thousands of networks from the posterior, and the epistemic uncertainty is
-large where they disagree. Averaging over them takes as many predictions, and as much memory. GPED
-stores none of them. While the chain runs, each of its networks predicts for a few unlabelled
-points, and the student takes a gradient step towards the mean of these predictions. Afterwards the
-student predicts the chain's uncertainty at the cost of one network.
+large where they disagree. Averaging over all of them is expensive in time and memory. GPED does not
+store them. While the chain runs, each of its networks predicts for a few unlabelled points, and the
+student takes a gradient step towards the mean of these predictions. Afterwards the student predicts
+the chain's uncertainty at the cost of one network.
 """
 
 # %%

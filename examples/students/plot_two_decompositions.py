@@ -1,6 +1,6 @@
 """
-Ensemble distillation and ensemble distribution distillation
-============================================================
+Ensemble distribution distillation
+==================================
 
 The training samples are a sine wave between -3 and 3, with noise that grows to the right. Ten
 networks separate the noise (aleatoric) from the uncertainty beyond the data (epistemic). Two small
