@@ -43,6 +43,7 @@ from _common import (
 )
 from joblib import Memory, Parallel, delayed
 from sklearn.base import is_classifier
+from sklearn.datasets import load_digits
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
@@ -106,6 +107,8 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name == "house":
         parts = arrays("tabular/house", "X_train X_val X_test y_train y_val y_test")
         return np.vstack(parts[:3]), np.hstack(parts[3:])
+    if name == "digits":
+        return load_digits(return_X_y=True)
     found = fetch_tabular_classification(name)
     return found.data, found.target
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Teachers and students beside the models that people use, on the same splits, in one run.
 
-Numbers: sets of UCI with the 20 splits of uci.py (protein has 5). Classes: spambase, satimage,
-magic and letter with the splits of fidelity.py, and adult as tables.py has it. Columns come
-standardised. All of ours have their defaults, others what their library or paper has:
+Numbers: sets of UCI with the 20 splits of uci.py (protein has 5). Classes: seven sets with the
+splits of fidelity.py, and adult as tables.py has it. Columns come standardised. All of ours have their defaults, others what their library or paper has:
 
 teacher, student    BayesianEnsembleRegressor or -Classifier, and its Hydra+
 mixed, its student  as_teacher([networks, Gaussian process, boosting], weights="oof"), and its
@@ -94,8 +93,10 @@ from skdistill.settings import Runtime
 from skdistill.teachers import QuantileModels, as_teacher
 
 OF_NUMBERS = ("boston", "concrete", "energy", "power-plant", "wine", "yacht", "kin8nm", "protein")
-OF_CLASSES = ("spambase", "satimage", "magic", "letter", "adult")
-N_SPLITS = {"protein": 5, "magic": 2, "letter": 2, "adult": 1}  # of others:
+OF_CLASSES = (
+    "digits", "spambase", "satimage", "pendigits", "magic", "letter", "covtype20k", "adult",
+)  # fmt: skip
+N_SPLITS = {"protein": 5, "magic": 2, "letter": 2, "covtype20k": 2, "adult": 1}  # of others:
 N_SPLITS_OF_NUMBERS, N_SPLITS_OF_CLASSES = 20, 5
 
 SHARE = 0.2  # of the training rows, for models that choose when to stop
