@@ -2,7 +2,8 @@
 """Teachers and students beside the models that people use, on the same splits, in one run.
 
 Numbers: sets of UCI with the 20 splits of uci.py (protein has 5). Classes: seven sets with the
-splits of fidelity.py, and adult as tables.py has it. Columns come standardised. All of ours have their defaults, others what their library or paper has:
+splits of fidelity.py, and adult as tables.py has it. Columns come standardised. All of ours have
+their defaults, others what their library or paper has:
 
 teacher, student    BayesianEnsembleRegressor or -Classifier, and its Hydra+
 mixed, its student  as_teacher([networks, Gaussian process, boosting], weights="oof"), and its
