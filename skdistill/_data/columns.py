@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,15 @@ class Columns:
             known = [*known, *sorted(new, key=_order)]
             kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
         return replace(self, categories=kept, others=others)
+
+    @property
+    def text(self) -> list[int]:
+        """Numbers of the columns with a category that is no number."""
+        return [
+            column
+            for column, known in self.categories.items()
+            if not all(isinstance(category, Real) for category in known)
+        ]
 
     @property
     def n_categories(self) -> np.ndarray:

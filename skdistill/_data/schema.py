@@ -182,6 +182,11 @@ class InputSchema:
         """Categories of each column that holds some, by its number."""
         return {} if self.columns is None else self.columns.categories
 
+    @property
+    def text(self) -> list[int]:
+        """Numbers of the columns with a category that is no number."""
+        return [] if self.columns is None else self.columns.text
+
     def grown(self, X: ArrayLike) -> InputSchema:
         """Return the schema with the categories of further samples; the codes of others stay."""
         return self if self.columns is None else replace(self, columns=self.columns.grown(X))
