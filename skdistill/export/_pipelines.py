@@ -13,15 +13,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from .. import distillers, ensembles
-from .._data.columns import feature_names_of
 from .._data.schema import InputSchema
 from .._estimator.predicting import DistributionEstimator
 from .._estimator.unwrapping import inside
-from ._columns import by_column, names_of_inputs
+from ._columns import by_column, column_names, with_input_names
 from ._graph import OPSET, graph_of, import_onnx, labels_of, rename
 from ._outputs import GraphOutputs
-
-_TEXT = np.empty(0, dtype=object)
 
 
 def register_converters() -> None:
@@ -64,16 +61,15 @@ def pipeline_graph(
     from skl2onnx import convert_sklearn
 
     register_converters()
-    first, like = steps[0], graph_outputs.inputs["X"].numpy()
-    if inputs == "X":
-        kinds = [("X", _tensor_type(like, [first.n_features_in_]))]
-        first = _by_position(first)
-    else:
-        names, text = names_of_inputs(first, graph_outputs.names), _columns_of_text(first)
-        kinds = [(name, _tensor_type(_TEXT if name in text else like, [1])) for name in names]
-    pipeline = make_pipeline(first, *steps[1:], estimator)
+    pipeline = make_pipeline(_by_position(steps[0]), *steps[1:], estimator)
+    like, n_columns = graph_outputs.inputs["X"].numpy(), steps[0].n_features_in_
+    kinds = [("X", _tensor_type(like, [n_columns]))]
+    if inputs == "columns":
+        names, text = column_names(steps[0], graph_outputs.names), _text_columns(pipeline[0])
+        dtypes = [np.dtype(object) if k in text else like.dtype for k in range(n_columns)]
+        kinds = [(f"x{k}", _tensor_type(np.empty(0, d), [1])) for k, d in enumerate(dtypes)]
     try:
-        return convert_sklearn(
+        proto = convert_sklearn(
             pipeline,
             initial_types=kinds,
             options={id(estimator): {"zipmap": False, **graph_outputs.options}},
@@ -86,18 +82,18 @@ def pipeline_graph(
             "take inputs='columns', or skl2onnx.to_onnx after register_converters. skl2onnx "
             f"reports: {error}"
         ) from error
+    return with_input_names(proto, names) if inputs == "columns" else proto
 
 
-def _columns_of_text(step: BaseEstimator) -> set[str]:
-    """Names of the columns in which the encoders and imputers of a ColumnTransformer found text."""
-    found: set[str] = set()
-    for _, part, columns in getattr(step, "transformers_", ()):
+def _text_columns(step: BaseEstimator) -> set[int]:
+    """Return the columns in which encoders and imputers, of a ColumnTransformer too, found text."""
+    numbers, found = np.arange(step.n_features_in_), set()
+    for _, part, columns in getattr(step, "transformers_", [("", step, slice(None))]):
         part = part[0] if isinstance(part, Pipeline) else part
         held = getattr(part, "categories_", getattr(part, "statistics_", ()))
-        names = feature_names_of(part)
-        for name, values in zip(columns if names is None else names, held, strict=False):
-            if np.asarray(values).dtype.kind in "OU":
-                found.add(name)
+        kinds = [np.asarray(values).dtype.kind for values in held]
+        # Parts that hold no values of columns have found none.
+        found |= {k for k, kind in zip(numbers[columns], kinds, strict=False) if kind in "OU"}
     return found
 
 
@@ -200,7 +196,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         schema = operator.raw_operator._input_schema
         _check_columns(operator.inputs, schema)
         container.node_domain_version_pair_sets.add(("ai.onnx.ml", OPSET["ai.onnx.ml"]))
-        proto = by_column(proto, schema, [f"rows_{k}" for k in range(len(schema.dtypes))])
+        proto = by_column(proto, schema)
     graph = proto.graph
     outputs = [output.full_name for output in operator.outputs]
     names = dict(zip(graph_outputs.names, outputs, strict=True))

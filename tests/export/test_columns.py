@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from exported_models import classes, data_of, numbers
+from exported_models import MODELS, classes, data_of, numbers
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -19,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from skdistill import DistributionDistiller, export_onnx, predict_uncertainty
 from skdistill._data.conversions import texts_of
 from skdistill.export import register_converters
+from skdistill.export._columns import column_names
 from skdistill.settings import Runtime
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -33,7 +34,7 @@ DTYPES = {
     "tensor(int64)": np.int64,
     "tensor(bool)": bool,
 }
-PARTS = ["std", "aleatoric", "epistemic"]
+PARTS = ["std", "epistemic"]
 EXACT = {"runtime": Runtime(device="cpu", dtype="float64")}
 
 
@@ -62,7 +63,7 @@ def given(session: Any, X: pd.DataFrame) -> dict[str, np.ndarray]:
 def hold_to_the_methods(model: Any, session: Any, X: pd.DataFrame) -> None:
     found = session.run(["mean", *PARTS], given(session, X))
     parts = predict_uncertainty(model, X)
-    expected = model.predict(X), parts.std().total, parts.aleatoric, parts.epistemic
+    expected = model.predict(X), parts.std().total, parts.epistemic
     for value, wanted, name in zip(found, expected, ["mean", *PARTS], strict=True):
         assert_allclose(value, wanted, rtol=1e-5, atol=1e-6 * found[1].max(), err_msg=name)
 
@@ -108,84 +109,78 @@ def test_values_are_read_as_the_methods_read_them(column, values, student, sessi
     hold_to_the_methods(student, session, X.assign(**{column: values * 3}))
 
 
+@pytest.mark.slow
 def test_classes_of_samples_with_text(tmp_path):
     X, y = flats(60)
     model = classes(DistributionDistiller, **EXACT).fit(X, np.where(y > y.mean(), "high", "low"))
-    export_onnx(model, tmp_path / "model.onnx", inputs="columns")
+    wanted = ["label", "probabilities"]
+    export_onnx(model, tmp_path / "model.onnx", outputs=wanted, inputs="columns")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    label, probabilities = session.run(["label", "probabilities"], given(session, X))
+    label, probabilities = session.run(wanted, given(session, X))
     assert_array_equal(label, model.predict(X))
     assert_allclose(probabilities, model.predict_proba(X), rtol=1e-5)
 
 
-def test_columns_of_an_array_whose_names_are_as_those_inside_a_graph(tmp_path):
-    """Arrays have none, so that inputs are numbered; text that mixes kinds is read as text."""
+@pytest.mark.slow
+def test_names_of_columns_may_be_those_inside_a_graph_and_text_may_mix_kinds(tmp_path):
     rng = np.random.default_rng(0)
-    X = np.array([[0.0, 1, "1"], [0.0, "b", True], [0.0, 2.5, "c"]] * 20, dtype=object)
-    X[:, 0] = rng.normal(size=60)
-    settings = {"categorical_features": [1, 2], **EXACT}
-    model = numbers(**settings).fit(X, rng.normal(size=60))
-    export_onnx(model, tmp_path / "array.onnx", outputs=["mean"], inputs="columns")
-    session = onnxruntime.InferenceSession(tmp_path / "array.onnx")
-    assert [i.name for i in session.get_inputs()] == ["x0", "x1", "x2"]
-    parts = {"x0": X[:, :1].astype(float), "x1": X[:, 1:2], "x2": X[:, 2:]}
-    assert_allclose(session.run(["mean"], parts)[0], model.predict(X), rtol=1e-5, atol=1e-9)
+    X = pd.DataFrame({"codes": rng.normal(size=60), "X": [1, "b", 2.5] * 20})
+    X["___column_1"] = ["1", True, "c"] * 20
+    model = numbers(max_epochs=1, **EXACT).fit(X, rng.normal(size=60))
+    export_onnx(model, tmp_path / "model.onnx", outputs=["mean"], inputs="columns")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    found = session.run(["mean"], given(session, X))[0]
+    assert_allclose(found, model.predict(X), rtol=1e-5, atol=1e-9)
 
-    frame = pd.DataFrame(X, columns=["codes", "X", "___column_1"]).astype({"codes": float})
-    model = numbers(**settings).fit(frame, rng.normal(size=60))
-    export_onnx(model, tmp_path / "frame.onnx", outputs=["mean"], inputs="columns")
-    session = onnxruntime.InferenceSession(tmp_path / "frame.onnx")
-    found = session.run(["mean"], given(session, frame))[0]
-    assert_allclose(found, model.predict(frame), rtol=1e-5, atol=1e-9)
+
+def test_columns_without_names_are_numbered():
+    model = numbers(max_epochs=1).fit(*data_of("ensemble numbers"))
+    assert column_names(model, ["mean"]) == ["x0", "x1", "x2"]
 
 
 def test_text_stands_for_categories_as_in_predict():
     assert texts_of(["a", "1"]) == {"a": 0, "1": 1}
     assert texts_of([1, "a", True + 1.5]) == {"1": 0, "1.0": 0, "a": 1, "2.5": 2}
-    assert texts_of([1, "1"]) == {"1": 1}
+    assert texts_of([1, "1"]) == {"1": 1, "1.0": 0}
     assert texts_of([(1, 2), "a"]) == {"a": 1}
 
 
 # --- pipelines ------------------------------------------------------------------------------------
 
-ENCODERS = {
-    "one-hot": OneHotEncoder(handle_unknown="ignore"),
-    "ordinal": OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
-    "imputed": make_pipeline(
-        SimpleImputer(missing_values="", strategy="most_frequent"),
-        OneHotEncoder(handle_unknown="ignore"),
-    ),
-}
 
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_pipelines_that_encode_text(name, tmp_path):
+@pytest.mark.slow
+def test_pipelines_that_encode_text(tmp_path):
     X, y = flats(80)
-    X = X[["area", "rooms", "town", "has_lift"]].fillna({"town": ""})
-    number = make_pipeline(SimpleImputer(), StandardScaler())
+    X = X[["area", "rooms", "town", "kind of flat", "has_lift"]].fillna({"town": ""})
+    imputer = SimpleImputer(missing_values="", strategy="most_frequent")
     columns = make_column_transformer(
-        (number, ["area", "rooms"]), (ENCODERS[name], ["town"]), remainder="passthrough"
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["area", "rooms"]),
+        (make_pipeline(imputer, OneHotEncoder(handle_unknown="ignore")), ["town"]),
+        (OrdinalEncoder(), ["kind of flat"]),
+        remainder="passthrough",
     )
     model = make_pipeline(columns, numbers(DistributionDistiller, **EXACT)).fit(X, y)
     export_onnx(model, tmp_path / "model.onnx", inputs="columns")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     inputs = {i.name: i.type for i in session.get_inputs()}
-    assert inputs == dict.fromkeys(X, "tensor(double)") | {"town": "tensor(string)"}
+    of_text = {"town": "tensor(string)", "kind of flat": "tensor(string)"}
+    assert inputs == dict.fromkeys(X, "tensor(double)") | of_text
     hold_to_the_methods(model, session, X.assign(town=["Rome", "Bonn", "Oslo", ""] * 20))
 
 
-def test_skl2onnx_takes_an_estimator_of_a_frame_with_text(student):
+@pytest.mark.slow
+def test_skl2onnx_takes_an_estimator_of_a_frame_with_text():
     register_converters()
     X, y = flats(80)
-    X = X.drop(columns="built").fillna({"town": ""})
+    X = X.drop(columns=["built", "kind of flat"]).fillna({"town": ""})
     model = numbers(DistributionDistiller, **EXACT).fit(X, y)
-    example = X[:1].astype({"kind of flat": str, "floor": int})
+    example = X[:1].astype({"floor": int})
     proto = skl2onnx.to_onnx(model, example)
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     hold_to_the_methods(model, session, X.assign(town=["Rome", "Bonn", "Oslo", ""] * 20))
     with pytest.raises(ValueError, match="input 'floor' must hold numbers, as in fit; got text"):
         skl2onnx.to_onnx(model, example.astype({"floor": str}))
-    with pytest.raises(ValueError, match=r"6 inputs of one column each.*got inputs of \[1, 1\]"):
+    with pytest.raises(ValueError, match=r"5 inputs of one column each.*got inputs of \[1, 1\]"):
         skl2onnx.to_onnx(model, example[["area", "rooms"]])
 
 
@@ -196,7 +191,8 @@ def test_inputs_that_the_model_cannot_have_are_refused(student, tmp_path):
     path = tmp_path / "model.onnx"
     with pytest.raises(ValueError, match=r"inputs must be one of.*Did you mean 'columns'\?"):
         export_onnx(student, path, inputs="column")
-    images = classes(max_epochs=1).fit(*data_of("ensemble images classes"))
+    X, y = data_of("ensemble images classes", np.float32)
+    images = MODELS["ensemble images classes"]().set_params(max_epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="inputs must be 'X' for a model of images"):
         export_onnx(images, path, inputs="columns")
     X, y = data_of("ensemble numbers")
