@@ -77,8 +77,8 @@ class Columns:
     among them, and NaN for one that is not known.
 
     `categories` are those of each categorical column, by its number; `others` those beyond the most
-    frequent ones, and names that one sample has. Networks read these as missing, and files do not hold them; teachers are asked
-    about them as they are.
+    frequent ones, and names that one sample has. Networks read these as missing, and files do not
+    hold them; teachers are asked about them as they are.
     """
 
     n_columns: int
