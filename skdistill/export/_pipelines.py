@@ -87,13 +87,14 @@ def pipeline_graph(
 
 def _text_columns(step: BaseEstimator) -> set[int]:
     """Return the columns in which encoders and imputers, of a ColumnTransformer too, found text."""
+    parts = step.transformers_ if isinstance(step, ColumnTransformer) else [("", step, slice(None))]
     numbers, found = np.arange(step.n_features_in_), set()
-    for _, part, columns in getattr(step, "transformers_", [("", step, slice(None))]):
+    for _, part, columns in parts:
         part = part[0] if isinstance(part, Pipeline) else part
-        held = getattr(part, "categories_", getattr(part, "statistics_", ()))
-        kinds = [np.asarray(values).dtype.kind for values in held]
-        # Parts that hold no values of columns have found none.
-        found |= {k for k, kind in zip(numbers[columns], kinds, strict=False) if kind in "OU"}
+        for attribute in ("categories_", "statistics_"):
+            held = getattr(part, attribute) if hasattr(part, attribute) else []
+            kinds = [np.asarray(values).dtype.kind for values in held]
+            found |= {k for k, kind in zip(numbers[columns], kinds, strict=False) if kind in "OU"}
     return found
 
 
