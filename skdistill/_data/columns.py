@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating
 _SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
 
 # A column of text with so many values, of which more than this share differ, holds names, or is
-# free text.
+# free text: categories of one sample have no inputs.
 _LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5
 
 # Names of columns that are IDs: "id", "user_id", "UserID", "passengerId".
@@ -76,8 +77,8 @@ class Columns:
     among them, and NaN for one that is not known.
 
     `categories` are those of each categorical column, by its number; `others` those beyond the most
-    frequent ones. Networks read these as missing, and files do not hold them; teachers are asked
-    about them as they are.
+    frequent ones, and names that one sample has. Networks read these as missing, and files do not
+    hold them; teachers are asked about them as they are.
     """
 
     n_columns: int
@@ -101,8 +102,9 @@ class Columns:
                 counts[number] = _counts(column_of(X, number))
                 found = [value for value, _ in counts[number].most_common()]
                 _refuse_kinds(found, name_of_column(X, number))
-                kept[number] = sorted(found[:_MOST_CATEGORIES], key=_order)
-                others[number] = found[_MOST_CATEGORIES:]
+                n_kept = _n_told_apart(counts[number])
+                kept[number] = sorted(found[:n_kept], key=_order)
+                others[number] = found[n_kept:]
         if isinstance(categorical_features, str):
             if counts:
                 _warn_of_text(X, counts)
@@ -121,6 +123,15 @@ class Columns:
             known = [*known, *sorted(new, key=_order)]
             kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
         return replace(self, categories=kept, others=others)
+
+    @property
+    def text(self) -> list[int]:
+        """Numbers of the columns with a category that is no number."""
+        return [
+            column
+            for column, known in self.categories.items()
+            if not all(isinstance(category, Real) for category in known)
+        ]
 
     @property
     def n_categories(self) -> np.ndarray:
@@ -374,6 +385,20 @@ def _counts(column: object) -> Counter:
     return Counter(value for value in values_of(column) if value is not None)
 
 
+def _n_told_apart(counts: Counter) -> int:
+    """Return how many categories get an input: of names and free text, those with two samples."""
+    n = len(counts)
+    if _are_names(counts):
+        n = max(1, sum(count > 1 for count in counts.values()))
+    return min(n, _MOST_CATEGORIES)
+
+
+def _are_names(counts: Counter) -> bool:
+    """Whether so many values differ that they are hardly categories."""
+    n_values = counts.total()
+    return n_values >= _LEAST_VALUES and len(counts) > _SHARE_OF_NAMES * n_values
+
+
 def _order(category: object) -> tuple:
     return type(category).__name__, category
 
@@ -401,7 +426,7 @@ def _warn_of_text(X: ArrayLike, counts_of: dict[int, Counter]) -> None:
         n_numbers = n_values - sum(counts[value] for value in others)
         if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
             _warn_of_numbers(column, name, counts, others)
-        elif n_values >= _LEAST_VALUES and len(counts) > _SHARE_OF_NAMES * n_values:
+        elif _are_names(counts):
             warn(
                 f"Column {name!r} of X is text, and is read as categories, although {len(counts)} "
                 f"of its {n_values} values differ, as names and free text do: a model learns "

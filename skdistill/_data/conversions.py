@@ -45,6 +45,13 @@ def known_categories(
     return found
 
 
+def texts_of(categories: list) -> dict[str, int]:
+    """Return all text that stands for a category, with the position of the category."""
+    positions = {category: position for position, category in enumerate(categories)}
+    aliases = _aliases(categories).items()
+    return {alias: positions[known] for alias, known in aliases if isinstance(alias, str)}
+
+
 def _aliases(categories: list) -> dict[Any, Any]:
     """Categories by themselves and by what stands for them, and for no other one."""
     found: dict[Any, Any] = {}

@@ -182,6 +182,11 @@ class InputSchema:
         """Categories of each column that holds some, by its number."""
         return {} if self.columns is None else self.columns.categories
 
+    @property
+    def text(self) -> list[int]:
+        """Numbers of the columns with a category that is no number."""
+        return [] if self.columns is None else self.columns.text
+
     def grown(self, X: ArrayLike) -> InputSchema:
         """Return the schema with the categories of further samples; the codes of others stay."""
         return self if self.columns is None else replace(self, columns=self.columns.grown(X))
@@ -421,7 +426,8 @@ def shift_of(schema: InputSchema, X: ArrayLike, values: np.ndarray, column: int)
             f"{n_missing} of {n} values of {name} are missing, "
             f"{schema.n_missing[column]} of {schema.n_samples} were in fit"
         )
-    none_known = 0 < n_unknown == n - n_missing and n_unknown >= LEAST_SAMPLES
+    knew_most = 2 * schema.n_unknown[column] < schema.n_samples
+    none_known = 0 < n_unknown == n - n_missing and n_unknown >= LEAST_SAMPLES and knew_most
     if none_known or _is_suspicious(n_unknown, n, schema.n_unknown[column], schema.n_samples):
         reasons.append(
             f"{n_unknown} of {n} values of {name} are unknown categories, "

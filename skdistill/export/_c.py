@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from numbers import Real
 from string import Template
 from typing import Any
 
@@ -585,8 +584,7 @@ def _about(graph_outputs: GraphOutputs, estimator: Any) -> Iterator[str]:
         name = "" if names is None else f" {_listed(names[k])}"
         of_category = ""
         if k in categories:
-            are_numbers = all(isinstance(category, Real) for category in categories[k])
-            rule = "one of" if are_numbers else "the position, from 0, in"
+            rule = "the position, from 0, in" if k in columns.text else "one of"
             of_category = f": {rule} {_listed(categories[k])}"
         yield f"  x[{k}]{name}{of_category}"
 

@@ -13,18 +13,22 @@ from torch import Tensor
 
 from .._estimator.unwrapping import final_step
 from .._serialization.container import check_folder, write_atomically
+from .._utils.validation import OneOf
 from ..distillers import BDistilBooster
 from ._c import c_source, check_name
+from ._columns import column_graph
 from ._graph import graph_of, with_facts
 from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods, traced
 from ._pipelines import pipeline_graph, steps_before
 
 
-def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:
+def export_onnx(
+    model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto", inputs: str = "X"
+) -> None:
     """Export a fitted model as one ONNX graph with all its predictions.
 
     The graph has one input `X` with any number of samples, in float32, or in float64 if the model
-    was fitted in float64. Its outputs have fixed names:
+    was fitted in float64, or an input for each column. Its outputs have fixed names:
 
     - for regression, `mean`, `std`, `total`, `aleatoric` and `epistemic`, the last three variances
       in squared units of y, and `interval`, the central one of 90 %, where it is cheap;
@@ -51,6 +55,11 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
         ``predict_members``, and intervals of mixtures (several members, Hydra+ and
         ``family="gaussian"``): they and quantiles are searched sample by sample in a loop, which
         takes far longer than all else.
+    inputs : {"X", "columns"}, default="X"
+        "columns" gives the graph one input of shape (n, 1) for each column of a table, by its name,
+        or `x0`, `x1`, ... where columns have none. Columns with categories of text are strings:
+        those that `fit` has not seen, such as "" for a missing one, are unknown. All other columns
+        are floats: numbers, booleans as 0 and 1, dates and durations in days.
 
     Raises
     ------
@@ -60,17 +69,24 @@ def export_onnx(model: Any, path: Any, quantiles: Any = None, outputs: Any = "au
         If there is no estimator of this package that predicts a distribution of samples in `model`;
         models of sequences are not exported.
     ValueError
-        If the model is a classifier and so has no quantiles, or has no output of such a name.
+        If the model is a classifier and so has no quantiles, or has no output of such a name, or
+        with ``inputs="columns"`` takes no table, or has a column with the name of an output.
     FileNotFoundError
         If the folder of `path` does not exist.
     """
+    OneOf(("X", "columns")).check(inputs, "inputs")
     check_folder(Path(path))  # before the graph is made, which takes a while
     estimator, _ = final_step(model)
     wanted = "a fitted estimator of skdistill, or a Pipeline, search or FrozenEstimator around one"
     check_has_prediction_methods(estimator, "export_onnx", wanted, model)
     graph_outputs = GraphOutputs(estimator, quantiles, outputs)
     steps = steps_before(model)
-    proto = pipeline_graph(steps, graph_outputs, estimator) if steps else graph_of(graph_outputs)
+    if steps:
+        proto = pipeline_graph(steps, graph_outputs, estimator, inputs)
+    elif inputs == "columns":
+        proto = column_graph(graph_outputs, estimator)
+    else:
+        proto = graph_of(graph_outputs)
     with_facts(proto, estimator, graph_outputs, *steps[:1])
     write_atomically(Path(path), proto.SerializeToString())
 

@@ -3,6 +3,7 @@
 
 import json
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,9 +32,8 @@ def import_onnx() -> Any:
 
 def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""]) -> Any:
     onnx = import_onnx()
-    with torch.no_grad():
+    with _without_notes_of_torch():
         program = traced(graph_outputs)
-    with _without_notes_on_torchvision():
         exported: Any = torch.onnx.export(
             program,
             input_names=list(graph_outputs.inputs),
@@ -63,8 +63,8 @@ def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""])
 
 
 @contextmanager
-def _without_notes_on_torchvision() -> Iterator[None]:
-    """Keep torch from logging, at each export, which operators of torchvision it goes without."""
+def _without_notes_of_torch() -> Iterator[None]:
+    """Keep torch from telling of its own use of what it deprecates, and of missing torchvision."""
 
     def concerns_export(record: logging.LogRecord) -> bool:
         return "torchvision is not installed" not in record.getMessage()
@@ -72,7 +72,9 @@ def _without_notes_on_torchvision() -> Iterator[None]:
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     logger.addFilter(concerns_export)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
+            yield
     finally:
         logger.removeFilter(concerns_export)
 

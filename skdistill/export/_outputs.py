@@ -3,7 +3,6 @@
 
 import copy
 from collections.abc import Iterator
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -146,8 +145,7 @@ class _Codes(nn.Module):
         super().__init__()
         found: list[tuple[int, float, int]] = []  # column, value and code of each category
         for column, known in columns.categories.items():
-            are_numbers = all(isinstance(category, Real) for category in known)
-            in_X = map(float, known) if are_numbers else range(len(known))
+            in_X = range(len(known)) if column in columns.text else map(float, known)
             found += [(column, value, code) for code, value in enumerate(in_X, start=1)]
         sources, values, codes = torch.tensor(found, dtype=torch.float64).view(-1, 3).unbind(1)
         self.sources, self.values = sources.long(), values.to(dtype)

@@ -13,8 +13,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from .. import distillers, ensembles
+from .._data.schema import InputSchema
 from .._estimator.predicting import DistributionEstimator
 from .._estimator.unwrapping import inside
+from ._columns import by_column, column_names, with_input_names
 from ._graph import OPSET, graph_of, import_onnx, labels_of, rename
 from ._outputs import GraphOutputs
 
@@ -52,26 +54,48 @@ def steps_before(model: BaseEstimator) -> list[BaseEstimator]:
     return steps
 
 
-def pipeline_graph(steps: list[BaseEstimator], graph_outputs: GraphOutputs, estimator: Any) -> Any:
+def pipeline_graph(
+    steps: list[BaseEstimator], graph_outputs: GraphOutputs, estimator: Any, inputs: str
+) -> Any:
     """Convert the fitted steps of a Pipeline, and the estimator after them."""
     from skl2onnx import convert_sklearn
 
     register_converters()
     pipeline = make_pipeline(_by_position(steps[0]), *steps[1:], estimator)
-    kind = _tensor_type(graph_outputs.inputs["X"].numpy(), [steps[0].n_features_in_])
+    like, n_columns = graph_outputs.inputs["X"].numpy(), steps[0].n_features_in_
+    kinds = [("X", _tensor_type(like, [n_columns]))]
+    if inputs == "columns":
+        names, text = column_names(steps[0], graph_outputs.names), _text_columns(pipeline[0])
+        dtypes = [np.dtype(object) if k in text else like.dtype for k in range(n_columns)]
+        kinds = [(f"x{k}", _tensor_type(np.empty(0, d), [1])) for k, d in enumerate(dtypes)]
     try:
-        return convert_sklearn(
+        proto = convert_sklearn(
             pipeline,
-            initial_types=[("X", kind)],
+            initial_types=kinds,
             options={id(estimator): {"zipmap": False, **graph_outputs.options}},
             target_opset=OPSET,
             custom_conversion_functions={SimpleImputer: _convert_imputer},
         )
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            "model must have steps that skl2onnx converts, for one X of numbers; for columns of "
-            f"text call skl2onnx.to_onnx after register_converters. skl2onnx reports: {error}"
+            "model must have steps that skl2onnx converts, for one X of numbers; columns of text "
+            "take inputs='columns', or skl2onnx.to_onnx after register_converters. skl2onnx "
+            f"reports: {error}"
         ) from error
+    return with_input_names(proto, names) if inputs == "columns" else proto
+
+
+def _text_columns(step: BaseEstimator) -> set[int]:
+    """Return the columns in which encoders and imputers, of a ColumnTransformer too, found text."""
+    parts = step.transformers_ if isinstance(step, ColumnTransformer) else [("", step, slice(None))]
+    numbers, found = np.arange(step.n_features_in_), set()
+    for _, part, columns in parts:
+        part = part[0] if isinstance(part, Pipeline) else part
+        for attribute in ("categories_", "statistics_"):
+            held = getattr(part, attribute) if hasattr(part, attribute) else []
+            kinds = [np.asarray(values).dtype.kind for values in held]
+            found |= {k for k, kind in zip(numbers[columns], kinds, strict=False) if kind in "OU"}
+    return found
 
 
 def _by_position(step: BaseEstimator) -> BaseEstimator:
@@ -111,8 +135,8 @@ def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
     from skl2onnx.operator_converters.imputer_op import convert_sklearn_imputer
 
     imputer, inputs = operator.raw_operator, operator.inputs
-    is_plain = not (imputer.add_indicator or np.isnan(imputer.statistics_).any())
-    if len(inputs) > 1 or not (isinstance(inputs[0].type, DoubleTensorType) and is_plain):
+    is_double = len(inputs) == 1 and isinstance(inputs[0].type, DoubleTensorType)
+    if not is_double or imputer.add_indicator or np.isnan(imputer.statistics_).any():
         return convert_sklearn_imputer(scope, operator, container)
     kind = import_onnx().TensorProto.DOUBLE
     known, is_nan = map(scope.get_unique_variable_name, ("statistics", "is_nan"))
@@ -123,6 +147,33 @@ def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
         ("Where", [is_nan, known, X], operator.outputs[0].full_name),
     ):
         container.add_node(name, given, [found], name=scope.get_unique_operator_name(name))
+
+
+def _are_columns(variables: Sequence[Any]) -> bool:
+    """Tell whether samples come as a variable for each column, and not as one of numbers."""
+    from skl2onnx.common.data_types import StringTensorType
+
+    return len(variables) > 1 or isinstance(variables[0].type, StringTensorType)
+
+
+def _check_columns(variables: Sequence[Any], schema: InputSchema) -> None:
+    """Raise a ValueError unless variables are the columns of `fit`, with text where it had text."""
+    from skl2onnx.common.data_types import StringTensorType
+
+    widths, n_columns = [variable.type.shape[1] for variable in variables], len(schema.dtypes)
+    if widths != [1] * n_columns:
+        raise ValueError(
+            f"The graph must have one input X of {n_columns} numbers, or {n_columns} inputs of one "
+            f"column each, as fit had; got inputs of {widths} columns."
+        )
+    for number, variable in enumerate(variables):
+        is_text = isinstance(variable.type, StringTensorType)
+        if is_text != (number in schema.text):
+            kinds = "numbers", "text"
+            raise ValueError(
+                f"The input {variable.raw_name!r} must hold {kinds[not is_text]}, as in fit; got "
+                f"{kinds[is_text]}."
+            )
 
 
 def _tensor_type(like: np.ndarray, shape: Sequence[int]) -> Any:
@@ -141,14 +192,20 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the graph of an estimator, under names of its own."""
     graph_outputs = _graph_outputs_of(scope, operator.raw_operator)
     opset = container.target_opset
-    graph = graph_of(graph_outputs, opset).graph
+    proto = graph_of(graph_outputs, opset)
+    if _are_columns(operator.inputs):
+        schema = operator.raw_operator._input_schema
+        _check_columns(operator.inputs, schema)
+        container.node_domain_version_pair_sets.add(("ai.onnx.ml", OPSET["ai.onnx.ml"]))
+        proto = by_column(proto, schema)
+    graph = proto.graph
     outputs = [output.full_name for output in operator.outputs]
     names = dict(zip(graph_outputs.names, outputs, strict=True))
-    names["X"] = scope.get_unique_variable_name("rows")
-    dtype = graph.input[0].type.tensor_type.elem_type
-    given = [operator.inputs[0].full_name]
-    # The version makes it the opset of the whole graph.
-    container.add_node("Cast", given, [names["X"]], op_version=opset, to=dtype)
+    for variable, rows in zip(operator.inputs, graph.input, strict=True):
+        names[rows.name] = scope.get_unique_variable_name(rows.name)
+        dtype, given = rows.type.tensor_type.elem_type, [variable.full_name]
+        # The version makes it the opset of the whole graph.
+        container.add_node("Cast", given, [names[rows.name]], op_version=opset, to=dtype)
 
     def new(name: str) -> str:
         if name and name not in names:

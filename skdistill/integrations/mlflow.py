@@ -39,8 +39,9 @@ def save_model(model: BaseEstimator, path: str | os.PathLike[str], **params: obj
     **params
         More arguments of ``mlflow.pyfunc.save_model``. ``input_example=X[:3]`` gives the model a
         signature: MLflow then refuses samples that lack a column, orders columns and leaves out
-        what is too much, and callers may choose the `coverage` of a regressor's interval. By
-        default ``pip_requirements`` are the versions that the model is saved with.
+        what is too much, and callers may choose the `coverage` of a regressor's interval. MLflow
+        has no categorical columns: those of the example become text or numbers, which callers give.
+        By default ``pip_requirements`` are the versions that the model is saved with.
 
     Raises
     ------
@@ -81,6 +82,7 @@ def _write(function: str, model: BaseEstimator, params: dict[str, Any]) -> Any:
     example = params.get("input_example")
     if example is not None and "signature" not in params:
         outputs, coverage = predict_frame(model, example), {"coverage": 0.9}
+        params["input_example"] = example = _without_categoricals(example)
         params["signature"] = mlflow.models.infer_signature(
             example, outputs, coverage if is_regressor(model) else None
         )
@@ -92,6 +94,15 @@ def _write(function: str, model: BaseEstimator, params: dict[str, Any]) -> Any:
         save(model, file)
         write = getattr(mlflow.pyfunc, function)
         return write(loader_module=__name__, data_path=file, **params)
+
+
+def _without_categoricals(example: Any) -> Any:
+    """Return a frame with the values of categorical columns, as signatures have no such type."""
+    if not hasattr(example, "select_dtypes"):
+        return example
+    columns = example.select_dtypes("category")
+    plain = {name: columns[name].astype(object).infer_objects() for name in columns}
+    return example.assign(**plain)
 
 
 def _load_pyfunc(path: str) -> _Pyfunc:

@@ -207,6 +207,22 @@ def test_names_and_free_text_are_warned_of(make):
         ensemble().fit(make({"a": names, "b": NUMBERS}), y)
 
 
+def test_names_of_one_sample_have_no_inputs():
+    """Or a column of free text would have 255, which say nothing of new samples."""
+    names = ["Ann", "Ann", *(f"customer {number}" for number in range(N - 2))]
+    frame = pd.DataFrame({"a": names, "b": NUMBERS})
+    with pytest.warns(UserWarning, match="differ"):
+        model = ensemble().fit(frame, y)
+    assert model.categories_ == {0: ["Ann"]}
+    assert model.schema_.columns[0].share_unknown == (N - 2) / N
+    with pytest.warns(UserWarning, match="differ"):
+        model = ensemble().fit(frame[2:], y[2:])
+    assert model.categories_ == {0: ["customer 0"]}  # the column stays one of categories
+    few = ["Ann", "Ann", *(f"customer {number // 3}" for number in range(N - 3)), "Bob"]
+    model = ensemble().fit(frame.assign(a=few), y)
+    assert {"Ann", "Bob", "customer 0"} <= set(model.categories_[0])
+
+
 SHUFFLED = np.random.default_rng(0).permutation(N)
 
 

@@ -153,6 +153,7 @@ def test_a_column_without_a_known_category_is_unknown_in_a_graph(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error::FutureWarning")  # of torch, of its own use of pytrees
 def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_path, caplog):
     X, y = data_of("ensemble numbers", np.float32)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])

@@ -165,6 +165,55 @@ def test_shap_explains_epistemic_uncertainty(explainer, fitted):
     assert (np.abs(values).argmax(axis=1) == 1).all()
 
 
+def flats(n_rows):
+    """A frame with text, categories, booleans and missing values; Oslo is dear."""
+    rng = np.random.default_rng(0)
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"area": rng.normal(size=n_rows), "lift": rng.random(n_rows) > 0.5})
+    X["town"] = pandas.Categorical(rng.choice(["Oslo", "Rome", "Bern"], n_rows))
+    X["kind"] = rng.choice(["flat", "house"], n_rows)
+    y = X["area"] + 3 * (X["town"] == "Oslo") + rng.normal(0, 0.1, n_rows)
+    return X.assign(area=X["area"].where(X.index % 9 > 0)), y
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_values_of_a_frame_as_objects_or_text_predict_as_the_frame_does():
+    """What explainers hand over: rows of `frame.to_numpy()`."""
+    X, y = flats(100)
+    model = student().fit(X, y)
+    objects = X.to_numpy()
+    assert objects.dtype == object
+    for rows in (objects, X.astype(object), objects.astype(str), objects.astype(str).tolist()):
+        np.testing.assert_array_equal(model.predict(rows), model.predict(X))
+        found = model.predict_uncertainty(rows).epistemic
+        np.testing.assert_array_equal(found, model.predict_uncertainty(X).epistemic)
+
+
+@pytest.mark.slow
+def test_shap_explains_frames_with_text_as_they_are_or_by_codes():
+    """KernelExplainer takes text, the others take codes: both explain the same, as in the guide."""
+    shap, pandas = pytest.importorskip("shap"), pytest.importorskip("pandas")
+    X, y = flats(200)
+    X = X.drop(columns="kind")
+    model = student(max_epochs=30).fit(X, y)
+
+    def mean(values):
+        return model.predict(pandas.DataFrame(values, columns=X.columns))
+
+    def mean_of_codes(values):
+        rows = pandas.DataFrame(values, columns=X.columns)
+        codes = rows["town"].astype(int)
+        return mean(rows.assign(town=pandas.Categorical.from_codes(codes, dtype=X["town"].dtype)))
+
+    background, rows = X[:10], X[20:23]
+    found = shap.KernelExplainer(mean, background).shap_values(rows, silent=True)
+    sums = mean(rows) - mean(background).mean()
+    np.testing.assert_allclose(found.sum(axis=1), sums, rtol=1e-3, atol=1e-3)  # efficiency
+    coded = X.assign(town=X["town"].cat.codes).astype(float)
+    exact = shap.ExactExplainer(mean_of_codes, coded[:10])(coded[20:23]).values
+    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
+
+
 # --- polars: frames in and out ------------------------------------------------------------------
 
 

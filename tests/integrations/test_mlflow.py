@@ -119,6 +119,38 @@ def test_callers_choose_the_coverage(model, served):
     assert served.metadata.signature.outputs.input_names() == COLUMNS
 
 
+def test_an_example_with_columns_of_every_kind_is_accepted(mlflow, tmp_path):
+    """MLflow has no categorical type: such columns are text or numbers in signature and example."""
+    table = X.assign(
+        town=["Oslo", "Rome", None] * 10,
+        kind=pd.Categorical(["flat", "house"] * 15),
+        floor=pd.Categorical([0, 1, 2] * 10),
+        has_lift=y > 10,
+        built=pd.Timestamp("1990-01-01") + pd.to_timedelta(range(30), "D"),
+    )
+    model = BayesianEnsembleRegressor(3, **SMALL).fit(table, y)
+    with mlflow.start_run():
+        info = skdistill.integrations.mlflow.log_model(model, "m", input_example=table[:3])
+    served = mlflow.pyfunc.load_model(info.model_uri)
+    kinds = {column.name: column.type.name for column in served.metadata.signature.inputs}
+    of_text = {"town": "string", "kind": "string", "floor": "long", "has_lift": "boolean"}
+    assert kinds == dict.fromkeys("abc", "double") | of_text | {"built": "datetime"}
+    example = predict_frame(model, table[:3]).reset_index(drop=True)
+    pd.testing.assert_frame_equal(served.predict(served.input_example), example)
+    rows = table.astype({"kind": object, "floor": int})
+    pd.testing.assert_frame_equal(served.predict(rows), predict_frame(model, table))
+
+
+@pytest.mark.parametrize("values", [[1, None, 3], ["a", None, "b"]])
+def test_missing_categories_of_an_example_stay_missing(values):
+    example = pd.DataFrame({"a": pd.Categorical(values), "b": [1.5, 2.5, 3.5]})
+    plain = skdistill.integrations.mlflow._without_categoricals(example)
+    assert not isinstance(plain["a"].dtype, pd.CategoricalDtype)
+    assert plain["a"].isna().tolist() == [False, True, False]
+    pd.testing.assert_series_equal(plain["b"], example["b"])
+    assert skdistill.integrations.mlflow._without_categoricals(values) is values
+
+
 def test_a_classifier_has_its_own_columns(mlflow, tmp_path):
     model = BayesianEnsembleClassifier(3, **SMALL).fit(X, np.where(y > 10, "up", "down"))
     skdistill.integrations.mlflow.save_model(model, tmp_path / "model", input_example=X[:3])
