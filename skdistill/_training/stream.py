@@ -173,7 +173,7 @@ class Stream:
         X, y, weight = self.examples
         moments = self.X_moments, self.X_limits
         weights = weight if self.is_weighted else None
-        bins = settings.bins((self.n_rows, *self.row_shape), y, embedded_from)
+        bins = settings.bins(self.n_rows, X, y, embedded_from)
         return InputEncoding.of_moments(
             *moments, X, weights, bins, normalize=normalize, n_categories=n_categories
         )

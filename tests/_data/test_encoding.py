@@ -323,6 +323,15 @@ def test_auto_embeds_students(n_rows, n_columns, booster, is_embedded):
     assert (inputs is not None and inputs.n_inputs == 9 * n_columns) == is_embedded
 
 
+def test_binary_columns_do_not_count_as_many_to_embed():
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.normal(size=(200, 2)), rng.integers(0, 2, size=(200, 150))])
+    X[0, 5] = np.nan
+    model = BayesianEnsembleRegressor(2, max_epochs=1, module__hidden_units=(4,), random_state=0)
+    n_inputs = model.fit(X, X[:, 0]).module_.inputs.n_inputs
+    assert n_inputs == 152 + 1 + 2 * 8  # one for missing values, and bins
+
+
 @pytest.mark.parametrize(("n_rows", "n_epochs"), [(300, 100), (1_000, 80), (2_000, 50)])
 def test_networks_in_bins_are_shown_fewer_rows_of_small_tables(n_rows, n_epochs):
     X = np.random.default_rng(0).normal(size=(n_rows, 1))

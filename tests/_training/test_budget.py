@@ -269,10 +269,10 @@ def test_settings_that_are_tried_share_the_time(clock):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TimeLimit, "__init__", note)
         model = BayesianEnsembleRegressor(7, **params, max_time=17.0).fit(X, Y)
-    # Three settings by five members each, and the two further members of the best.
+    # Three settings by four members each, and the three further members of the best.
     assert len(model.tuning_) == 3
     left = 17.0 - kept_for_later(17.0)
-    assert limits == pytest.approx([left * share for share in (5 / 17, 5 / 12, 5 / 7, 1.0)])
+    assert limits == pytest.approx([left * share for share in (4 / 15, 4 / 11, 4 / 7, 1.0)])
 
 
 def test_members_are_not_trained_anew_without_time(clock):

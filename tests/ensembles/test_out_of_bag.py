@@ -184,7 +184,9 @@ def test_temperature_and_loss_of_many_members_are_told_by_few(k):
     def found(n_judging, of_members):
         judging = EmpiricalCategorical.from_logits(logits[:n_judging])
         bag = OutOfBag(judging, torch.from_numpy(y), torch.ones(n, dtype=torch.float64))
-        return np.array([np.log(bag.temperature(of_members).temperature), bag.nll(None, of_members)])
+        return np.array(
+            [np.log(bag.temperature(of_members).temperature), bag.nll(None, of_members)]
+        )
 
     best = found(n_members, n_members)
     assert (found(k, k) > best + [np.log(1.05), 0.01]).all()
