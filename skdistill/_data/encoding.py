@@ -347,7 +347,7 @@ class InputSettings:
 def _n_not_binary(X: np.ndarray) -> int:
     """Return how many columns have more than two values."""
     low, high = np.fmin.reduce(X), np.fmax.reduce(X)
-    return np.count_nonzero(((low < X) & (high > X)).any(axis=0))
+    return int(((low < X) & (high > X)).any(axis=0).sum())
 
 
 def _of_common_unit(scale: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

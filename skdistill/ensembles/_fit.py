@@ -117,7 +117,7 @@ def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], given: di
     not_there = {f"inference__{name}": None for name, value in of_bag.items() if value == "oob"}
     if spec.trains_each:
         params = params | {"inference": "deep_ensemble"}
-    refuse_with_stream(params, _WITH_STREAM | not_there, given)
+    refuse_with_stream(params, {**_WITH_STREAM, **not_there}, given)
 
 
 def _read(
