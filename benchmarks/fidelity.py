@@ -16,8 +16,9 @@ student to the reference, and of the teacher to the reference, which is what a p
 would reach. Times are CPU seconds of one thread.
 
 With --validation the last fifth of each training part takes the place of the test rows; settings
-were chosen so, never on test rows. With --cache fitted teachers and references are kept in a folder
-for the next run.
+were chosen so, never on test rows. Results are written after every set; with --resume sets in the
+file stay, unless defaults have changed since. With --cache fitted teachers and references are kept
+in a folder for the next run.
 
     python benchmarks/fidelity.py
     python benchmarks/fidelity.py --sets energy --students Hydra+ --student-param transfer=None
@@ -31,6 +32,7 @@ import time
 from statistics import mean
 from typing import Any, NamedTuple
 
+import _defaults
 import numpy as np
 from _common import (
     argument_parser,
@@ -39,6 +41,7 @@ from _common import (
     parameter,
     print_table,
     record,
+    resumed,
     write_json,
 )
 from joblib import Memory, Parallel, delayed
@@ -225,6 +228,7 @@ def parser_of_splits(
     parser.add_argument("--student-param", nargs="*", default=[], type=parameter, metavar="K=V")
     parser.add_argument("--cache", default=None, help="folder that keeps teachers and references")
     parser.add_argument("--jobs", type=int, default=2, help="splits side by side")
+    parser.add_argument("--resume", action="store_true", help="measure the sets the file lacks")
     return parser
 
 
@@ -236,9 +240,11 @@ def run_splits(run, options, n_splits: dict[str, int], quick_sets: list[str], **
         options.sets, options.splits, options.jobs = quick_sets, 1, 1
         options.teacher_param |= {"max_epochs": 2, "n_members": 3}
         options.student_param |= {"max_epochs": 2}
-    settings = {k: v for k, v in vars(options).items() if k not in ("output", "cache")}
-    results: dict[str, Any] = {}
-    for name in options.sets:
+    settings = {k: v for k, v in vars(options).items() if k not in ("output", "cache", "resume")}
+    same = {name: value for name, value in settings.items() if name not in ("sets", "jobs")}
+    found = resumed(options.output, same) if options.resume else None
+    results = {} if found is None or _defaults.changed(found) else found["results"]
+    for name in (name for name in options.sets if name not in results):
         splits = range(options.splits or n_splits[name])
         calls = (delayed(run)(name, split, options) for split in splits)
         results[name] = means(Parallel(options.jobs)(calls))

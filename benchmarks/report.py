@@ -63,7 +63,7 @@ COMMANDS = {
     "decisions": ["decisions.py"],
     "drift": ["drift.py"],
     "engine": ["engine.py"],
-    "fidelity": ["fidelity.py"],
+    "fidelity": ["fidelity.py --resume"],
     "forest": ["forest.py"],
     "gped": [
         "gped.py --iterations 20000",
