@@ -36,7 +36,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         ``in_features`` is the shape of a sample, see :class:`skdistill.modules.ConvNet` and its
         kin.
     prior_scale : float, default=10.0
-        As in :class:`BayesianEnsembleRegressor`. If the first ten members are overconfident, 3.0 is
+        As in :class:`BayesianEnsembleRegressor`. If ten members or more are overconfident, 3.0 is
         tried, see ``tune="auto"`` of :class:`skdistill.samplers.DeepEnsemble` and `tuning_`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as everywhere in scikit-learn; they multiply `sample_weight`.

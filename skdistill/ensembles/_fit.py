@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitting an ensemble, from its parameters to its members."""
 
+import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -41,7 +42,7 @@ from ._job import Data, EnsemblePlan, Job, amount_of_training, has_bins, learnin
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._spec import EnsembleSpec
 from ._trainer import ChainObserver, ChainTrainer, DropoutTrainer, Trainer
-from ._tuning import LEAST_TUNED, best_of, best_of_trials
+from ._tuning import LEAST_TUNED, best_of, best_of_priors, best_of_trials
 
 # Weights of a smaller mean are warned of: they were made to sum to one, it seems.
 _LEAST_MEAN_WEIGHT = 0.1
@@ -179,11 +180,11 @@ class EnsembleFit:
         if before is None:
             scaling = train.scaling(task, spec.normalize in (True, "y"))
             self.calibrates = _calibrates(spec, train)
-            self.tunes = _tunes(spec, train)
-            leaves_out = self.calibrates or self.tunes
+            self.tune = _tune(spec, train)
+            leaves_out = self.calibrates or self.tune is not None
         else:  # further members leave out samples as the first do
             scaling, tuned = scaling_of(before.module), before.facts.get("tuning_")
-            self.tunes = False
+            self.tune = None
             self.calibrates = "calibration_" in before.facts
             leaves_out = self.calibrates or "tuning_" in before.facts
         parts = Parts.drawn(task, train.y, random_state) if leaves_out else None
@@ -198,14 +199,18 @@ class EnsembleFit:
         if self.spec.runs_chains:
             return "Markov chains"
         n_members = self.spec.n_members - len(self.trainer.weights)
-        return f"{n_members} members" + (", tuned" if self.tunes else "")
+        return f"{n_members} members" + (", tuned" if self.tune == "oob" else "")
 
     def run(self, observed: ObservedTask) -> None:
         """Train the members; `trainer` has them, also those before an interrupt."""
-        if self.tunes:
-            first: Any = self.trainer  # an EnsembleTrainer: chains are not tuned
-            self.trainer, self.trials = best_of_trials(first, self.job_with, self.random_state)
-        self.trainer.train_all(self.random_state, observed)
+        trainer: Any = self.trainer  # an EnsembleTrainer where it is tuned
+        if self.tune == "oob":
+            trainer, self.trials = best_of_trials(trainer, self.job_with, self.random_state)
+            self.trainer = trainer
+        begin = copy.deepcopy(self.random_state)
+        trainer.train_all(self.random_state, observed)
+        if self.tune == "auto":
+            self.trainer, self.trials = best_of_priors(trainer, self.job_with, begin)
 
     def _trainer(self, job: Job, observer: ChainObserver | None) -> Trainer:
         """Return what trains the members, of which those of before stay as they are."""
@@ -351,11 +356,11 @@ def _calibrates(spec: EnsembleSpec, train: Any) -> bool:
     return is_usual and train.n_rows >= LEAST_ROWS
 
 
-def _tunes(spec: EnsembleSpec, train: Any) -> bool:
-    """Tell whether `tune` asks for settings to be tried, given the training samples."""
+def _tune(spec: EnsembleSpec, train: Any) -> str | None:
+    """Return how `tune` asks for settings to be tried, given the training samples."""
     if spec.tune != "auto":
-        return spec.tune is not None
-    return (
+        return spec.tune
+    is_tuned = (
         spec.kind == "classifier"
         and spec.n_members >= LEAST_TUNED
         and spec.is_default("prior_scale")
@@ -363,6 +368,7 @@ def _tunes(spec: EnsembleSpec, train: Any) -> bool:
         and not shares_weights(spec.networks.module)
         and _calibrates(spec, train)
     )
+    return "auto" if is_tuned else None
 
 
 def _numbers_in(before: Fitted) -> list[int]:

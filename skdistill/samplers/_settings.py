@@ -59,9 +59,9 @@ class DeepEnsemble(_Inference):
         and ``module=TabM``.
 
         "auto" is for calibrated classifiers of at least 10 members with the default `prior_scale`,
-        without `max_time`: if the first 10 members are overconfident, with a temperature above 1.6,
-        as many try .3 times the `prior_scale`, which suits noisy labels. An ensemble of 20 then
-        takes half as long again. For others it is None.
+        without `max_time`: if the members are overconfident, with a temperature above 1.6, others
+        are trained with .3 times the `prior_scale`, which suits noisy labels. It then takes twice
+        as long. For others it is None.
     calibrate : {"auto", "oob", None}, default="auto"
         "oob" lets each member leave out a tenth of the rows, the next one the next tenth (for
         classes, two in turn the same one; from 10,000 rows on, five). It multiplies the
