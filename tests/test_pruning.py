@@ -118,14 +118,24 @@ def hidden(network):
     return layers[:-1]
 
 
+# Weights that lead to a unit, or read it, by layer. After 5 and 4 filters of 3 x 3 pixels with
+# pooling, images of 11 x 11 have 2 x 2 pixels.
+COSTS = {
+    mlps: [4 + 5, 6 + 2],
+    convnets: [9 + 4 * 9, 5 * 9 + 4 * 7, 4 * 4 + 3],
+}
+
+
 @pytest.mark.parametrize("make", [mlps, convnets])
-def test_the_step_shrinks_hidden_units_by_the_learning_rate(make):
+def test_the_step_shrinks_hidden_units_by_the_learning_rate_and_their_cost(make):
     (network,) = make(1)
     before = copy.deepcopy(network)
     step(network, 1.5)
-    for layer, old in zip(hidden(network), hidden(before), strict=True):
+    costs, n_units = np.array(COSTS[make]), [len(layer.weight) for layer in hidden(before)]
+    costs = costs / np.average(costs, weights=n_units)
+    for layer, old, cost in zip(hidden(network), hidden(before), costs, strict=True):
         n_weights = old.weight[0].numel()  # of a unit
-        close(layer.weight, shrink([old.weight], 0.15 * n_weights**0.5)[0])
+        close(layer.weight, shrink([old.weight], 0.15 * (n_weights * cost) ** 0.5)[0])
         close(layer.bias, old.bias)
     close(network[-1].weight, before[-1].weight)
 
@@ -152,8 +162,12 @@ def test_the_step_knows_core_and_heads():
     step(model, 2.0)
     after = model.network
     first, old = after.core[0], before.core[0]
-    close(first.weight.mT, shrink([old.weight.mT], 0.2 * 4**0.5, n_lead=1)[0])
-    amount = 0.2 * 6**0.5
+    # A unit of the core is read by all three heads, one of a head by two outputs.
+    n_core, n_head = 4 + 3 * 5, 6 + 2
+    mean = (6 * n_core + 3 * 5 * n_head) / (6 + 3 * 5)
+    amount = 0.2 * (4 * n_core / mean) ** 0.5
+    close(first.weight.mT, shrink([old.weight.mT], amount, n_lead=1)[0])
+    amount = 0.2 * (6 * n_head / mean) ** 0.5
     close(after.heads[0].weight.mT, shrink([before.heads[0].weight.mT], amount, n_lead=2)[0])
     close(after.heads[2].weight, before.heads[2].weight)
 
@@ -374,6 +388,14 @@ def test_a_narrowed_module_takes_the_weights_of_a_pruned_one():
     x = randn(3, 11, 11)
     close(rebuilt.distribution(x).members, pruned.distribution(x).members)
     assert isinstance(rebuilt.distribution(x), EmpiricalCategorical)
+
+
+def test_weights_of_a_narrowed_module_are_as_large_as_new_ones():
+    wide = MLP(50, 40, hidden_units=(400, 200), generator=generator())
+    small = narrow(wide, (100, 50))
+    new = MLP(50, 40, hidden_units=(100, 50), generator=generator())
+    for one, other in zip(hidden(small), hidden(new), strict=True):
+        torch.testing.assert_close(one.weight.std(), other.weight.std(), rtol=0.05, atol=0)
 
 
 @pytest.mark.parametrize("wrong", [(), (3,), (7, 5), (0, 5)])

@@ -2,8 +2,9 @@
 """Structured pruning: group lasso during training, then removal of units and filters.
 
 The weights that lead to a unit, or a convolution's filter, are one group of the penalty
-:math:`R(\\phi) = \\sum_k \\sqrt{n_k} \\lVert \\phi_{G_k} \rVert_2`, which makes whole groups zero;
-n_k is the number of weights in group k (GPED [1]_, section 3.3, has no root). A unit without inputs
+:math:`R(\\phi) = \\sum_k \\sqrt{n_k c_k} \\lVert \\phi_{G_k} \\rVert_2`, which makes whole groups
+zero; n_k is the number of weights in group k, and c_k what the unit costs, see
+:class:`ProximalStep` (GPED [1]_, section 3.3, has no root). A unit without inputs
 is a constant, so that the network does the same without it.
 Units of the output layer are no groups, and biases belong to none.
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from .._utils.settings import Settings
-from .._utils.validation import Number
-from ._removal import places_of, unit_norms
+from .._utils.validation import Number, OneOf
+from ._removal import unit_norms, units_of
 
 
 def shrink(
@@ -31,7 +31,7 @@ def shrink(
         Number of leading axes, over members or heads.
     amount : float or Tensor
         By how much, t: the optimizer's step size times the strength of the penalty and, as in
-        :class:`GroupLasso`, the square root of how many weights a unit has.
+        :class:`ProximalStep`, the square roots of how many weights a unit has and what it costs.
     inplace : bool, default=False
         Whether to change `weights` themselves.
 
@@ -51,8 +51,9 @@ def shrink(
 class GroupLasso(Settings):
     """How a student is made smaller: ``pruning=GroupLasso(...)`` of a distiller.
 
-    Hidden units and filters that the group lasso has silenced while the student learnt are removed,
-    and the student that is left trains on.
+    Hidden units and filters that the group lasso has silenced while the student learnt are removed.
+    Into the student that is left the teacher is distilled again, with the learning rate and the
+    schedule of any fit.
 
     Parameters
     ----------
@@ -62,20 +63,25 @@ class GroupLasso(Settings):
         Units whose weights have a smaller norm are removed. With a constant learning rate it has
         to be larger than the steps.
     finetune_epochs : int or "auto", default="auto"
-        Number of epochs of training after pruning, without group lasso; "auto" is half of
-        `max_epochs`.
+        Number of epochs of training after pruning, without group lasso; "auto" is as many as
+        before.
+    restart : bool, default=False
+        Whether this training begins with new weights. Few epochs with a strong penalty leave
+        weights from which a student learns less than from new ones; many leave better ones.
     """
 
     _parameter_table = {
         "strength": Number(Real, 0, closed="neither"),
         "threshold": Number(Real, 0),
         "finetune_epochs": Number(Integral, 0, others=("auto",)),
+        "restart": OneOf((False, True)),
     }
 
     strength: float
     _: KW_ONLY
     threshold: float = 1e-3
     finetune_epochs: int | str = "auto"
+    restart: bool = False
 
     @classmethod
     def of(cls, given: GroupLasso | None) -> GroupLasso | None:
@@ -92,7 +98,7 @@ class ProximalStep:
         What is trained: an ``nn.Sequential`` network, or a stack of such.
     strength : float
         Weight of the penalty, the sum over all units of the norm of their weights times the square
-        root of their number [1]_.
+        roots of their number [1]_ and of what the unit costs.
 
     Raises
     ------
@@ -101,23 +107,34 @@ class ProximalStep:
 
     Notes
     -----
-    Each unit's weights are shortened by the learning rate times `strength` times the root of their
-    number n. A step of Adam moves a unit by about the learning rate times the root of n, whatever
-    the scale of the loss. So `strength` is the share of the steps that the penalty takes back, in
-    all layers alike: try .01 to .3, and the less the more steps there are. Without the root, as
-    GPED has it (Sec 3.3), units of few weights would go first, though they cost the least.
+    Each unit's weights are shortened by the learning rate times `strength` times
+    :math:`\\sqrt{n c}`, where n is their number and c the unit's cost: the number of weights that
+    go with it, its own and those of the next layer that read it, over the mean of this number over
+    all units. A step of Adam moves a unit by about the learning rate times the root of n, whatever
+    the scale of the loss. So `strength` is the share of the steps that the penalty takes back, of
+    units of mean cost: try .01 to .3, and the less the more steps there are. Without n, as GPED has
+    it (Sec 3.3), units of few weights would go first, though they cost the least. With c those go
+    first that cost the most, as with the penalties of MorphNet [2]_, which are proportional to it.
 
     References
     ----------
     .. [1] M. Yuan and Y. Lin, "Model selection and estimation in regression with grouped
        variables", Journal of the Royal Statistical Society B 68, 2006.
+    .. [2] A. Gordon, E. Eban, O. Nachum, B. Chen, H. Wu, T.-J. Yang and E. Choi, "MorphNet: Fast &
+       simple resource-constrained structure learning of deep networks", CVPR 2018.
     """
 
     def __init__(self, module: nn.Module, strength: float):
         if not strength > 0:
             raise ValueError(f"strength must be a positive number, got {strength!r}.")
         self.strength = strength
-        self._groups = places_of(module)
+        self._units = units_of(module)
+        n_units = [units.shape.numel() for units in self._units]
+        n_weights = [units.n_weights for units in self._units]
+        mean_cost = sum(n_weights) / max(sum(n_units), 1)
+        self._costs = [
+            n / units / mean_cost for n, units in zip(n_weights, n_units, strict=True)
+        ]  # c of a unit
         self._names = {parameter: name for name, parameter in module.named_parameters()}
 
     @torch.no_grad()
@@ -135,16 +152,17 @@ class ProximalStep:
         step : callable
             Takes the learning rate and shrinks the weights in place.
         """
-        bound = [
-            (group[0].n_lead, [place.of(weights[self._names[place.weight]]) for place in group])
-            for group in self._groups
-        ]
+        bound = []
+        for units, cost in zip(self._units, self._costs, strict=True):
+            n_lead = units.own[0].n_lead
+            own = [place.of(weights[self._names[place.weight]]) for place in units.own]
+            n_weights = sum(math.prod(w.shape[n_lead + 1 :]) for w in own)  # of a unit
+            factor = self.strength * math.sqrt(n_weights * cost)
+            bound.append((own, factor, n_lead))
 
         @torch.no_grad()
         def step(lr: float | Tensor) -> None:
-            for n_lead, units in bound:
-                n_weights = sum(math.prod(w.shape[n_lead + 1 :]) for w in units)  # of a unit
-                amount = self.strength * lr * n_weights**0.5
-                shrink(units, amount, n_lead, inplace=True)
+            for own, factor, n_lead in bound:
+                shrink(own, factor * lr, n_lead, inplace=True)
 
         return step

@@ -119,8 +119,9 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
 def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
     """Keep the first units of each layer but the last, so many as `widths` says.
 
-    The weights of a pruned module of the same architecture can then be loaded into the result. A
-    ValueError says that there are not as many layers, or units in a layer.
+    The weights of a pruned module of the same architecture can then be loaded into the result. It
+    can be trained too: weights that read fewer units become larger by the root of how many times
+    fewer, as new ones are. A ValueError says that there are not as many layers or units.
     """
 
     def change(networks: list[nn.Module]) -> list[nn.Module]:
@@ -129,7 +130,11 @@ def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
         if len(now) != len(widths) or not all(few_enough):
             raise ValueError(f"widths must have a number up to each of {now}; got {widths!r}.")
         kept = [torch.arange(width, device="cpu") for width in widths]
-        return [_with_units(network, kept, exact_at_edges=False) for network in networks]
+        small = [_with_units(network, kept, exact_at_edges=False) for network in networks]
+        for streams in map(streams_of, small):
+            for stream, few, many in zip(streams, widths, now, strict=True):
+                stream.reader.weight.data.mul_((many / few) ** 0.5)
+        return small
 
     return _changed(module, change)
 
@@ -288,7 +293,7 @@ def widths(module: nn.Module) -> tuple[int, ...]:
     -------
     widths : tuple of int
     """
-    return tuple(p.of(p.weight).shape[p.n_lead] for p, *_ in places_of(module))
+    return tuple(units.shape[-1] for units in units_of(module))
 
 
 class Stream(NamedTuple):
@@ -379,27 +384,50 @@ class Place(NamedTuple):
         return weight.mT if self.units_last else weight
 
 
+class Units(NamedTuple):
+    """Where the weights of a stream's units lie in a module, and those that read these units."""
+
+    own: list[Place]
+    reader: Place
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape (..., n_units) of the units: those of each member or head."""
+        place = self.own[0]
+        return place.of(place.weight).shape[: place.n_lead + 1]
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights that would go with all units: their own, and those that read them."""
+        return sum(place.weight.numel() for place in (*self.own, self.reader))
+
+
 @singledispatch
-def places_of(module: Any) -> list[list[Place]]:
+def units_of(module: Any) -> list[Units]:
     """Where the weights of each stream of units are in a network, a stack, or a model of one."""
     if hasattr(module, "network"):
-        return places_of(module.network)
-    return [[Place(layer.weight) for layer in s.layers] for s in streams_of(module)]
+        return units_of(module.network)
+    return _located(module, Place)
 
 
-@places_of.register(StackedModule)
-@places_of.register(StackedSequential)
+@units_of.register(StackedModule)
+@units_of.register(StackedSequential)
 def _(module):
     template, where = _template(module)
-    return [[where[layer.weight] for layer in s.layers] for s in streams_of(template)]
+    return _located(template, where.__getitem__)
 
 
-@places_of.register
+@units_of.register
 def _(module: MultiHead):
     (core, in_core), (heads, in_heads) = _template(module.core), _template(module.heads)
-    where = {**in_core, **in_heads}
-    joined = joined_layers(core, heads)
-    return [[where[layer.weight] for layer in s.layers] for s in streams_of(joined)]
+    return _located(joined_layers(core, heads), {**in_core, **in_heads}.__getitem__)
+
+
+def _located(network: nn.Module, place: Callable[[nn.Parameter], Place]) -> list[Units]:
+    return [
+        Units([place(layer.weight) for layer in s.layers], place(s.reader.weight))
+        for s in streams_of(network)
+    ]
 
 
 def _template(stacked: Any) -> tuple[nn.Module, dict[nn.Parameter, Place]]:

@@ -330,7 +330,7 @@ FITS = {
     "hydra": (
         HydraPlusRegressor(ENSEMBLE, pruning=GroupLasso(0.01), **SMALL),
         Y,
-        ["teacher, 3 members", "transfer samples", "student, 3 epochs"],
+        ["teacher, 3 members", "transfer samples", "student, 4 epochs"],
     ),
     "folds": (
         HydraPlusRegressor(ENSEMBLE, teacher_cv=2, calibration_fraction=0.3, **SMALL),

@@ -498,10 +498,14 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     assert units[0] < 45
     whole = student(teacher, **{**params, "pruning": None}).fit(X, y, X_monitor=X)
     assert fits[0].n_parameters_ < 0.7 * whole.n_parameters_
-    # 480 steps of a batch of all samples: half of them again.
-    assert len(fits["auto"].history_) == len(fits[0].history_) + 240
+    # 480 steps of a batch of all samples: as many again.
+    assert len(fits["auto"].history_) == len(fits[0].history_) + 480
     assert fits["auto"].monitor_error_["entropy"] < fits[0].monitor_error_["entropy"]
     assert fits["auto"].monitor_error_["predictive"] < 0.06
+    restarted = student(teacher, **params).set_params(pruning__restart=True).fit(X, y, X_monitor=X)
+    assert restarted.n_parameters_ == fits["auto"].n_parameters_
+    assert restarted.history_[480]["train_loss"] > fits["auto"].history_[480]["train_loss"]
+    assert restarted.monitor_error_["predictive"] < 0.06
 
 
 def test_last_samples_leave_nothing_to_tune_on(moons):

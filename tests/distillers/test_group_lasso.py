@@ -36,7 +36,7 @@ def test_students_get_smaller(pruned, task):
     assert pruned.n_parameters_ < full.n_parameters_
     assert pruned.flops_ < full.flops_
     assert len(full.history_) == 160
-    assert len(pruned.history_) == 160 + 80
+    assert len(pruned.history_) == 160 + 160
 
 
 def test_rows_in_bins_are_trained_on_again_after_pruning():
@@ -45,14 +45,14 @@ def test_rows_in_bins_are_trained_on_again_after_pruning():
     student = HydraPlusRegressor(teacher, pruning=GroupLasso(0.1), transfer=None, random_state=0)
     student.set_params(max_epochs=2, module__hidden_units=(8, 8)).fit(X, X[:, 0])
     assert student._recipe.inputs.has_bins
-    assert len(student.history_) == 3
+    assert len(student.history_) == 2 + 2
 
 
 def test_copies_predict_the_same(pruned, task):
     copied = pickle.loads(pickle.dumps(pruned))
     np.testing.assert_array_equal(copied.predict_members(task.X), pruned.predict_members(task.X))
     assert widths(copied.module_) == widths(pruned.module_)
-    assert len(copied.net_.history) == 240
+    assert len(copied.net_.history) == 320
 
 
 def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
@@ -72,7 +72,7 @@ def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
 def test_fitting_again_starts_from_the_full_width(pruned, task):
     again = copy.deepcopy(pruned).fit(*task.data)
     assert widths(again.module_) == widths(pruned.module_)
-    assert len(again.history_) == 240
+    assert len(again.history_) == 320
     again.set_params(pruning=None, max_epochs=1).fit(*task.data)
     assert widths(again.module_) == (40, 30)
 
@@ -86,6 +86,26 @@ def test_number_of_finetuning_epochs(n_epochs, pruned, task):
 def test_finetuning_goes_on_from_what_was_learnt(pruned):
     losses = [row["train_loss"] for row in pruned.history_]
     assert losses[-1] < losses[159]
+
+
+def test_training_can_begin_again_with_new_weights(pruned, task):
+    """What is trained is then a student of these widths, as a first fit trains it."""
+    fits = [
+        clone(pruned).set_params(pruning__restart=restart).fit(*task.data)
+        for restart in (False, True)
+    ]
+    kept, restarted = (fit.history_[160]["train_loss"] for fit in fits)
+    assert widths(fits[1].module_) == widths(fits[0].module_)
+    assert len(fits[1].history_) == 320
+    assert restarted > kept
+    assert fits[1].history_[-1]["train_loss"] < fits[1].history_[159]["train_loss"]
+    copied = pickle.loads(pickle.dumps(fits[1]))
+    np.testing.assert_array_equal(copied.predict_members(task.X), fits[1].predict_members(task.X))
+
+
+def test_a_choice_of_new_weights_that_is_none(task, frozen):
+    with pytest.raises(ValueError, match="pruning__restart must be one of .*, got 'yes'"):
+        task.student(frozen, pruning=GroupLasso(0.1, restart="yes")).fit(*task.data)
 
 
 def test_nothing_is_pruned_without_it(task, frozen):

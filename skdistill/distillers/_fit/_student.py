@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -115,7 +115,12 @@ def train_student(
         spec.X,
         OwnFunctions(spec, share, predictions.teacher) if share > 0 else None,
     )
-    yield from _stages(student, spec.settings.pruning, module, objective, rows, n_epochs, task)
+
+    def anew(recipe: NetworkRecipe) -> DistributionStack:
+        return _initial(replace(spec, recipe=recipe), plan, predictions, seeds, rows.X.dtype)[1]
+
+    pruning = spec.settings.pruning
+    yield from _stages(student, pruning, module, objective, rows, n_epochs, task, anew)
 
 
 def _initial(
@@ -236,10 +241,11 @@ def _stages(
     rows: object,
     n_epochs: int,
     task: ObservedTask,
+    anew: Callable[[NetworkRecipe], DistributionStack],
 ) -> Iterator[Fitted]:
-    """Train a student, and with `pruning` prune it and train it for some more epochs."""
+    """Train a student, and with `pruning` prune it and distil the teacher into what is left."""
     more = 0 if pruning is None else pruning.finetune_epochs
-    n_more = n_epochs // 2 if more == "auto" else int(more)
+    n_more = n_epochs if more == "auto" else int(more)
     n_all = n_epochs + n_more
     task = task.subtask("student", max_subtasks=n_all)
     lasso = None if pruning is None else ProximalStep(module, pruning.strength)
@@ -250,10 +256,15 @@ def _stages(
         if pruning is not None:
             student, fitted = student.pruned(fitted, pruning.threshold)
             yield fitted
-        if n_more:
-            objective.start_at(n_epochs)  # weights that grow over the epochs have grown
+        if pruning is not None and n_more:
+            module = fitted.module
+            if pruning.restart:
+                module = anew(student.recipe)
+                objective = student.plan.objective(module, student.training_budget)
+            else:
+                objective.start_at(n_epochs)  # weights that grow over the epochs have grown
             how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
-            yield from student.train(fitted.module, objective, rows, n_more, [per_epoch], **how)
+            yield from student.train(module, objective, rows, n_more, [per_epoch], **how)
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,7 +127,9 @@ def distil_online(
         with stage("Markov chains" if waits else "Markov chains and student"):
             facts = _run_chains(teacher, spec, distillation, module_seed, task)
         student = replace(student, facts=facts)
-        fitted = yield from _stages(student, module, distillation, settings.pruning)
+        seeds = [module_seed]
+        anew = partial(build_module, plan, seeds=seeds, dtype=rows.X.dtype, buffers=scaling)
+        fitted = yield from _stages(student, module, distillation, settings.pruning, anew)
         if opened is not None:
             opened.remove()
     if monitor is not None:
@@ -266,8 +268,9 @@ def _stages(
     module: DistributionStack,
     distillation: OnlineDistillation,
     pruning: GroupLasso | None,
+    anew: Callable[..., DistributionStack],
 ) -> Generator[Fitted, None, Fitted]:
-    """Train the student unless it has been trained beside the chains; prune and fine-tune it."""
+    """Train the student unless it has been trained beside the chains; prune it, and train again."""
     n_epochs, waits = student.n_epochs, distillation.student is None
     if distillation.student is not None:
         fitted = yield from student.trained(module, distillation.student, distillation.guard)
@@ -281,10 +284,11 @@ def _stages(
     student, fitted = student.pruned(fitted, pruning.threshold)
     yield fitted
     chosen = pruning.finetune_epochs
-    n_more = -(-n_epochs // 2) if chosen == "auto" else int(chosen)
+    n_more = n_epochs if chosen == "auto" else int(chosen)
     if waits and n_more:
         with stage("student after pruning"):
-            fitted = yield from _trained_on_means(student, fitted.module, n_more, distillation)
+            module = anew(recipe=student.recipe) if pruning.restart else fitted.module
+            fitted = yield from _trained_on_means(student, module, n_more, distillation)
     return fitted
 
 
