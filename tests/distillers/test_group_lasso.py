@@ -104,7 +104,7 @@ def test_training_can_begin_again_with_new_weights(pruned, task):
 
 
 def test_a_choice_of_new_weights_that_is_none(task, frozen):
-    with pytest.raises(ValueError, match="pruning__restart must be one of .*, got 'yes'"):
+    with pytest.raises(ValueError, match=r"pruning__restart must be one of .*, got 'yes'"):
         task.student(frozen, pruning=GroupLasso(0.1, restart="yes")).fit(*task.data)
 
 
