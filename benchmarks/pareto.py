@@ -78,7 +78,7 @@ def candidates(quick: bool) -> dict[str, list[dict[str, Any]]]:
     """Settings of the students, by how their widths are found."""
     before, n_epochs = (1, 2) if quick else (N_EPOCHS_BEFORE_REMOVAL, N_EPOCHS)
     searched = product((10, 40) if quick else WIDTHS, repeat=2)
-    strengths = {(40, 40): (0.01, 30.0)} if quick else STRENGTHS
+    strengths = {(40, 40): (0.01, 300.0)} if quick else STRENGTHS
     found = {
         SEARCH: [{"module__hidden_units": units, "max_epochs": n_epochs} for units in searched]
     }

@@ -13,7 +13,7 @@ import torch
 from scipy.interpolate import BSpline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from .._utils.moments import Moments, standardisation
+from .._utils.moments import Moments, pieces, standardisation
 from ..modules import InputEncoder, PiecewiseLinear
 from .columns import Columns
 
@@ -347,7 +347,10 @@ class InputSettings:
 def _n_not_binary(X: np.ndarray) -> int:
     """Return how many columns have more than two values."""
     low, high = np.fmin.reduce(X), np.fmax.reduce(X)
-    return int(((low < X) & (high > X)).any(axis=0).sum())
+    found = np.zeros(X.shape[1], dtype=bool)
+    for part in pieces(X):
+        found |= ((low < X[part]) & (high > X[part])).any(axis=0)
+    return int(found.sum())
 
 
 def _of_common_unit(scale: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
