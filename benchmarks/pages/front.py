@@ -362,4 +362,4 @@ def pruned() -> Highlight:
     n_students = sum(counts.values())
     good = n_students - counts["loses"]
     what = "Pruned students as good as a search over widths at equal FLOPs, in NLL"
-    return what, f"{good} of {n_students}", "all", good == n_students, "pruning"
+    return what, f"{good} of {n_students}", "all but one", good >= n_students - 1, "pruning"
