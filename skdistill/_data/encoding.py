@@ -335,7 +335,7 @@ class InputSettings:
         if isinstance(embeddings, str) and embeddings == "auto":
             takers = [inspect.signature(module).parameters for module in self.modules]
             # Tables of so many samples are embedded, columns of numbers in large ones by BIC.
-            is_suited = n_samples >= embedded_from and _n_not_binary(X) <= _MOST_EMBEDDED_COLUMNS
+            is_suited = n_samples >= embedded_from and _has_few_to_embed(X)
             can_be = all("embeddings" in parameters for parameters in takers)
             embeddings = PiecewiseLinear() if can_be and is_suited else None
             by_bic = n_samples >= MANY_ROWS and not self.are_classes
@@ -344,13 +344,15 @@ class InputSettings:
         return Bins(embeddings, y, self.are_classes, by_bic)
 
 
-def _n_not_binary(X: np.ndarray) -> int:
-    """Return how many columns have more than two values."""
+def _has_few_to_embed(X: np.ndarray) -> bool:
+    """Tell whether not too many columns have more than two values."""
+    if X.shape[1] <= _MOST_EMBEDDED_COLUMNS:
+        return True
     low, high = np.fmin.reduce(X), np.fmax.reduce(X)
     found = np.zeros(X.shape[1], dtype=bool)
     for part in pieces(X):
         found |= ((low < X[part]) & (high > X[part])).any(axis=0)
-    return int(found.sum())
+    return bool(found.sum() <= _MOST_EMBEDDED_COLUMNS)
 
 
 def _of_common_unit(scale: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -11,6 +11,8 @@ from .._data.schema import InputSchema
 from ._graph import OPSET, graph_of, import_onnx, rename
 from ._outputs import GraphOutputs
 
+_ML = "ai.onnx.ml"  # the domain of LabelEncoder
+
 
 def column_graph(graph_outputs: GraphOutputs, estimator: Any) -> Any:
     """Return the graph of an estimator of tables, with inputs by the names of columns."""
@@ -57,9 +59,6 @@ def by_column(proto: Any, schema: InputSchema) -> Any:
     proto.opset_import.append(onnx.helper.make_opsetid(_ML, OPSET[_ML]))
     onnx.checker.check_model(proto)
     return proto
-
-
-_ML = "ai.onnx.ml"
 
 
 def _encoder(categories: list, text: str, position: str, kind: int) -> list[Any]:
