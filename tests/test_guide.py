@@ -233,6 +233,9 @@ def test_getting_started_prints_what_it_shows(capsys):
         if "std" in shown:
             np.testing.assert_allclose(found["std"], shown["std"], rtol=0.2)
             np.testing.assert_allclose(found["aleatoric"], shown["aleatoric"], rtol=0.4)
+    known, larger, elsewhere = names["student"].predict_uncertainty(names["strange"]).epistemic
+    assert larger > 10 * known, "thousands of times, says the page"
+    assert elsewhere > known
     lines = dict(line.rsplit(maxsplit=1) for line in printed.splitlines()[-3:])
     for line in scores.strip().splitlines():
         name, value = line.rsplit(maxsplit=1)

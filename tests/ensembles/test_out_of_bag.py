@@ -367,7 +367,8 @@ def test_large_tables_try_finer_embeddings(kind, y, embeddings, monkeypatch):
         "random_state": 0,
     }
     tried = [set(trial["params"]) for trial in kind(3, **settings).fit(X, y).tuning_]
-    assert all(names == {"prior_scale"} for names in tried)
+    # Beside the parameters given only another prior is left, which is tried for classes.
+    assert tried == [{"prior_scale"}] * (2 if kind is BayesianEnsembleClassifier else 1)
 
 
 def test_further_members_have_the_setting_that_was_found(monkeypatch):
