@@ -70,7 +70,7 @@ def why_distil() -> Table:
     trees, student = (forest["scores"][model] for model in ("forest", "student"))
     one_tree_row = next(row for row in forest["times"] if row["setting"] == "adult, models, 1 row")
     name, mixtures = worst_mixture()
-    chain = stored("gped")["quality"]["0"]
+    chain = stored("gped_share")["quality"]["0"]
     heads = [row for _, row in of_students("numbers")["Hydra+"]]
     one_row_us = {row["call"]: row["one_row_us"] for row in stored("predict")["one_row"]}
     rows = [
@@ -94,7 +94,7 @@ def why_distil() -> Table:
             f"Markov chain of {chain['GPED U_s']['iterations']:,} iterations (MNIST)",
             None,
             None,
-            chain["GPED U_s"]["nll"] - chain["teacher"]["nll"],
+            chain["GPED"]["nll"] - chain["teacher"]["nll"],
             "one network for the chain",
             "gped",
         ],
@@ -171,8 +171,8 @@ def one_row(kind: str, student: str) -> str | None:
 
 def gped_choice() -> list[Any]:
     """A chain's expectations."""
-    found = stored("gped")["quality"]["0"]
-    ours, chain = found["GPED U_s"], found["teacher"]
+    found = stored("gped_share")["quality"]["0"]
+    ours, chain = found["GPED"], found["teacher"]
     return [
         "MCMC posterior, without stored samples",
         "`GPEDDistiller`",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
@@ -105,6 +106,7 @@ class Plan(Protocol):
     n_sharing: int | None = None  # members of one network; None where members cannot share one
     read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
     calibration: Callable[[Any], Any] | None = None  # takes this to the one that is predicted
+    ddof: int = 0  # S - ddof divides the squares in the variance of S members
 
     @property
     def n_heads(self) -> int:
@@ -161,8 +163,15 @@ class Plan(Protocol):
         return outputs.narrow(-1, 0, self.task.size).mean(dim=0)
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return members' predictions, samples first, in the form that the objective takes."""
-        return self.task.encode_members(members, scaling, dtype)
+        """Return members' predictions, samples first, in the form that the objective takes.
+
+        With ``ddof=1`` their spread estimates that of infinitely many members without bias.
+        """
+        encoded = self.task.encode_members(members, scaling, dtype)
+        n_members = encoded.shape[1]
+        if not 0 < self.ddof < n_members:
+            return encoded
+        return self.task.spread_members(encoded, math.sqrt(n_members / (n_members - self.ddof)))
 
     def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return by name what is predicted beside the distribution of outputs (S, n, p)."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from scipy.special import log_softmax
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
@@ -155,6 +156,14 @@ class RegressionTask:
             )
         return encoded
 
+    def spread_members(self, encoded: np.ndarray, factor: float) -> np.ndarray:
+        """Return encoded members whose means are `factor` times as far from their mean."""
+        for part in pieces(encoded):
+            means = encoded[part, ..., 0]
+            centre = means.mean(axis=1, keepdims=True)
+            encoded[part, ..., 0] = centre + factor * (means - centre)
+        return encoded
+
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> GaussianStack:
         """Return a stack that predicts distributions; `buffers` may be empty."""
         like = next(network.parameters())
@@ -289,6 +298,19 @@ class ClassificationTask:
         with np.errstate(divide="ignore"):
             for part in pieces(members):
                 encoded[part] = np.log(members[part])
+        return encoded
+
+    def spread_members(self, encoded: np.ndarray, factor: float) -> np.ndarray:
+        """Return encoded members whose logits are `factor` times as far from their mean.
+
+        Samples for which a member has a probability of zero, as trees have, stay as they are.
+        """
+        for part in pieces(encoded):
+            logits = encoded[part]
+            is_finite = np.isfinite(logits).all(axis=(1, 2))
+            logits = logits[is_finite].astype(np.float64)
+            centre = logits.mean(axis=1, keepdims=True)
+            encoded[part][is_finite] = log_softmax(centre + factor * (logits - centre), axis=-1)
         return encoded
 
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> CategoricalStack:

@@ -389,6 +389,28 @@ def test_members_are_encoded_in_pieces(given, dtype, monkeypatch):
         np.testing.assert_array_equal(found, np.log(proba).astype(dtype))
 
 
+def test_spread_members_have_the_variance_without_bias(monkeypatch):
+    monkeypatch.setattr(_standardisation, "_PIECE", 40)
+    rng = np.random.default_rng(0)
+    members = np.stack([rng.normal(3, 1, (23, 5, 2)), rng.gamma(2, size=(23, 5, 2))], -1)
+    found = RegressionTask(2, True).spread_members(members.copy(), np.sqrt(5 / 4))
+    np.testing.assert_allclose(found[..., 0].mean(1), members[..., 0].mean(1))
+    np.testing.assert_allclose(found[..., 0].var(1), members[..., 0].var(1, ddof=1))
+    np.testing.assert_array_equal(found[..., 1], members[..., 1])
+
+    proba = rng.dirichlet(np.ones(4), size=(23, 5))
+    proba[5, 1] = [0, 0, 0, 1]
+    with np.errstate(divide="ignore"):
+        logits = np.log(proba)
+    found = ClassificationTask(np.arange(4)).spread_members(logits.copy(), np.sqrt(5 / 4))
+    np.testing.assert_array_equal(found[5], logits[5])
+    found, logits = np.delete(found, 5, axis=0), np.delete(logits, 5, axis=0)
+    np.testing.assert_allclose(np.exp(found).sum(-1), 1)
+    centred = [values - values.mean(-1, keepdims=True) for values in (found, logits)]
+    np.testing.assert_allclose(centred[0].mean(1), centred[1].mean(1), atol=1e-12)
+    np.testing.assert_allclose(centred[0].var(1), centred[1].var(1, ddof=1))
+
+
 def test_what_cannot_be_copied_is_named():
     units = (number for number in (4, 4))
     model = ensemble(module__hidden_units=units)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from inspect import signature
 from typing import ClassVar
 
 import joblib
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.cluster import KMeans
@@ -352,6 +354,36 @@ def test_member_predictions_are_as_good_as_the_teacher(as_given, weight, frozen,
     taught = task.student(frozen, transfer=None).fit(X, y, sample_weight=weight)
     assert_same_members(told, taught, X, rtol=1e-12)
     assert not hasattr(told, "teacher_")
+
+
+@pytest.mark.parametrize("distil", ["heads", "family"])
+def test_the_default_learns_the_variance_without_bias(distil, members, task):
+    """Three members, widened by hand so that the variance has a divisor of 2, are the same."""
+    spread = np.sqrt(3 / 2)
+    if task.is_classification:
+        logits = np.log(members)
+        centre = logits.mean(axis=1, keepdims=True)
+        widened = softmax(centre + spread * (logits - centre), axis=-1)
+    else:
+        widened = members.copy()
+        means = members[..., 0]
+        centre = means.mean(axis=1, keepdims=True)
+        widened[..., 0] = centre + spread * (means - centre)
+
+    def fitted(ddof, known):
+        model = task.student(None)
+        if distil == "family":
+            kind = "classifier" if task.is_classification else "regressor"
+            shared = {"max_epochs": 5, "normalize": "y", "random_state": 0}
+            model = DistributionDistiller(kind, module__hidden_units=(8,), **shared)
+        return model.set_params(ddof=ddof).fit(*task.data, member_predictions=known)
+
+    student, by_hand = fitted(1, members), fitted(0, widened)
+    assert signature(type(student)).parameters["ddof"].default == 1
+    for found, expected in zip(
+        *(model.predict_uncertainty(task.X) for model in (student, by_hand)), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_member_predictions_of_rows_without_weight_do_not_matter(members, task):

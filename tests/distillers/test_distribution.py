@@ -63,6 +63,7 @@ def linear(task, **params):
         "random_state": 0,
         "transfer": None,
         "normalize": False,
+        "ddof": 0,
     }
     return DistributionDistiller(task, **{**settings, **params})
 

@@ -107,6 +107,7 @@ STUDENT_PARAMETERS = {
     "runtime": SettingsRule(Runtime, OneOf((None,)), ("member_block",)),
     "batch_size": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
+    "ddof": OneOf((0, 1)),
 }
 
 PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}

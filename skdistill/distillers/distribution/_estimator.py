@@ -98,7 +98,7 @@ def family_plan(distiller: DistributionEstimator, task: Task) -> FamilyPlan:
             "supervised_weight must be 0 with transfer=TransferOnly(...), whose samples have no "
             f"labels; got {weight!r}."
         )
-    return FamilyPlan(task, clone(family).for_task(task), weight)
+    return FamilyPlan(task, clone(family).for_task(task), weight, ddof=int(distiller.ddof))
 
 
 @with_callbacks
@@ -180,6 +180,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         held-out samples (letter, pendigits, satimage; the sets of UCI).
     supervised_weight : float, default=0.0
         Weight of the labels' negative log-likelihood (lambda in Eqs 16 and 17 of [1]_).
+    ddof : {0, 1}, default=1
+        As in :class:`HydraPlusRegressor`; of a classifier's members, of their logits.
     module : callable, default=MLP
         As in :class:`HydraPlusRegressor` or :class:`HydraPlusClassifier`, but it need not build an
         ``nn.Sequential``, except for the random heads, where the last layer must be linear.
@@ -283,6 +285,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         *,
         family: str | Family = "auto",
         supervised_weight: float = 0.0,
+        ddof: int = 1,
         module: ModelClass = MLP,
         transfer: str | TransferMaker | TransferOnly | None = "auto",
         teacher_cv: Folds = None,

@@ -35,6 +35,7 @@ class FamilyPlan(Plan):
     n_members: int = 2  # of the teacher; one cannot tell the parts of the uncertainty
     members_agree: bool = False  # never disagreed in training: their mean alone is predicted
     calibration: Any = None  # of the fitted student
+    ddof: int = 0
 
     @property
     def tells_parts(self) -> bool:

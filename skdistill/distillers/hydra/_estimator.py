@@ -102,7 +102,9 @@ def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
             f"labels; got {loss.teacher_weight!r}."
         )
     heads = Heads.of(hydra.heads)
-    return HydraPlan(task, heads.head_layers, loss, wanted_heads=heads.n_heads)
+    return HydraPlan(
+        task, heads.head_layers, loss, wanted_heads=heads.n_heads, ddof=int(hydra.ddof)
+    )
 
 
 class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
@@ -135,6 +137,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Number of heads M, or :class:`skdistill.settings.Heads`; None is one for each member.
     loss : HydraLoss, default=None
         Weights of its terms; None is :class:`skdistill.settings.HydraLoss` with its defaults.
+    ddof : {0, 1}, default=1
+        Delta degrees of freedom of the epistemic variance that the student learns: the squared
+        deviations of S members are divided by S - ddof. 1 estimates the variance of infinitely many
+        members without bias; 0 imitates the teacher's own, (S - 1) / S of it on average.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
             TransferOnly or None, default="auto"
         How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
@@ -257,6 +263,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         module: ModelClass = MLP,
         heads: int | Heads | None = None,
         loss: HydraLoss | None = None,
+        ddof: int = 1,
         transfer: str | TransferMaker | TransferOnly | None = "auto",
         teacher_cv: Folds = None,
         calibration_fraction: float | None = None,
@@ -337,6 +344,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         :class:`BayesianEnsembleClassifier`.
     module : callable, default=MLP
         As in :class:`HydraPlusRegressor`, but ``module__activation=("relu", "silu")`` for the MLP.
+    ddof : {0, 1}, default=1
+        As in :class:`HydraPlusRegressor`, of the members' logits.
     heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs
         As in :class:`HydraPlusRegressor`.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
@@ -399,6 +408,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         module: ModelClass = MLP,
         heads: int | Heads | None = None,
         loss: HydraLoss | None = None,
+        ddof: int = 1,
         transfer: str | TransferMaker | TransferOnly | None = "auto",
         teacher_cv: Folds = None,
         calibration_fraction: float | None = None,

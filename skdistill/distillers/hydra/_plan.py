@@ -56,6 +56,7 @@ class HydraPlan(Plan):
     has_gain: bool = False
     calibration: Any = None  # of the fitted student
     wanted_heads: int | None = None  # None is one for each member
+    ddof: int = 0
 
     def taught_by(self, n_members: int) -> HydraPlan:
         """Return the plan of a student of so many members, as is known when they are fitted."""
