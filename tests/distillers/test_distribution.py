@@ -121,6 +121,7 @@ def test_moments_keep_what_the_student_misses_out_of_the_epistemic_part():
     means = curve + shifts
     members = np.stack([means, np.full_like(means, 0.04)], axis=-1)[:, :, None]
     shared = {"module__hidden_units": (), "transfer": None, "normalize": "X", "lr": 0.03}
+    shared["ddof"] = 0
     shared["module__embeddings"] = None  # a line it is without bins
     found = {}
     for loss in ("nll", "moments"):

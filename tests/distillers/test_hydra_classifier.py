@@ -283,7 +283,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
     proba = teacher.predict_proba(X_test)
     rank, ratio = {}, {}
     for spread_weight in (0.0, 0.1):
-        settings = {"module__hidden_units": (64,), "module__embeddings": None}
+        settings = {"module__hidden_units": (64,), "module__embeddings": None, "ddof": 0}
         settings["loss"] = HydraLoss(spread_weight=spread_weight)
         model = HydraPlusClassifier(teacher, max_epochs=200, random_state=0, **settings).fit(X, y)
         parts = model.predict_uncertainty(X_test)

@@ -33,6 +33,7 @@ def student(**params):
         "lr": 0.05,
         "random_state": 0,
         "normalize": "X",
+        "ddof": 0,
     }
     return DistributionDistiller("regressor", **{**settings, **params})
 
