@@ -94,7 +94,7 @@ def fit_ensemble(
     with resumable(ensemble, random_state, _identity(data, before)) as random_state:
         fit = EnsembleFit(spec, task, data, before, random_state, observer)
         n_subtasks = fit.trainer.n_blocks * fit.trainer.job.n_epochs
-        with fit_task(ensemble, given, n_subtasks) as observed, stage(fit.name):
+        with fit_task(ensemble, given, n_subtasks) as observed:
             try:
                 fit.run(observed)
             finally:  # what an interrupt, or a worker that dies, has left is kept too
@@ -204,11 +204,12 @@ class EnsembleFit:
     def run(self, observed: ObservedTask) -> None:
         """Train the members; `trainer` has them, also those before an interrupt."""
         trainer: Any = self.trainer  # an EnsembleTrainer where it is tuned
-        if self.tune == "oob":
-            trainer, self.trials = best_of_trials(trainer, self.job_with, self.random_state)
-            self.trainer = trainer
-        begin = copy.deepcopy(self.random_state)
-        trainer.train_all(self.random_state, observed)
+        with stage(self.name):
+            if self.tune == "oob":
+                trainer, self.trials = best_of_trials(trainer, self.job_with, self.random_state)
+                self.trainer = trainer
+            begin = copy.deepcopy(self.random_state)
+            trainer.train_all(self.random_state, observed)
         if self.tune == "auto":
             self.trainer, self.trials = best_of_priors(trainer, self.job_with, begin)
 

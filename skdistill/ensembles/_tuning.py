@@ -10,7 +10,7 @@ import numpy as np
 
 from .._data.encoding import MANY_ROWS
 from .._estimator.calibration import Temperature
-from .._utils.reporting import print_line
+from .._utils.reporting import print_line, stage
 from ..modules import PiecewiseLinear
 from ._blocks import EnsembleTrainer, EveryMemberDiverged
 from ._job import Job
@@ -124,7 +124,8 @@ def best_of_priors(
     if first.job.training.verbose > 1:
         print_line(f"tuning: temperature {calibration.temperature:.2f}, so try {params}")
     other = EnsembleTrainer(job_with(params))
-    trials.append({"params": params, "loss": _loss_of_trained(other, random_state)})
+    with stage(f"{first.job.spec.n_members} members with a stronger prior"):
+        trials.append({"params": params, "loss": _loss_of_trained(other, random_state)})
     return other if best_of(trials) is trials[-1] else first, trials
 
 

@@ -406,11 +406,13 @@ def test_a_setting_by_which_all_members_diverge_is_not_taken(monkeypatch):
 
 
 @pytest.mark.parametrize(("is_noisy", "scale"), [(True, 3.0), (False, 10.0)])
-def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale):
+def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale, capfd):
     rng = np.random.RandomState(0)
     x = rng.normal(size=(400, 2))
     y = np.sin(5 * x[:, 0]) + x[:, 1] + is_noisy * rng.normal(scale=3.0, size=400) > 0
-    model = BayesianEnsembleClassifier(10, random_state=0).fit(x, y)
+    model = BayesianEnsembleClassifier(10, verbose=1, random_state=0).fit(x, y)
+    stages = dict.fromkeys(line.split(": ")[1] for line in capfd.readouterr().out.splitlines())
+    assert list(stages) == ["10 members", "10 members with a stronger prior"][: 1 + is_noisy]
     tried = {trial["params"]["prior_scale"]: trial["loss"] for trial in model.tuning_}
     assert list(tried) == ([10.0, 3.0] if is_noisy else [10.0])
     assert min(tried, key=tried.__getitem__) == scale
