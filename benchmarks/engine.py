@@ -5,7 +5,9 @@ All train networks of rectified units (perceptrons; in one setting with layer no
 dropout, a module of the user's own) by Adam on minibatches, on one thread, in float32, for the
 same number of epochs, without validation or early stopping:
 
-skdistill        BayesianEnsembleRegressor as a user calls it, all of fit
+skdistill        BayesianEnsembleRegressor of the same networks, all of fit: without embeddings,
+                 random functions and calibration
+defaults         the same with them, as a user has it
 skorch           one NeuralNetRegressor for each member, with skorch's default iterator and
                  callbacks, Gaussian likelihood; train_split=None, so that all train on all rows.
                  A few members are trained and their time scaled to all
@@ -56,6 +58,7 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
 from skdistill.modules import ACTIVATIONS, MLP, build_member, build_members, stack
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
 ACTIVATION = "relu"
@@ -173,6 +176,14 @@ def rows(n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ensemble(setting: Setting, X, y) -> None:
+    """Fit the networks that the others train."""
+    plain = {"distance_aware": False, "inference": DeepEnsemble(calibrate=None)}
+    if setting.module is MLP:
+        plain["module__embeddings"] = None
+    with_defaults(setting, X, y, **plain)
+
+
+def with_defaults(setting: Setting, X, y, **params: object) -> None:
     BayesianEnsembleRegressor(
         setting.n_members,
         module=setting.module,
@@ -182,6 +193,7 @@ def ensemble(setting: Setting, X, y) -> None:
         max_epochs=setting.n_epochs,
         runtime=Runtime(device="cpu"),
         random_state=0,
+        **params,
     ).fit(X, y)
 
 
@@ -257,6 +269,7 @@ def bare_loop(setting: Setting, X, y) -> None:
 
 CONTENDERS: dict[str, Callable] = {
     "skdistill": ensemble,
+    "defaults": with_defaults,
     "skorch": skorch_members,
     "plain loop": plain_loop,
     "Bagging of MLPs": bagging,
@@ -273,7 +286,7 @@ ONE_BY_ONE = ("skorch", "plain loop")
 def compare(setting: Setting, n_rounds: int) -> list[dict]:
     """Our time beside each peer's."""
     X, y = rows(setting.n_rows, setting.n_features)
-    names = ("skdistill", *setting.peers)
+    names = ("skdistill", "defaults", *setting.peers)
     seconds = interleaved(
         {name: partial(CONTENDERS[name], setting, X, y) for name in names}, n_rounds
     )
@@ -288,7 +301,7 @@ def compare(setting: Setting, n_rounds: int) -> list[dict]:
             at_most=setting.at_most.get(peer),
         )
         for peer in setting.peers
-    ]
+    ] + [comparison(str(setting), seconds, peer, ours="defaults") for peer in setting.peers]
 
 
 def overhead(n_rounds: int, n_epochs: int = 21) -> dict:

@@ -30,9 +30,11 @@ def engine_training() -> Table:
     for row in stored("engine")["training"]:
         faster = row["ratio"] if row["measure"] == "times as fast" else 1 / row["ratio"]
         ratios = settings.setdefault(row["setting"], {})
-        ratios[row["peer"]] = marked(faster, ".3g", row["reached"])
-    rows = ([named(setting), *map(ratios.get, peers)] for setting, ratios in settings.items())
-    return table(" | ".join(["samples x features", *peers]), rows)
+        column = row["peer"] if row["ours"] == "skdistill" else f"{row['peer']}, {row['ours']}"
+        ratios[column] = marked(faster, ".3g", row["reached"])
+    columns = [*peers, "skorch, defaults", "bare torch loop, defaults"]
+    rows = ([named(setting), *map(ratios.get, columns)] for setting, ratios in settings.items())
+    return table(" | ".join(["samples x features", *columns]), rows)
 
 
 @block
