@@ -112,6 +112,7 @@ TOY_SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 COMMON = {
+    "module__embeddings": None,  # the paper's networks have none
     "connection__connect": "always",
     "search__max_search": 6,
     "batch_size": 256,
@@ -142,7 +143,7 @@ def run_toy(name: str, seed: int, changes: dict[str, Any], n_rows: int) -> dict[
     teacher = BayesianEnsembleClassifier(
         1, module__hidden_units=TEACHER_UNITS, max_epochs=2, batch_size=256, lr=2e-3
     )
-    teacher.set_params(random_state=seed).fit(X, y)
+    teacher.set_params(module__embeddings=None, random_state=seed).fit(X, y)
     settings = {**TOY_SETTINGS[name], **COMMON, **changes}
     booster = distilled(teacher, X, y, seed, **settings)
     alone = {**settings, "n_rounds": 1}
