@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share 
     student = HydraPlusRegressor(teacher, memory=folder, max_epochs=max_epochs, random_state=0)
     search = CheapestStudentSearchCV(
         student,
-        {"module__hidden_units": [(1,), (4,), (16,), (64,), (128, 128)]},
+        {"module__hidden_units": [(4,), (16,), (64,), (128, 128)]},
         scoring="neg_root_mean_squared_error",
         tolerance=0.01,
         unit="relative",
