@@ -94,8 +94,8 @@ print(
 # ------
 #
 # Top: predictions, plus and minus two total standard deviations. Bottom: aleatoric and epistemic
-# standard deviations. The data lie between the grey lines. Beyond them the epistemic part grows, and
-# the bands contain the truth.
+# standard deviations. The data lie between the grey lines. Beyond them the epistemic part grows,
+# and the bands contain the truth.
 
 figure, axes = plt.subplots(2, 3, figsize=(9, 5.4), layout="constrained", sharex=True, sharey="row")
 x = grid[:, 0]
