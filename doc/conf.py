@@ -46,6 +46,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "sphinx_codeautolink",
 ]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
@@ -77,6 +78,9 @@ intersphinx_mapping = {
     }.items()
 }
 
+# Names in code are links; the blocks of a page are one program.
+codeautolink_concat_default = True
+
 # torch's exporter tells its own authors of a name that it will lose.
 warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec")
 
@@ -95,8 +99,12 @@ sphinx_gallery_conf = {
     "write_computation_times": False,  # their page would fetch a table's script from elsewhere
 }
 
-# It means the folders above as well, and a checkout may lie in "my projects".
-suppress_warnings = ["sphinx_gallery.space_in_filename"]
+suppress_warnings = [
+    # It means the folders above as well, and a checkout may lie in "my projects".
+    "sphinx_gallery.space_in_filename",
+    # Names in the code of the gallery that sphinx-gallery has linked already.
+    "codeautolink.match_name",
+]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"skdistill {release}"

@@ -98,7 +98,7 @@ shown = np.where(helped, busy, -1).argmax()
 image = axes["stages"].imshow(
     stages[:, shown].T, origin="lower", aspect="auto", cmap="Blues", vmin=0, vmax=1
 )
-names = [*(str(n + 1) for n in range(booster.n_rounds_)), "teacher"]
+names = [*(str(n + 1) for n in range(booster.n_rounds_)), "\nteacher"]
 axes["stages"].set(
     xticks=range(len(names)),
     xticklabels=names,

@@ -107,10 +107,11 @@ field = yield_of(grid.reshape(-1, 2)).reshape(80, 80)
 contours = left.contour(grid[..., 0], grid[..., 1], field, levels=6, cmap="Greys", vmin=-40)
 left.clabel(contours, fmt="%.0f %%", fontsize="x-small")
 shown = searches[1]
-left.scatter(*shown[:n_first].T, marker="s", color="#E69F00", label="first, at random")
-left.scatter(*shown[n_first:].T, marker="o", color="#0072B2", label="proposed")
-left.legend(fontsize="small", loc="lower left")
-left.set(xlabel="temperature [°C]", ylabel="acidity [pH]", title="One search")
+points = {"clip_on": False, "zorder": 3}  # some proposals are on the edge
+left.scatter(*shown[:n_first].T, marker="s", color="#E69F00", label="first, at random", **points)
+left.scatter(*shown[n_first:].T, marker="o", color="#0072B2", label="proposed", **points)
+left.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
+left.set(xlabel="temperature [°C]", ylabel="pH", title="One search")
 
 counts = np.arange(n_first, n_all + 1)
 for curve in best:

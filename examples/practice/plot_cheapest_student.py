@@ -2,8 +2,8 @@
 Search for the cheapest student
 ===============================
 
-A search for the most accurate student selects a large one, even if a student of a hundredth of its
-size is nearly as accurate. `CheapestStudentSearchCV` selects the cheapest student within a
+A search for the most accurate student selects a large one, even if a student of a sixth of its size
+is nearly as accurate. `CheapestStudentSearchCV` selects the cheapest student within a
 tolerance: here the one with the fewest parameters whose error is at most one per cent above the
 lowest.
 """
@@ -13,12 +13,12 @@ lowest.
 # ------
 #
 # The cost may be the number of parameters, the operations per sample, or the measured latency. The
-# target is the progression of diabetes.
+# target is Friedman's function of five features, with noise.
 
 import tempfile
 
 import matplotlib.pyplot as plt
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import make_friedman1
 from sklearn.model_selection import train_test_split
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
@@ -28,7 +28,7 @@ from skdistill.model_selection import CheapestStudentSearchCV, n_parameters
 n_members = 5  # networks of the teacher
 max_epochs = 100  # epochs of each model
 
-X, y = load_diabetes(return_X_y=True)
+X, y = make_friedman1(600, n_features=5, noise=2, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 
 with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share its teacher
@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share 
     student = HydraPlusRegressor(teacher, memory=folder, max_epochs=max_epochs, random_state=0)
     search = CheapestStudentSearchCV(
         student,
-        {"module__hidden_units": [(1,), (4,), (16,), (64,), (128, 128)]},
+        {"module__hidden_units": [(4,), (16,), (64,), (128, 128)]},
         scoring="neg_root_mean_squared_error",
         tolerance=0.01,
         unit="relative",

@@ -106,7 +106,7 @@ for ax, values in zip(axes, (coverage, width), strict=True):
             ax.plot(place, values[j, k].mean(), "k_", markersize=22, markeredgewidth=2)
     ax.set_xticks(range(len(ratios)), list(ratios))
     ax.set(xlabel="likelihood ratio")
-axes[0].axhline(0.9, color="0.5", linestyle="--", label="asked for")
+axes[0].axhline(0.9, color="0.5", linestyle="--", label="nominal")
 axes[0].legend(fontsize="small", loc="upper left")
 axes[0].set(ylabel="share of y covered", title="Coverage after the shift")
 axes[1].set(ylabel="median width [units of y]", title="Width of the intervals")

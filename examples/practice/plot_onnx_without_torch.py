@@ -87,7 +87,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained
 left.loglog(expected, epistemic, ".", color="#0072B2")
 ends = [expected.min(), expected.max()]
 left.loglog(ends, ends, color="0.6", zorder=0)
-left.set(xlabel="student [nats]", ylabel="graph [nats]", title="Epistemic uncertainty, test images")
+left.set(xlabel="student [nats]", ylabel="graph [nats]", title="Epistemic uncertainty")
 right.barh(list(times), list(times.values()), color="#0072B2")
 right.set(xlabel="milliseconds per sample", title="Latency")
 plt.show()

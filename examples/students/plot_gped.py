@@ -82,6 +82,6 @@ for ax, (name, doubt) in zip(axes, doubts.items(), strict=True):
         )
     ax.set(title=name.capitalize(), xlabel="first feature")
 axes[0].set_ylabel("second feature")
-axes[0].legend(title="class", loc="upper right", facecolor="0.8")
+axes[0].legend(title="class", loc="lower right", facecolor="0.8")
 figure.colorbar(drawn, ax=axes, label="epistemic uncertainty [nats]")
 plt.show()

@@ -94,8 +94,8 @@ print(
 # ------
 #
 # Top: predictions, plus and minus two total standard deviations. Bottom: aleatoric and epistemic
-# standard deviations. The data lie between the grey lines. Beyond them the ensemble is
-# overconfident, most of all on the left, and so are its students.
+# standard deviations. The data lie between the grey lines. Beyond them the epistemic part grows,
+# and the bands contain the truth.
 
 figure, axes = plt.subplots(2, 3, figsize=(9, 5.4), layout="constrained", sharex=True, sharey="row")
 x = grid[:, 0]
@@ -117,7 +117,7 @@ for (above, below), (name, model) in zip(axes.T, models.items(), strict=True):
     for ax in (above, below):
         for end in (-3, 3):
             ax.axvline(end, color="0.85", zorder=0)
-axes[0, 0].set(ylabel="y", ylim=(-2, 2))
+axes[0, 0].set(ylabel="y", ylim=(-4, 4))
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
 axes[1, 0].set(ylabel="standard deviation", ylim=(0, None))
 plt.show()

@@ -82,7 +82,12 @@ axes[0].set(yscale="log", ylabel="p-value", title="What is seen without labels")
 axes[1].plot(epistemic, "o-", color="#0072B2", markersize=4, label="mean of a batch")
 axes[1].set(yscale="log", ylabel="epistemic part [nats]")
 axes[2].plot(accuracies, "s-", color="black", markersize=4, label="batch")
-axes[2].set(xlabel="batch of 50 images", ylabel="accuracy", title="What labels would tell")
+axes[2].set(
+    xticks=range(0, len(p_values), 2),
+    xlabel="batch of 50 images",
+    ylabel="accuracy",
+    title="What labels would tell",
+)
 for ax in axes:
     ax.axvspan(last_good, len(p_values) - 1, color="0.93", zorder=0, label="noise grows")
 axes[0].legend(fontsize="small")
