@@ -20,7 +20,7 @@ DEEP_ENSEMBLES_NLL = 0.05  # what a teacher may be behind those published
 Highlight = tuple[str, str, str, bool, str]  # what, measured, wanted, reached, page
 
 
-def translation(headings: str, keys: str) -> Table:
+def translation(file: str, headings: str, keys: str) -> Table:
     """Means and standard deviations over repetitions."""
     names = {
         "single": "single network",
@@ -37,18 +37,20 @@ def translation(headings: str, keys: str) -> Table:
         spec = ".3f" if key == "nll" else ".1f"
         return found and plus_minus(found["mean"], found["std"], spec)
 
-    results = stored("translation")["results"]
+    results = stored(file)["results"]
     rows = (
         [shown, *map(written, keys.split(), pick(results[name], keys))]
         for name, shown in names.items()
+        if name in results
     )
     return table(f"loss or model | {headings}", rows)
 
 
 @block
-def translation_quality() -> Table:
+def translation_quality(file: str) -> Table:
     """How good translations are, and how well uncertainty ranks their errors."""
     return translation(
+        file,
         "exact, % | edits per token, % | NLL per token | PRR by EoE, % | PRR by RMI, %",
         "accuracy error_rate nll prr_eoe prr_rmi",
     )
@@ -58,8 +60,20 @@ def translation_quality() -> Table:
 def translation_detection() -> Table:
     """How well sentences of another kind are told."""
     return translation(
+        "translation",
         "rare words, EoE | RMI | permuted, EoE | RMI | a noun never seen, EoE | RMI",
         "rare_eoe rare_rmi permuted_eoe permuted_rmi foreign_eoe foreign_rmi",
+    )
+
+
+@block
+def sentences_detection() -> Table:
+    """How well sentences with unknown words and in unknown languages are told."""
+    return translation(
+        "sentences",
+        "unknown word, EoE | RMI | near language, EoE | RMI | far language, EoE | RMI | "
+        "ambiguous, EoE | RMI",
+        "word_eoe word_rmi near_eoe near_rmi far_eoe far_rmi ambiguous_eoe ambiguous_rmi",
     )
 
 
