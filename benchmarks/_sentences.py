@@ -63,6 +63,7 @@ N_PIECES = 1000
 LONGEST_SOURCE, LONGEST_TARGET = 24, 11  # of known sentences
 FIRST_DAY, N_DAYS = datetime.date(1910, 1, 1), 43_830  # 120 years
 LARGEST = 1_000  # of measures and amounts
+WORD = re.compile(r"[^\W\d]+")
 
 DOMAINS = {"ambiguous": LOCALES, "word": LOCALES, "near": NEAR, "far": FAR}
 
@@ -96,6 +97,11 @@ def padded(rows: list[list[int]], longest: int) -> np.ndarray:
     for row, tokens in zip(found, rows, strict=True):
         row[: len(tokens)] = tokens[:longest]
     return found
+
+
+def words(X: np.ndarray) -> list[list[str]]:
+    """Words of each sentence, given its pieces."""
+    return [WORD.findall(text) for text in pieces().decode([row[row > 0].tolist() for row in X])]
 
 
 @cache
@@ -132,7 +138,7 @@ def sentences(domain: str, seed: int) -> Iterator[Sentence]:
         elif locales is LOCALES:
             is_wanted = not has_unknown and (domain == "known" or sentence.is_ambiguous)
         else:
-            is_wanted = re.search(r"[^\W\d]{4}", sentence.text)
+            is_wanted = any(len(word) > 3 for word in WORD.findall(sentence.text))
         if is_wanted:
             yield sentence
 

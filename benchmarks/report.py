@@ -103,7 +103,7 @@ COMMANDS = {
     "predict": ["predict.py"],
     "scale": ["scale.py --million"],
     "sentences": [
-        "translation.py --data real --students mixture reverse_kl "
+        "translation.py --data real --repeats 2 --students mixture reverse_kl "
         "--output benchmarks/results/sentences.json"
     ],
     "serving": ["serving.py"],

@@ -1129,12 +1129,12 @@ def test_translation_scores_every_model(run, data, domains, tmp_path, request):
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
     ways = ("", ", released form", ", longer", ", shown more")
     students = {"EnD", "EnD2", *(f"proxy student{how}" for how in ways)}
-    assert set(results) == {"single", "ensemble", "proxy", *students}
+    assert set(results) == {"words", "single", "ensemble", "proxy", *students}
     for model, row in results.items():
         assert model in text
         knows = {name for name in row if name.endswith("_rmi")}
         wanted = {f"{name}_rmi" for name in ("prr", *domains)}
-        assert knows == (set() if model in ("single", "EnD") else wanted)
+        assert knows == (set() if model in ("words", "single", "EnD") else wanted)
         assert all(
             0 <= row[name]["mean"] <= 100 for name in row if "_eoe" in name and "prr" not in name
         )
@@ -1208,6 +1208,7 @@ def test_what_could_come_from_another_country_is_ambiguous(sentences, kind, loca
     assert {write(rng, locale, money).is_ambiguous for _ in range(50)} == are
 
 
+@pytest.mark.slow
 def test_sentences_are_pieces_and_their_meanings_symbols(sentences):
     X, y = sentences.make_sentences(20, "known", 0)
     assert X.shape == (20, sentences.LONGEST_SOURCE)

@@ -23,6 +23,7 @@ Highlight = tuple[str, str, str, bool, str]  # what, measured, wanted, reached, 
 def translation(file: str, headings: str, keys: str) -> Table:
     """Means and standard deviations over repetitions."""
     names = {
+        "words": "share of words not in training",
         "single": "single network",
         "ensemble": "ensemble",
         "proxy": "its proxies, no student",
@@ -30,6 +31,7 @@ def translation(file: str, headings: str, keys: str) -> Table:
         "EnD2": '`"nll"` (EnD2)',
         "proxy student": '`"reverse_kl"`',
         "proxy student, released form": '`"reverse_kl_reference"`',
+        "proxy student, longer": '`"reverse_kl"`, twice the epochs',
         "proxy student, shown more": '`"reverse_kl"`, trained on more',
     }
 
@@ -39,9 +41,9 @@ def translation(file: str, headings: str, keys: str) -> Table:
 
     results = stored(file)["results"]
     rows = (
-        [shown, *map(written, keys.split(), pick(results[name], keys))]
+        [shown, *map(written, keys.split(), values)]
         for name, shown in names.items()
-        if name in results
+        if any(values := pick(results.get(name, {}), keys))
     )
     return table(f"loss or model | {headings}", rows)
 
@@ -68,12 +70,24 @@ def translation_detection() -> Table:
 
 @block
 def sentences_detection() -> Table:
-    """How well sentences with unknown words and in unknown languages are told."""
+    """How well sentences with unknown words or in unknown languages are told from known ones."""
     return translation(
         "sentences",
         "unknown word, EoE | RMI | near language, EoE | RMI | far language, EoE | RMI | "
         "ambiguous, EoE | RMI",
         "word_eoe word_rmi near_eoe near_rmi far_eoe far_rmi ambiguous_eoe ambiguous_rmi",
+    )
+
+
+@block
+def sentences_less_ambiguous() -> Table:
+    """How well the same are told from sentences with several meanings."""
+    return translation(
+        "sentences",
+        "unknown word, EoE | RMI | near language, EoE | RMI | far language, EoE | RMI",
+        " ".join(
+            f"{of}_less_ambiguous_{by}" for of in ("word", "near", "far") for by in ("eoe", "rmi")
+        ),
     )
 
 
