@@ -114,10 +114,10 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that are installed."""
+def versions(*more: str) -> dict[str, str]:
+    """Versions of Python and of the packages that are installed, and of `more` of them."""
     found = {"python": platform.python_version(), "skdistill": skdistill.__version__}
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *more):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -102,6 +102,10 @@ COMMANDS = {
     "persistence": ["persistence.py"],
     "predict": ["predict.py"],
     "scale": ["scale.py --million"],
+    "sentences": [
+        "translation.py --data real --repeats 2 --students mixture reverse_kl "
+        "--output benchmarks/results/sentences.json"
+    ],
     "serving": ["serving.py"],
     "sgld": ["sgld.py"],
     "shift": ["shift.py"],

@@ -2,20 +2,24 @@
 """Translation: an ensemble and its students, as in Tables 3 and 4 of Ryabinin et al. (2021).
 
 Five recurrent networks learn to translate between the two made-up languages of make_translation,
-where half of the nouns have two translations that nobody can tell apart. They are distilled into
-one: their mean (EnD), the likelihood of their probabilities under a Dirichlet (EnD2, with smoothing
-and a temperature that falls from 2.5 to 1), and the reverse divergence from the proxy, in the form
-that the authors released and as it stands. "proxy student, shown more" learns besides from as many
-sentences again of other kinds, which nobody but the ensemble has translated. "proxy" is the
-ensemble with a proxy in the place of its members at each token: the best that its students could
-do.
+where half of the nouns have two translations that nobody can tell apart; with `--data real` they
+read dates, measures and amounts of money that are written in five languages (_sentences.py, with
+packages of requirements/peers.txt). They are distilled into one: their mean (EnD), the likelihood
+of their probabilities under a Dirichlet (EnD2, with smoothing and a temperature that falls from 2.5
+to 1), and the reverse divergence from the proxy, in the form that the authors released and as it
+stands. "proxy student, longer" has twice the epochs. "proxy student, shown more" learns besides
+from as many sentences again of other kinds, which nobody but the ensemble has translated. "proxy"
+is the ensemble with a proxy in the place of its members at each token: the best that its students
+could do.
 
 The first table has the quality of translations: the share of sentences without an error, edit
 distance over length, negative log likelihood of the references' tokens, and how well each
 uncertainty ranks the edit distances (prediction rejection ratio in percent). The second has how
 well each uncertainty tells sentences of another kind from those of training (area under the ROC
-curve in percent): with frequent and rare words exchanged, in random order, and with one noun never
-seen.
+curve in percent). Made-up ones have frequent and rare words exchanged, are in random order, or have
+a noun never seen; real ones have several meanings, have a word never seen, or are in languages near
+to those of training or far from them. "words" is the share of words that the training sentences do
+not have, without a model.
 
 Sentences are translated by a beam of 5. The total uncertainty is the entropy of the expected
 distribution (EoE), the epistemic one the reverse mutual information (RMI), both by the chain rule
@@ -25,16 +29,19 @@ members.
 
     python benchmarks/translation.py
     python benchmarks/translation.py --repeats 1 --students reverse_kl
+    python benchmarks/translation.py --data real
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from _common import argument_parser, one_thread, print_table, record, write_json
+from _common import argument_parser, one_thread, print_table, record, versions, write_json
 from torch.nn.functional import cross_entropy, pad
 
 from skdistill import SequenceDistributionDistiller
@@ -47,10 +54,8 @@ from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import SequenceEnsemble, token_error_rates
 from skdistill.settings import Runtime
 
-SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
-DOMAINS = ("rare", "permuted", "foreign")
+PAD, BEGIN = TRANSLATION_TOKENS.pad, TRANSLATION_TOKENS.begin
 BEAM = 5
-BATCH, LR = 64, 0.005
 
 MEASURES = {"eoe": "EoE", "rmi": "RMI"}
 STUDENTS = {
@@ -59,6 +64,62 @@ STUDENTS = {
     "reverse_kl": "proxy student",
     "reverse_kl_reference": "proxy student, released form",
 }
+
+
+class Data(NamedTuple):
+    """Where sentences come from: pairs of `n` sources and targets of a domain, by a seed."""
+
+    draw: Callable[[int, str, int], tuple[np.ndarray, np.ndarray]]
+    words: Callable[[np.ndarray], list[list]]  # of each source
+    n_source: int  # tokens
+    n_target: int
+    domains: Sequence[str]  # to be told from "known" sentences
+    more: Sequence[str]  # to be shown to the last student
+    n_train: int = 2000
+    n_test: int = 300
+    n_epochs: int = 12  # of members and of students
+    batch_size: int = 64
+    lr: float = 0.005
+    max_length: int | None = None  # of what is generated
+    packages: Sequence[str] = ()  # that sentences depend on
+
+
+def made_up() -> Data:
+    """The languages of make_translation."""
+    domains = "rare", "permuted", "foreign"
+
+    def draw(n: int, domain: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        return make_translation(n, domain, random_state=seed)
+
+    def words(X: np.ndarray) -> list[list[int]]:
+        return [row[row != PAD].tolist() for row in X]
+
+    sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
+    return Data(draw, words, *sizes, domains, domains)
+
+
+def real() -> Data:
+    """Dates, measures and amounts as ten countries write them."""
+    import _sentences  # its packages are not in the environment
+
+    return Data(
+        _sentences.make_sentences,
+        _sentences.words,
+        _sentences.N_PIECES,
+        len(_sentences.TARGETS),
+        list(_sentences.DOMAINS),
+        ["more"],
+        n_train=10_000,
+        n_test=200,
+        n_epochs=8,
+        batch_size=128,
+        lr=0.015,
+        max_length=_sentences.LONGEST_TARGET,
+        packages=("num2words", "babel", "sentencepiece"),
+    )
+
+
+DATA = {"made-up": made_up, "real": real}
 
 
 class Proxy(SequenceEnsemble):
@@ -70,21 +131,21 @@ class Proxy(SequenceEnsemble):
         return Dirichlet(proxy_concentrations(members.mean, precision, offset=1e-6))
 
 
-def trained(X: np.ndarray, y: np.ndarray, n_epochs: int, seed: int) -> RecurrentSequenceModel:
+def trained(
+    data: Data, X: np.ndarray, y: np.ndarray, n_epochs: int, seed: int
+) -> RecurrentSequenceModel:
     """A network that has learnt to translate, by plain torch."""
     generator = torch.Generator().manual_seed(seed)
-    network = RecurrentSequenceModel(*SIZES, generator=generator)
+    network = RecurrentSequenceModel(data.n_source, data.n_target, generator=generator)
     source, target = torch.tensor(X), torch.tensor(y)
-    read = pad(target[:, :-1], (1, 0), value=TRANSLATION_TOKENS.begin)
-    optimizer = torch.optim.Adam(network.parameters(), LR, fused=True)
-    n_steps = n_epochs * -(-len(X) // BATCH)
+    read = pad(target[:, :-1], (1, 0), value=BEGIN)
+    optimizer = torch.optim.Adam(network.parameters(), data.lr, fused=True)
+    n_steps = n_epochs * -(-len(X) // data.batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
     for _ in range(n_epochs):
-        for rows in torch.randperm(len(X), generator=generator).split(BATCH):
+        for rows in torch.randperm(len(X), generator=generator).split(data.batch_size):
             logits = network(source[rows], read[rows]).flatten(0, 1)
-            loss = cross_entropy(
-                logits, target[rows].flatten(), ignore_index=TRANSLATION_TOKENS.pad
-            )
+            loss = cross_entropy(logits, target[rows].flatten(), ignore_index=PAD)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -92,20 +153,18 @@ def trained(X: np.ndarray, y: np.ndarray, n_epochs: int, seed: int) -> Recurrent
     return network
 
 
-def with_more(X: np.ndarray, y: np.ndarray, ensemble: SequenceEnsemble, seed: int):
+def with_more(data: Data, X: np.ndarray, y: np.ndarray, ensemble: SequenceEnsemble, seed: int):
     """As many sentences again, of other kinds, with translations by the ensemble."""
-    n_each = -(-len(X) // len(DOMAINS))
-    drawn = [
-        make_translation(n_each, domain, random_state=10_000 + 10 * seed + i)[0]
-        for i, domain in enumerate(DOMAINS)
+    n_each = -(-len(X) // len(data.more))
+    more = [
+        data.draw(n_each, domain, 10_000 + 10 * seed + i)[0] for i, domain in enumerate(data.more)
     ]
-    more = np.vstack(drawn)
-    translated = ensemble.predict(more, max_length=y.shape[1])
+    translated = ensemble.predict(np.vstack(more), max_length=y.shape[1])
     missing = y.shape[1] - translated.shape[1]
-    return np.vstack([X, more]), np.vstack([y, np.pad(translated, ((0, 0), (0, missing)))])
+    return np.vstack([X, *more]), np.vstack([y, np.pad(translated, ((0, 0), (0, missing)))])
 
 
-def student_of(members: list, loss: str, X, y, n_epochs: int, seed: int):
+def student_of(data: Data, members: list, loss: str, X, y, n_epochs: int, seed: int):
     """A student of the members; EnD2 with a temperature that falls over half of the epochs."""
     temperature = (2.5, 0, max(1, n_epochs // 2)) if loss == "nll" else 1.0
     family = (
@@ -117,10 +176,10 @@ def student_of(members: list, loss: str, X, y, n_epochs: int, seed: int):
         members,
         family=family,
         max_epochs=n_epochs,
-        batch_size=BATCH,
-        lr=LR,
+        batch_size=data.batch_size,
+        lr=data.lr,
         runtime=Runtime(device="cpu"),
-        module__in_features=SIZES[0],
+        module__in_features=data.n_source,
         random_state=seed,
     ).fit(X, y)
 
@@ -134,10 +193,12 @@ def uncertainties(sequences) -> dict[str, np.ndarray]:
     return {name: values for name, values in found.items() if values is not None}
 
 
-def scores(model, X: np.ndarray, y: np.ndarray, others: dict[str, np.ndarray]) -> dict[str, float]:
+def scores(
+    data: Data, model, X: np.ndarray, y: np.ndarray, others: dict[str, np.ndarray]
+) -> dict[str, float]:
     """Everything that the tables show of one model."""
-    sequences = model.generate(X, BEAM)
-    rates = token_error_rates(y, sequences.tokens[:, 0], TRANSLATION_TOKENS.pad)
+    sequences = model.generate(X, BEAM, data.max_length)
+    rates = token_error_rates(y, sequences.tokens[:, 0], PAD)
     known = uncertainties(sequences)
     found = {
         "accuracy": 100 * float((rates == 0).mean()),
@@ -146,43 +207,64 @@ def scores(model, X: np.ndarray, y: np.ndarray, others: dict[str, np.ndarray]) -
     }
     for name, values in known.items():
         found[f"prr_{name}"] = 100 * prediction_rejection_ratio(rates, values)
-    for domain, rows in others.items():
-        of_domain = uncertainties(model.generate(rows, BEAM))
-        for name, values in known.items():
+    of_others = {
+        domain: uncertainties(model.generate(rows, BEAM, data.max_length))
+        for domain, rows in others.items()
+    }
+    for name, values in known.items():
+        for domain, of_domain in of_others.items():
             found[f"{domain}_{name}"] = 100 * ood_auroc(values, of_domain[name])
+        if "ambiguous" in others:
+            ambiguous = of_others["ambiguous"][name]
+            for domain in set(others) - {"ambiguous"}:
+                auroc = ood_auroc(ambiguous, of_others[domain][name])
+                found[f"{domain}_less_ambiguous_{name}"] = 100 * auroc
     return found
 
 
-def run(seed: int, losses: list[str], sizes: dict[str, int]) -> dict[str, list[dict[str, float]]]:
+def unseen_words(
+    data: Data, X: np.ndarray, X_test: np.ndarray, others: dict[str, np.ndarray]
+) -> dict[str, float]:
+    """How well the share of words that X does not have, in the place of EoE, tells sentences."""
+    known = set().union(*data.words(X))
+
+    def shares(rows: np.ndarray) -> list[float]:
+        return [np.mean([word not in known for word in words] or 0.0) for words in data.words(rows)]
+
+    of_test = shares(X_test)
+    return {
+        f"{domain}_eoe": 100 * ood_auroc(of_test, shares(rows)) for domain, rows in others.items()
+    }
+
+
+def run(
+    data: Data, seed: int, losses: list[str], sizes: dict[str, int]
+) -> dict[str, list[dict[str, float]]]:
     """Scores of all models of one repetition, those of single networks member by member."""
     n_epochs = sizes["epochs"]
-    X, y = make_translation(sizes["train"], random_state=3 * seed)
-    X_test, y_test = make_translation(sizes["test"], random_state=3 * seed + 1)
-    others = {
-        domain: make_translation(sizes["test"], domain, random_state=3 * seed + 2)[0]
-        for domain in DOMAINS
-    }
+    X, y = data.draw(sizes["train"], "known", 3 * seed)
+    X_test, y_test = data.draw(sizes["test"], "known", 3 * seed + 1)
+    others = {domain: data.draw(sizes["test"], domain, 3 * seed + 2)[0] for domain in data.domains}
     start = time.process_time()
-    members = [trained(X, y, n_epochs, 100 * seed + m) for m in range(sizes["members"])]
+    members = [trained(data, X, y, n_epochs, 100 * seed + m) for m in range(sizes["members"])]
     seconds = {"ensemble": time.process_time() - start}
     ensemble = SequenceEnsemble(members)
     models = {"ensemble": ensemble, "proxy": Proxy(members)}
-    lessons = {STUDENTS[loss]: (loss, X, y) for loss in losses}
-    lessons["proxy student, shown more"] = (
-        "reverse_kl",
-        *with_more(X, y, ensemble, seed),
-    )
+    lessons = {STUDENTS[loss]: (loss, X, y, n_epochs) for loss in losses}
+    more = with_more(data, X, y, ensemble, seed)
+    lessons["proxy student, longer"] = "reverse_kl", X, y, 2 * n_epochs
+    lessons["proxy student, shown more"] = "reverse_kl", *more, n_epochs
     for name, lesson in lessons.items():
         start = time.process_time()
-        models[name] = student_of(members, *lesson, n_epochs, seed)
+        models[name] = student_of(data, members, *lesson, seed)
         seconds[name] = time.process_time() - start
-    singles = [scores(SequenceEnsemble([m]), X_test, y_test, others) for m in members]
+    singles = [scores(data, SequenceEnsemble([m]), X_test, y_test, others) for m in members]
     for single in singles:  # one member says nothing of knowledge
-        for name in [name for name in single if name.endswith("rmi")]:
+        for name in [name for name in single if "rmi" in name]:
             del single[name]
-    found = {"single": singles}
+    found = {"words": [unseen_words(data, X, X_test, others)], "single": singles}
     for name, model in models.items():
-        row = scores(model, X_test, y_test, others)
+        row = scores(data, model, X_test, y_test, others)
         found[name] = [row | ({"fit_seconds": seconds[name]} if name in seconds else {})]
     return found
 
@@ -209,21 +291,21 @@ def cell(score: dict[str, float] | None, digits: int = 1) -> str | None:
     return f"{score['mean']:.{digits}f} +- {score['std']:.{digits}f}"
 
 
-def report(results: dict[str, dict[str, dict]]) -> None:
+def report(results: dict[str, dict[str, dict]], domains: Sequence[str]) -> None:
     print_table(
         ["model", "exact %", "edits %", "NLL", "PRR by EoE", "PRR by RMI", "fit CPU s"],
         [
             [
                 model,
                 *(cell(row.get(name)) for name in ("accuracy", "error_rate")),
-                cell(row["nll"], 3),
+                cell(row.get("nll"), 3),
                 *(cell(row.get(name)) for name in ("prr_eoe", "prr_rmi", "fit_seconds")),
             ]
             for model, row in results.items()
         ],
     )
     print()
-    columns = [(domain, name) for domain in DOMAINS for name in MEASURES]
+    columns = [(domain, name) for domain in domains for name in MEASURES]
     print_table(
         ["model", *(f"{domain} by {MEASURES[name]}" for domain, name in columns)],
         [
@@ -237,22 +319,30 @@ def main() -> None:
     parser = argument_parser(__doc__, "translation")
     parser.add_argument("--repeats", type=int, default=3, help="ensembles to train")
     parser.add_argument("--students", nargs="+", default=list(STUDENTS), choices=STUDENTS)
-    parser.add_argument("--epochs", type=int, default=12, help="of members and of students")
-    parser.add_argument("--train", type=int, default=2000, help="sentences to learn from")
+    parser.add_argument("--data", default="made-up", choices=DATA, help="kind of sentences")
+    parser.add_argument("--epochs", type=int, help="of members and of students")
+    parser.add_argument("--train", type=int, help="sentences to learn from")
     options = parser.parse_args()
     one_thread()
+    data = DATA[options.data]()
 
-    sizes = {"train": options.train, "test": 300, "epochs": options.epochs, "members": 5}
+    sizes = {
+        "train": options.train or data.n_train,
+        "test": data.n_test,
+        "epochs": options.epochs or data.n_epochs,
+        "members": 5,
+    }
     n_repeats = options.repeats
     if options.quick:
         sizes, n_repeats = {"train": 100, "test": 30, "epochs": 2, "members": 2}, 1
     settings = {key: value for key, value in vars(options).items() if key != "output"}
     runs = []
     for seed in range(n_repeats):
-        runs.append(run(seed, options.students, sizes))
+        runs.append(run(data, seed, options.students, sizes))
         results = summary(runs)
-        write_json(options.output, record(settings={**settings, **sizes}, results=results))
-    report(results)
+        content = {"settings": {**settings, **sizes}, "results": results}
+        write_json(options.output, record(versions=versions(*data.packages), **content))
+    report(results, data.domains)
 
 
 if __name__ == "__main__":

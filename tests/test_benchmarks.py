@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import itertools
 import json
@@ -1109,24 +1110,116 @@ def test_ratios_of_active_learning_are_geometric_means(common):
 
 
 @pytest.mark.slow
-def test_translation_scores_every_model(run, tmp_path):
+@pytest.mark.parametrize(
+    ("data", "domains"),
+    [
+        ("made-up", ["rare", "permuted", "foreign"]),
+        (
+            "real",
+            [f"{name}{of}" for name in ("word", "near", "far") for of in ("", "_less_ambiguous")]
+            + ["ambiguous"],
+        ),
+    ],
+)
+def test_translation_scores_every_model(run, data, domains, tmp_path, request):
+    if data == "real":
+        request.getfixturevalue("sentences")
     output = tmp_path / "translation.json"
-    text = run("translation.py", "--quick", "--output", str(output))
+    text = run("translation.py", "--quick", "--data", data, "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
-    students = {
-        "EnD",
-        "EnD2",
-        *(f"proxy student{how}" for how in ("", ", released form", ", shown more")),
-    }
-    assert set(results) == {"single", "ensemble", "proxy", *students}
+    ways = ("", ", released form", ", longer", ", shown more")
+    students = {"EnD", "EnD2", *(f"proxy student{how}" for how in ways)}
+    assert set(results) == {"words", "single", "ensemble", "proxy", *students}
     for model, row in results.items():
         assert model in text
         knows = {name for name in row if name.endswith("_rmi")}
-        domains = {f"{domain}_rmi" for domain in ("prr", "rare", "permuted", "foreign")}
-        assert knows == (set() if model in ("single", "EnD") else domains)
+        wanted = {f"{name}_rmi" for name in ("prr", *domains)}
+        assert knows == (set() if model in ("words", "single", "EnD") else wanted)
         assert all(
             0 <= row[name]["mean"] <= 100 for name in row if "_eoe" in name and "prr" not in name
         )
+
+
+@pytest.fixture
+def sentences(common):
+    """The module that writes real sentences."""
+    for package in ("babel", "num2words", "sentencepiece"):
+        pytest.importorskip(package)
+    return importlib.import_module("_sentences")
+
+
+@pytest.mark.parametrize(
+    ("text", "locale", "expected"),
+    [
+        ("3 April 1973", "en_GB", "three April nineteen seventy-three"),
+        ("3. April 1973", "de_CH", "drei April neunzehnhundertdreiundsiebzig"),
+        ("3 de abril de 1973", "es_MX", "tres de abril de mil novecientos setenta y tres"),
+    ],
+)
+def test_numbers_are_written_in_words(sentences, text, locale, expected):
+    assert sentences.in_words(text, locale, to="year") == expected
+
+
+@pytest.mark.parametrize(
+    ("day", "others"),
+    [
+        ((2025, 4, 3), {(1925, 4, 3), (1925, 3, 4), (2025, 3, 4)}),
+        ((2025, 4, 13), {(1925, 4, 13)}),
+        ((1950, 5, 5), set()),
+        ((2024, 2, 29), {(1924, 2, 29)}),
+        ((2000, 2, 29), set()),  # there was none in 1900, which is before the first day, too
+    ],
+)
+def test_days_that_a_date_may_be_besides(sentences, day, others):
+    found = set(sentences.other_days(datetime.date(*day)))
+    assert found == {datetime.date(*other) for other in others}
+
+
+def test_known_sentences_have_no_unknown_word_and_few_are_ambiguous(sentences):
+    def drawn(domain, n_samples):
+        return list(itertools.islice(sentences.sentences(domain, 0), n_samples))
+
+    def is_unknown(sentence):
+        return any(word in sentence.text.lower() for word in sentences.UNKNOWN)
+
+    known = drawn("known", 500)
+    assert not any(map(is_unknown, known))
+    assert 0 < np.mean([sentence.is_ambiguous for sentence in known]) < 0.2
+    assert all(map(is_unknown, drawn("word", 5)))
+    assert all(sentence.is_ambiguous for sentence in drawn("ambiguous", 5))
+    far = drawn("far", 20)
+    assert all(any(letter.isalpha() for letter in sentence.text) for sentence in far)
+
+
+@pytest.mark.parametrize(
+    ("kind", "locale", "money", "are"),
+    [
+        ("price", "en_US", "USD", {True}),  # $, as in two other countries
+        ("price", "en_GB", "GBP", {False}),
+        ("date", "pl_PL", "PLN", {False}),  # the day comes first, and years are whole
+        ("date", "en_US", "USD", {True, False}),
+        ("measure", "en_US", "USD", {False}),
+        ("amount", "en_US", "USD", {False}),
+    ],
+)
+def test_what_could_come_from_another_country_is_ambiguous(sentences, kind, locale, money, are):
+    rng = np.random.default_rng(0)
+    write = getattr(sentences, kind)
+    assert {write(rng, locale, money).is_ambiguous for _ in range(50)} == are
+
+
+@pytest.mark.slow
+def test_sentences_are_pieces_and_their_meanings_symbols(sentences):
+    X, y = sentences.make_sentences(20, "known", 0)
+    assert X.shape == (20, sentences.LONGEST_SOURCE)
+    assert y.shape == (20, sentences.LONGEST_TARGET)
+    assert X.max() < sentences.N_PIECES
+    texts = sentences.pieces().decode([row[row > 0].tolist() for row in X])
+    drawn = list(itertools.islice(sentences.sentences("known", 0), 20))
+    for text, row, sentence in zip(texts, y, drawn, strict=True):
+        assert text.replace(" ", "") == "".join(sentence.text.casefold().split())
+        symbols = [sentences.TARGETS[token] for token in row[row > 0]]
+        assert symbols == [*sentence.meaning, "end"]
 
 
 def test_ratios_are_medians_within_rounds(common):
