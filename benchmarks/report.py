@@ -47,80 +47,67 @@ PAGES = [
 ]
 
 CNN = "gped.py --parts quality --network CNN --masks 0 --iterations 3000 --methods GPED"
+PAPER = "--chain paper --param teacher__inference__thinning=1"
 
-# By results file, what printed it.
+# By results file, the script that wrote it, and its arguments.
 COMMANDS = {
-    "active": ["active.py"],
-    "active_bmdal": [
-        "active.py --network bmdal_reg --parts tables --seeds 2 "
-        "--output benchmarks/results/active_bmdal.json"
-    ],
-    "amounts": ["amounts.py"],
-    "bdistil": ["bdistil.py --parts toys tables", "bdistil.py --parts series"],
-    "bdistil_average": ["bdistil.py --parts average --seeds 3"],
-    "bdistil_mnist": ["bdistil.py --parts mnist --seeds 2"],
-    "conformal": ["conformal.py"],
-    "decisions": ["decisions.py"],
-    "drift": ["drift.py"],
-    "engine": ["engine.py"],
-    "fidelity": ["fidelity.py --resume"],
-    "forest": ["forest.py"],
-    "gped": [
-        "gped.py --iterations 20000",
-        'gped.py --iterations 20000 --param "module__hidden_units=(1000, 1000)" lr=1e-3',
-    ],
-    "gped_cnn": [f"{CNN} --output benchmarks/results/gped_cnn.json"],
-    "gped_cnn_found": [f"{CNN} --chain found --output benchmarks/results/gped_cnn_found.json"],
-    "gped_cnn_long": [
-        f"{CNN.replace('3000', '10000')} --chain paper --param teacher__inference__thinning=1 "
-        "--output benchmarks/results/gped_cnn_long.json"
-    ],
-    "gped_cnn_paper": [
-        f"{CNN} --chain paper --param teacher__inference__thinning=1 "
-        "--output benchmarks/results/gped_cnn_paper.json"
-    ],
-    "gped_paper": [
-        "gped.py --parts quality --masks 0 --methods 'GPED U_s' --iterations 100000 --chain paper "
-        "--output benchmarks/results/gped_paper.json"
-    ],
-    "gped_share": [
-        "gped.py --parts quality --methods GPED --iterations 20000 --output "
-        "benchmarks/results/gped_share.json"
-    ],
-    "gped_small": ["gped.py --parts small --output benchmarks/results/gped_small.json"],
-    "gpu": ["gpu.py"],
-    "hydra": ["hydra.py --ablations"],
-    "latent_factor": ["latent_factor.py"],
-    "logits": ["logits.py"],
-    "many_classes": ["many_classes.py"],
-    "mnist": ["mnist.py --threads 1"],
-    "mnist_masked": ['mnist.py --threads 1 --masks 29 --methods "deep ensemble"'],
-    "optimise": ["optimise.py --parts functions --jobs 2"],
-    "parallel": ["parallel.py"],
-    "pareto": ["pareto.py"],
-    "peers": ["peers.py --resume"],
-    "persistence": ["persistence.py"],
-    "predict": ["predict.py"],
-    "scale": ["scale.py --million"],
-    "sentences": [
-        "translation.py --data real --repeats 2 --students mixture reverse_kl "
-        "--output benchmarks/results/sentences.json"
-    ],
-    "serving": ["serving.py"],
-    "sgld": ["sgld.py"],
-    "shift": ["shift.py"],
-    "students": ["students.py"],
-    "tables": ["tables.py --resume"],
-    "translation": ["translation.py"],
-    "trees": ["trees.py --resume"],
-    "uci": ["uci.py --jobs 2"],
-    "uci_distribution": [
-        "uci.py --student distribution --splits 5 --jobs 2 "
-        "--output benchmarks/results/uci_distribution.json"
-    ],
-    "other_ways": ["other_ways.py"],
-    "unseen": ["unseen.py --max-rows 1500 --slow-columns 1 --resume"],
+    "active": "active.py",
+    "active_bmdal": "active.py --network bmdal_reg --parts tables --seeds 2",
+    "amounts": "amounts.py",
+    "bdistil": "bdistil.py",
+    "bdistil_average": "bdistil.py --parts average --seeds 3",
+    "bdistil_mnist": "bdistil.py --parts mnist --seeds 2",
+    "conformal": "conformal.py",
+    "decisions": "decisions.py",
+    "drift": "drift.py",
+    "engine": "engine.py",
+    "fidelity": "fidelity.py --resume",
+    "forest": "forest.py",
+    "gped": "gped.py --iterations 20000 --methods 'GPED U_o' 'GPED U_s' EnD2",
+    "gped_cnn": CNN,
+    "gped_cnn_found": f"{CNN} --chain found",
+    "gped_cnn_long": f"{CNN.replace('3000', '10000')} {PAPER}",
+    "gped_cnn_paper": f"{CNN} {PAPER}",
+    "gped_largest": "gped.py --parts quality --iterations 20000 --methods 'GPED U_o' 'GPED U_s' "
+    "EnD2 --param 'module__hidden_units=(1000, 1000)' lr=1e-3",
+    "gped_paper": "gped.py --parts quality --masks 0 --methods 'GPED U_s' --iterations 100000 "
+    "--chain paper",
+    "gped_share": "gped.py --parts quality --methods GPED --iterations 20000",
+    "gped_small": "gped.py --parts small",
+    "gpu": "gpu.py",
+    "hydra": "hydra.py --ablations",
+    "latent_factor": "latent_factor.py",
+    "logits": "logits.py",
+    "many_classes": "many_classes.py",
+    "mnist": "mnist.py --threads 1",
+    "mnist_masked": "mnist.py --threads 1 --masks 29 --methods 'deep ensemble'",
+    "optimise": "optimise.py --parts functions --jobs 2",
+    "other_ways": "other_ways.py",
+    "parallel": "parallel.py",
+    "pareto": "pareto.py",
+    "peers": "peers.py --resume",
+    "persistence": "persistence.py",
+    "predict": "predict.py",
+    "scale": "scale.py --million",
+    "sentences": "translation.py --data real --repeats 2 --students mixture reverse_kl",
+    "serving": "serving.py",
+    "sgld": "sgld.py",
+    "shift": "shift.py",
+    "students": "students.py",
+    "tables": "tables.py --resume",
+    "translation": "translation.py",
+    "trees": "trees.py --resume",
+    "uci": "uci.py --jobs 2",
+    "uci_distribution": "uci.py --student distribution --splits 5 --jobs 2",
+    "unseen": "unseen.py --max-rows 1500 --slow-columns 1 --resume",
 }
+
+
+def command_of(name: str) -> str:
+    """What writes a results file, in the folder benchmarks/."""
+    script, _, arguments = COMMANDS[name].partition(" ")
+    output = f"--output benchmarks/results/{name}.json" if script != f"{name}.py" else ""
+    return " ".join(filter(None, [script, arguments, output]))
 
 
 def is_older(name: str) -> bool:
@@ -133,11 +120,10 @@ def source(name: str) -> str:
     """What printed a results file, when, on what machine and with what versions."""
     found = stored(name)
     machine = hardware(found["machine"])
-    commands = " and ".join(f"``python benchmarks/{command}``" for command in COMMANDS[name])
     versions = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
     text = "**Measured with older defaults.** " if is_older(name) else ""
     text += (
-        f"Printed by {commands} on {found['date'][:10]}, stored in "
+        f"Printed by ``python benchmarks/{command_of(name)}`` on {found['date'][:10]}, stored in "
         f"``benchmarks/results/{name}.json``; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']:g} GiB, {machine['system']}; {versions}."
     )

@@ -43,20 +43,16 @@ def wanted(names: list[str], also_todays: bool) -> list[str]:
 
 
 def measure(name: str, end: float) -> str:
-    """Run the commands of a results file until `end`; return what came of it."""
+    """Run what writes a results file, until `end`; return what came of it."""
     path, log = RESULTS / f"{name}.json", LOGS / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     before, outcome = path.read_bytes(), "stopped"
-    commands = [shlex.split(command) for command in report.COMMANDS[name]]
+    script, *arguments = shlex.split(report.command_of(name))
     try:
         with log.open("w", encoding="utf-8") as output:
-            for script, *arguments in commands:
-                outcome = "stopped"
-                outcome = run(script, arguments, output, minutes_of(name), end)
-                if outcome != "measured":
-                    break
+            outcome = run(script, arguments, output, minutes_of(name), end)
     finally:
-        if outcome != "measured" and not any("--resume" in command for command in commands):
+        if outcome != "measured" and "--resume" not in arguments:
             path.write_bytes(before)
         read.cache_clear()
     return outcome if outcome == "measured" else f"{outcome}, see {log}"

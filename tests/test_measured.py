@@ -70,12 +70,18 @@ def test_page_names_the_source_of_each_of_its_tables(report, pages, page):
 
 
 def test_scripts_that_are_named_exist(report):
-    commands = [command.split()[0] for found in report.COMMANDS.values() for command in found]
+    commands = [command.split()[0] for command in report.COMMANDS.values()]
     texts = [page.read_text(encoding="utf-8") for page in ROOT.glob("doc/*/*.rst")]
     named = re.findall(r"benchmarks/(\w+\.py)", "".join(texts))
     assert named
     missing = {name for name in {*commands, *named} if not (BENCHMARKS / name).exists()}
     assert not missing
+
+
+def test_every_command_writes_the_file_of_its_name(report):
+    assert report.command_of("uci") == "uci.py --jobs 2"
+    output = "--output benchmarks/results/gped_small.json"
+    assert report.command_of("gped_small") == f"gped.py --parts small {output}"
 
 
 def test_stale_numbers_are_replaced_and_prose_is_kept(pages, tmp_path, monkeypatch):
@@ -173,7 +179,7 @@ def run(report, monkeypatch, tmp_path):
     for name, end in {"good": "", "bad": "1 / 0", "long": "import time; time.sleep(99)"}.items():
         (tmp_path / f"{name}.py").write_text(writes.format(tmp_path, name, end))
         (tmp_path / f"{name}.json").write_text('{"minutes": 1}')
-    commands = {name: [f"{name}.py 'new {name}'"] for name in ("good", "bad", "long")}
+    commands = {name: f"{name}.py 'new {name}'" for name in ("good", "bad", "long")}
     monkeypatch.setattr(report, "COMMANDS", commands)
     monkeypatch.setattr(run, "minutes_of", {"good": 2.0, "bad": None, "long": 1.0}.get)
     return run
@@ -197,7 +203,7 @@ def test_what_fails_or_is_stopped_leaves_its_file(run, tmp_path):
     assert "ZeroDivisionError" in (tmp_path / "bad.log").read_text()
     assert run.measure("long", 0).startswith("stopped, see ")
     assert content("long") == '{"minutes": 1}'
-    run.report.COMMANDS["bad"] = ["bad.py new --resume"]
+    run.report.COMMANDS["bad"] = "bad.py new --resume"
     assert run.measure("bad", float("inf")).startswith("failed")
     assert content("bad") == "new"  # from which it goes on
 

@@ -28,12 +28,12 @@ STEPS = {  # network and the chain's steps, by file
 @block
 def gped_quality() -> Table:
     """Students of a chain's expectations, those with its architecture and the largest ones."""
-    sizes = {"quality": "", "quality_of_the_largest_student": ", largest"}
+    sizes = {"gped": "", "gped_largest": ", largest"}
     rows = [
         [f"{mask} %", name + size, *gped_row(mask, name, row, found[mask]["teacher"])]
         for mask in ("0", "29")
-        for part, size in sizes.items()
-        for found in [stored("gped")[part]]
+        for file, size in sizes.items()
+        for found in [stored(file)["quality"]]
         for name, row in found[mask].items()
         if name != "teacher" or not size
     ]
