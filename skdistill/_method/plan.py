@@ -167,11 +167,10 @@ class Plan(Protocol):
 
         With ``ddof=1`` their spread estimates that of infinitely many members without bias.
         """
-        encoded = self.task.encode_members(members, scaling, dtype)
-        n_members = encoded.shape[1]
-        if not 0 < self.ddof < n_members:
-            return encoded
-        return self.task.spread_members(encoded, math.sqrt(n_members / (n_members - self.ddof)))
+        n_members, spread = members.shape[1], 1.0
+        if 0 < self.ddof < n_members:
+            spread = math.sqrt(n_members / (n_members - self.ddof))
+        return self.task.encode_members(members, scaling, dtype, spread)
 
     def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return by name what is predicted beside the distribution of outputs (S, n, p)."""

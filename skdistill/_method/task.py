@@ -130,8 +130,13 @@ class RegressionTask:
         """Expected size of members' predictions, for `check_member_predictions`."""
         return {"n_targets": self.size}
 
-    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return moments of standardised targets, (n, S, t, 2)."""
+    def encode_members(
+        self, members: np.ndarray, scaling: Buffers, dtype, spread: float = 1.0
+    ) -> np.ndarray:
+        """Return moments of standardised targets, (n, S, t, 2).
+
+        Means are `spread` times as far from their mean.
+        """
         y_loc, y_scale = scaling["y_loc"], scaling["y_scale"]
         if not resolves(members.dtype, y_loc, y_scale):
             raise ValueError(
@@ -143,7 +148,11 @@ class RegressionTask:
         is_held = True
         for part in pieces(members):
             moments = members[part].astype(np.float64)  # a copy
-            moments[..., 0] = (moments[..., 0] - y_loc) / y_scale
+            means = (moments[..., 0] - y_loc) / y_scale
+            if spread != 1:
+                centre = means.mean(axis=1, keepdims=True)
+                means = centre + spread * (means - centre)
+            moments[..., 0] = means
             moments[..., 1] /= np.square(y_scale)
             with np.errstate(over="ignore"):
                 encoded[part] = moments
@@ -154,14 +163,6 @@ class RegressionTask:
                 f"that {np.dtype(dtype)} can hold in units of y's standard deviation "
                 f"{y_scale.tolist()}."
             )
-        return encoded
-
-    def spread_members(self, encoded: np.ndarray, factor: float) -> np.ndarray:
-        """Return encoded members whose means are `factor` times as far from their mean."""
-        for part in pieces(encoded):
-            means = encoded[part, ..., 0]
-            centre = means.mean(axis=1, keepdims=True)
-            encoded[part, ..., 0] = centre + factor * (means - centre)
         return encoded
 
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> GaussianStack:
@@ -292,25 +293,23 @@ class ClassificationTask:
     def shape_of_members(self) -> dict[str, int]:
         return {"n_classes": self.size}
 
-    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero."""
+    def encode_members(
+        self, members: np.ndarray, scaling: Buffers, dtype, spread: float = 1.0
+    ) -> np.ndarray:
+        """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero.
+
+        Logits are `spread` times as far from their mean, but for samples with such a probability.
+        """
         encoded = np.empty(members.shape, dtype)
         with np.errstate(divide="ignore"):
             for part in pieces(members):
                 encoded[part] = np.log(members[part])
-        return encoded
-
-    def spread_members(self, encoded: np.ndarray, factor: float) -> np.ndarray:
-        """Return encoded members whose logits are `factor` times as far from their mean.
-
-        Samples for which a member has a probability of zero, as trees have, stay as they are.
-        """
-        for part in pieces(encoded):
-            logits = encoded[part]
-            is_finite = np.isfinite(logits).all(axis=(1, 2))
-            logits = logits[is_finite].astype(np.float64)
-            centre = logits.mean(axis=1, keepdims=True)
-            encoded[part][is_finite] = log_softmax(centre + factor * (logits - centre), axis=-1)
+                if spread != 1:
+                    is_finite = np.isfinite(encoded[part]).all(axis=(1, 2))
+                    logits = np.log(members[part][is_finite], dtype=np.float64)
+                    centre = logits.mean(axis=1, keepdims=True)
+                    logits = log_softmax(centre + spread * (logits - centre), axis=-1)
+                    encoded[part][is_finite] = logits
         return encoded
 
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> CategoricalStack:

@@ -393,7 +393,8 @@ def test_spread_members_have_the_variance_without_bias(monkeypatch):
     monkeypatch.setattr(_standardisation, "_PIECE", 40)
     rng = np.random.default_rng(0)
     members = np.stack([rng.normal(3, 1, (23, 5, 2)), rng.gamma(2, size=(23, 5, 2))], -1)
-    found = RegressionTask(2, True).spread_members(members.copy(), np.sqrt(5 / 4))
+    units = {"y_loc": np.zeros(2), "y_scale": np.ones(2)}
+    found = RegressionTask(2, True).encode_members(members, units, float, np.sqrt(5 / 4))
     np.testing.assert_allclose(found[..., 0].mean(1), members[..., 0].mean(1))
     np.testing.assert_allclose(found[..., 0].var(1), members[..., 0].var(1, ddof=1))
     np.testing.assert_array_equal(found[..., 1], members[..., 1])
@@ -402,7 +403,7 @@ def test_spread_members_have_the_variance_without_bias(monkeypatch):
     proba[5, 1] = [0, 0, 0, 1]
     with np.errstate(divide="ignore"):
         logits = np.log(proba)
-    found = ClassificationTask(np.arange(4)).spread_members(logits.copy(), np.sqrt(5 / 4))
+    found = ClassificationTask(np.arange(4)).encode_members(proba, {}, float, np.sqrt(5 / 4))
     np.testing.assert_array_equal(found[5], logits[5])
     found, logits = np.delete(found, 5, axis=0), np.delete(logits, 5, axis=0)
     np.testing.assert_allclose(np.exp(found).sum(-1), 1)
