@@ -63,7 +63,7 @@ class InputEncoder(nn.Module):
         self.n_bins = sum(max(len(of_column) - 1, 0) for of_column in bins)
         # The column of each input but those of bins.
         self.columns = np.concatenate([numbers, indicators, of_categories])
-        self.n_inputs = len(self.columns) + self.n_bins
+        self.n_inputs = self.extra_activations = len(self.columns) + self.n_bins
         # A standardised number is its distance from the mean, in units of the scale, and the input
         # of a bin that from its lower edge, in units of its width: one subtraction and division.
         sources, starts, widths = [numbers], [loc[numbers]], [scale[numbers]]
