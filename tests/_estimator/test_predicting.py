@@ -27,7 +27,7 @@ from skdistill._estimator import batched
 from skdistill._estimator.batched import chunk_size
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.families import known_families
-from skdistill.modules import GaussianStack
+from skdistill.modules import GaussianStack, InputEncoder
 
 ROOT = Path(__file__).parents[2]
 
@@ -198,6 +198,11 @@ def chunks(monkeypatch):
     return sizes
 
 
+def n_encoded(module):
+    """Inputs that encoders make of a sample: of the networks, and of random functions."""
+    return sum(part.n_inputs for part in module.modules() if isinstance(part, InputEncoder))
+
+
 @pytest.mark.parametrize("read", READS)
 def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypatch):
     X, _ = data
@@ -211,7 +216,8 @@ def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypa
         chunks.clear()
         np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
         assert chunks == 60 * [1]
-    activations = 3 * (8 + 2 * fitted.n_outputs_)  # of a sample, in three networks of two layers
+    # Of a sample: its encoded inputs, and three networks of two layers.
+    activations = n_encoded(fitted.module_) + 3 * (8 + 2 * fitted.n_outputs_)
     monkeypatch.setattr(batched, "_CHUNK_BYTES", 7 * 8 * activations)
     chunks.clear()
     np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
@@ -247,7 +253,8 @@ def test_a_few_rows_are_predicted_in_one_piece(data, chunks, monkeypatch):
 
 def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
     model = ensemble(n_members=10, module__hidden_units=(100, 30), max_epochs=1).fit(*data)
-    per_row = 10 * (100 + 30 + 2) * 8  # activations of all layers and members, in float64
+    # Inputs, and activations of all layers and members, in float64.
+    per_row = (n_encoded(model.module_) + 10 * (100 + 30 + 2)) * 8
     assert chunk_size(model.module_, model._recipe.row_shape) == batched._CHUNK_BYTES // per_row
     with config_context(working_memory=1):
         assert chunk_size(model.module_, model._recipe.row_shape) == 2**20 // per_row
@@ -259,9 +266,9 @@ def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
 
 def test_the_chunks_of_a_student_count_its_core_once(data):
     model = student(module__hidden_units=(100, 30), max_epochs=1).fit(*data)
-    assert chunk_size(model.module_, model._recipe.row_shape) == batched._CHUNK_BYTES // (
-        (100 + 30 + (3 + 1) * 2) * 8
-    )
+    n_activations = n_encoded(model.module_) + 100 + 30 + (3 + 1) * 2
+    size = chunk_size(model.module_, model._recipe.row_shape)
+    assert size == batched._CHUNK_BYTES // (8 * n_activations)
 
 
 class WithScalar(torch.nn.Module):
@@ -279,4 +286,6 @@ class WithScalar(torch.nn.Module):
 def test_parameters_without_axes_are_chunked_too(data):
     model = BayesianEnsembleRegressor(2, module=WithScalar, max_epochs=1).fit(*data)
     assert model.predict(data[0]).shape == (60,)
-    assert chunk_size(model.module_, model._recipe.row_shape) == batched._CHUNK_BYTES // (2 * 2 * 8)
+    n_activations = n_encoded(model.module_) + 2 * 2
+    size = chunk_size(model.module_, model._recipe.row_shape)
+    assert size == batched._CHUNK_BYTES // (8 * n_activations)

@@ -275,7 +275,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         **STUDENT_PARAMETERS,
     }
     _module_defaults = {
-        "classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")},
+        "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
         "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
     }
 

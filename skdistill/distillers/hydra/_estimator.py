@@ -42,6 +42,10 @@ _MANY_HEADS = 100
 # What transfer="auto" stands for where it is not as usual.
 _AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
 
+# What teacher_weight="auto" stands for with classes. Labels make up for what the student cannot
+# represent of its teacher; more weight to them costs fidelity on samples unlike those of training.
+_TEACHER_WEIGHT = 0.9
+
 # The teachers that None stands for.
 _DEFAULT_TEACHERS: dict[str, Callable[..., BaseEstimator]] = {
     "classifier": BayesianEnsembleClassifier,
@@ -95,8 +99,13 @@ def _fit(hydra: DistributionEstimator, X, y, *arguments, **part: object) -> Dist
 
 def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
     """Return the plan of a student, as far as it is known before its teacher is fitted."""
-    loss = copy.copy(HydraLoss.of(hydra.loss))
-    if isinstance(hydra.transfer, TransferOnly) and loss.teacher_weight < 1:
+    loss, has_labels = (
+        copy.copy(HydraLoss.of(hydra.loss)),
+        not isinstance(hydra.transfer, TransferOnly),
+    )
+    if loss.teacher_weight == "auto":
+        loss.teacher_weight = _TEACHER_WEIGHT if task.kind == "classifier" and has_labels else 1.0
+    if loss.teacher_weight < 1 and not has_labels:
         raise ValueError(
             "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose samples have no "
             f"labels; got {loss.teacher_weight!r}."
@@ -343,7 +352,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`HydraPlusRegressor`, but a classifier; None is a default
         :class:`BayesianEnsembleClassifier`.
     module : callable, default=MLP
-        As in :class:`HydraPlusRegressor`, but ``module__activation=("relu", "silu")`` for the MLP.
+        As in :class:`HydraPlusRegressor`, but for the MLP ``module__hidden_units=(192, 128)`` and
+        ``module__activation=("relu", "silu")``.
     ddof : {0, 1}, default=1
         As in :class:`HydraPlusRegressor`, of the members' logits.
     heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs
@@ -399,7 +409,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     _parameter_table = _HYDRA_PARAMETERS
     # Rectified first, as the teacher; then smooth, which ranks samples by the epistemic part
     # better.
-    _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
+    _module_defaults = {"classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")}}
 
     def __init__(
         self,
