@@ -66,9 +66,7 @@ INDICATORS = {"covtype20k": (4, 40)}
 # How many rows MUNGE makes of each training row, and what was chosen for the student.
 MUNGED = {"adult": 5, "covtype20k": 20}
 COMMON: dict[str, Any] = {
-    "loss": HydraLoss(
-        teacher_weight=1.0, member_weight=0.1, member_temperature=3.0, spread_weight=0.1
-    ),
+    "loss": HydraLoss(member_weight=0.1, member_temperature=3.0, spread_weight=0.1),
     "transfer": None,
     "lr": 0.005,
     "batch_size": 128,

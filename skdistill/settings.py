@@ -183,9 +183,8 @@ class HydraLoss(Settings):
 
     Parameters
     ----------
-    teacher_weight : float or "auto", default="auto"
-        Weight of the teacher against the labels (alpha in [1]_), from 0 to 1. "auto" is 0.9 for
-        classes, as in [1]_, and 1 for numbers and where no sample has a label (`TransferOnly`).
+    teacher_weight : float, default=1.0
+        Weight of the teacher against the labels (alpha in [1]_), from 0 to 1.
     member_weight : float, default=0.5
         Weight of the individual members (L3) against their aggregate (L2; beta in [1]_), from 0
         to 1.
@@ -205,9 +204,8 @@ class HydraLoss(Settings):
 
     Notes
     -----
-    With ``teacher_weight=1`` and ``transfer=None``, Hydra is ``HydraLoss(member_weight=1,
-    spread_weight=0)``, and Hinton's distillation ``HydraLoss(member_weight=0, spread_weight=0)``
-    with ``heads=1``.
+    Hydra is ``HydraLoss(member_weight=1, spread_weight=0)`` with ``transfer=None``, and Hinton's
+    distillation ``HydraLoss(member_weight=0, spread_weight=0)`` with ``heads=1, transfer=None``.
 
     References
     ----------
@@ -216,7 +214,7 @@ class HydraLoss(Settings):
     """
 
     _parameter_table = {
-        "teacher_weight": Number(Real, 0, 1, others=("auto",)),
+        "teacher_weight": Number(Real, 0, 1),
         "member_weight": Number(Real, 0, 1),
         "diversity_weight": Schedule(),
         "diversity": OneOf(("mean", "pairwise")),
@@ -226,7 +224,7 @@ class HydraLoss(Settings):
     }
 
     _: KW_ONLY
-    teacher_weight: float | str = "auto"
+    teacher_weight: float = 1.0
     member_weight: float = 0.5
     diversity_weight: Any = 0.0
     diversity: str = "mean"

@@ -56,7 +56,7 @@ models = {
     "Teacher": ensemble.fit(X, y),
     "Hydra": HydraPlusClassifier(
         FrozenEstimator(ensemble),
-        loss=HydraLoss(teacher_weight=1, member_weight=1, spread_weight=0),
+        loss=HydraLoss(member_weight=1, spread_weight=0),
         transfer=None,
         **settings,
     ).fit(X, y),

@@ -17,21 +17,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, cross_val_predict
 from torch.autograd import gradcheck
 
-from skdistill import (
-    BayesianEnsembleClassifier,
-    HydraPlusClassifier,
-    HydraPlusRegressor,
-    losses,
-    predict_members,
-)
+from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, predict_members
 from skdistill._method.plan import TrainingBudget
-from skdistill._method.task import ClassificationTask, RegressionTask
+from skdistill._method.task import ClassificationTask
 from skdistill.distillers.hydra import _plan
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
 from skdistill.settings import Heads, HydraLoss
 from skdistill.teachers import as_teacher
-from skdistill.transfer import TransferOnly
 
 # ------------------------------------------------------------------------------------------
 # The loss
@@ -60,7 +53,7 @@ def answers_and_outputs(n_members, n_heads, n=7, n_classes=4, seed=0):
 
 def objective_of(case, epoch=3, **settings):
     """The objective of a student in an epoch, by default the last of four."""
-    model = HydraPlusClassifier(loss=HydraLoss(**{"teacher_weight": 1.0, **settings}))
+    model = HydraPlusClassifier(loss=HydraLoss(**settings))
     model.set_params(heads=len(case.heads))
     plan = hydra_plan(model, ClassificationTask(np.arange(4))).taught_by(len(case.members))
     objective = plan.objective(None, TrainingBudget(n_epochs=4))
@@ -215,7 +208,7 @@ def test_a_student_equal_to_its_teacher_is_stationary():
 def test_the_defaults_are_a_faithful_student():
     params = HydraPlusClassifier(loss=HydraLoss()).get_params()
     expected = {
-        "loss__teacher_weight": "auto",
+        "loss__teacher_weight": 1.0,
         "loss__member_weight": 0.5,
         "loss__diversity_weight": 0.0,
         "loss__spread_weight": 0.3,
@@ -226,18 +219,6 @@ def test_the_defaults_are_a_faithful_student():
         "max_epochs": "auto",
     }
     assert {name: params[name] for name in expected} == expected
-
-
-def test_auto_takes_labels_into_account_where_there_are_some():
-    def found(kind, task, **settings):
-        return hydra_plan(kind(**settings), task).loss.teacher_weight
-
-    classes, numbers = ClassificationTask(np.arange(3)), RegressionTask(1, True)
-    assert found(HydraPlusClassifier, classes) == 0.9
-    assert found(HydraPlusClassifier, classes, loss=HydraLoss(member_weight=0.1)) == 0.9
-    assert found(HydraPlusClassifier, classes, loss=HydraLoss(teacher_weight=0.7)) == 0.7
-    assert found(HydraPlusClassifier, classes, transfer=TransferOnly("auto")) == 1
-    assert found(HydraPlusRegressor, numbers) == 1
 
 
 @pytest.mark.parametrize("name", ["aggregate_temperature", "member_temperature"])
@@ -284,7 +265,7 @@ def distance(p, q):
 def test_heads_learn_the_members_that_are_theirs(teacher):
     X, y = draw(250, seed=0)
     settings = {
-        "loss": HydraLoss(teacher_weight=1.0, member_weight=1.0, spread_weight=0.0),
+        "loss": HydraLoss(member_weight=1.0, spread_weight=0.0),
         "transfer": None,
         "batch_size": 50,
         "lr": 0.01,

@@ -268,7 +268,7 @@ def test_the_gain_is_no_part_of_the_diversity_of_the_heads():
 def test_the_defaults_are_a_faithful_student():
     params = HydraPlusRegressor(loss=HydraLoss()).get_params()
     expected = {
-        "loss__teacher_weight": "auto",
+        "loss__teacher_weight": 1.0,
         "loss__member_weight": 0.5,
         "loss__diversity_weight": 0.0,
         "loss__spread_weight": 0.3,

@@ -42,10 +42,6 @@ _MANY_HEADS = 100
 # What transfer="auto" stands for where it is not as usual.
 _AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
 
-# What teacher_weight="auto" stands for with classes. Labels make up for what the student cannot
-# represent of its teacher; more weight to them costs fidelity on samples unlike those of training.
-_TEACHER_WEIGHT = 0.9
-
 # The teachers that None stands for.
 _DEFAULT_TEACHERS: dict[str, Callable[..., BaseEstimator]] = {
     "classifier": BayesianEnsembleClassifier,
@@ -99,13 +95,8 @@ def _fit(hydra: DistributionEstimator, X, y, *arguments, **part: object) -> Dist
 
 def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
     """Return the plan of a student, as far as it is known before its teacher is fitted."""
-    loss, has_labels = (
-        copy.copy(HydraLoss.of(hydra.loss)),
-        not isinstance(hydra.transfer, TransferOnly),
-    )
-    if loss.teacher_weight == "auto":
-        loss.teacher_weight = _TEACHER_WEIGHT if task.kind == "classifier" and has_labels else 1.0
-    if loss.teacher_weight < 1 and not has_labels:
+    loss = copy.copy(HydraLoss.of(hydra.loss))
+    if isinstance(hydra.transfer, TransferOnly) and loss.teacher_weight < 1:
         raise ValueError(
             "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose samples have no "
             f"labels; got {loss.teacher_weight!r}."
