@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -193,7 +194,7 @@ class InputEncoding:
         arrays = self.loc, self.scale, self.n_categories, self.has_indicator
         return InputEncoder(*arrays, self.edges, self.compresses).to(dtype)
 
-    @property
+    @cached_property
     def n_inputs(self) -> int:
         """Number of inputs of a network."""
         return self.module(torch.float32).n_inputs

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn import get_config
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 # What a teacher answers takes at most so many bytes at a time, and is for at most so many samples:
@@ -94,6 +95,11 @@ class _BlasThreads:
         self.n_users = 0
         self.limits: Any = None
 
+    @functools.cached_property
+    def controller(self) -> ThreadpoolController:
+        """The libraries that are loaded; finding them takes milliseconds."""
+        return ThreadpoolController()
+
     @contextlib.contextmanager
     def one(self) -> Iterator[None]:
         """Let numpy and scipy multiply and decompose matrices with one thread.
@@ -104,7 +110,7 @@ class _BlasThreads:
         """
         with self.lock.held():
             if not self.n_users:
-                self.limits = threadpool_limits(1, user_api="blas")
+                self.limits = self.controller.limit(limits=1, user_api="blas")
             self.n_users += 1
         try:
             yield
