@@ -26,13 +26,14 @@ def defaults() -> dict[str, str]:
     """Digests of all that a fit with default parameters depends on.
 
     That is the version, the defaults of the objects that are parameters, and for each estimator
-    its defaults and the numbers by which it resolves "auto": constants of the modules it uses.
+    its defaults, those of its networks, and the numbers by which it resolves "auto": constants of
+    the modules it uses.
     """
     found: dict[str, Any] = {"version": skdistill.__version__}
     for name in skdistill.__all__:
         if hasattr(public := getattr(skdistill, name), "get_params"):
             used = sorted(line for path in modules_used_by(public) for line in constants(path))
-            found[name] = defaults_of(public), used
+            found[name] = defaults_of(public), used, getattr(public, "_module_defaults", {})
     for name in SHARED:
         module = importlib.import_module(f"skdistill.{name}")
         kinds = [kind for kind in map(module.__dict__.get, module.__all__) if inspect.isclass(kind)]

@@ -126,8 +126,11 @@ def test_files_tell_with_which_defaults_they_were_measured(defaults, monkeypatch
     # one default more or another value, and the digest is another one
     monkeypatch.setattr(defaults.skdistill, "__version__", "9.9")
     monkeypatch.setattr(defaults.skdistill.HydraPlusRegressor, "__init__", lambda self, lr=1: None)
+    networks = {"classifier": {"hidden_units": (7,)}}
+    monkeypatch.setattr(defaults.skdistill.HydraPlusClassifier, "_module_defaults", networks)
     defaults.defaults.cache_clear()
-    assert defaults.changed({"defaults": now}) == ["version", "HydraPlusRegressor"]
+    changed = ["version", "HydraPlusClassifier", "HydraPlusRegressor"]
+    assert sorted(defaults.changed({"defaults": now})) == sorted(changed)
     defaults.defaults.cache_clear()
 
 
