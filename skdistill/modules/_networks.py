@@ -221,15 +221,10 @@ def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.
     layer = nn.Linear(fan_in, fan_out, bias=False, device="meta")  # draws nothing, as skip_init
     layer.weight = nn.Parameter(torch.empty(fan_out, fan_in))
     layer.bias = nn.Parameter(torch.empty(fan_out))
-    _draw(layer, fan_in, generator)
-    return layer
-
-
-def _draw(layer: nn.Module, fan_in: int, generator: torch.Generator | None) -> None:
     bound = 1.0 / math.sqrt(fan_in)
-    for parameter in layer.parameters():
-        if not parameter.is_meta:  # there it takes long, and draws nothing
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return layer
 
 
 def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Layer:
@@ -239,7 +234,9 @@ def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Lay
     the last of them `fan_in` is the width of the hidden state.
     """
     layer.to_empty(device=torch.get_default_device())
-    _draw(layer, fan_in, generator)
+    bound = 1.0 / math.sqrt(fan_in)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
     return layer
 
 
