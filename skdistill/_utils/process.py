@@ -97,7 +97,7 @@ class _BlasThreads:
 
     @functools.cached_property
     def controller(self) -> ThreadpoolController:
-        """The libraries that are loaded; finding them takes milliseconds."""
+        """numpy's and scipy's libraries, which skdistill imports; to find them takes milliseconds."""
         return ThreadpoolController()
 
     @contextlib.contextmanager
