@@ -97,7 +97,7 @@ class _BlasThreads:
 
     @functools.cached_property
     def controller(self) -> ThreadpoolController:
-        """numpy's and scipy's libraries, which skdistill imports; to find them takes milliseconds."""
+        """Libraries of numpy and scipy, which skdistill imports; finding them takes time."""
         return ThreadpoolController()
 
     @contextlib.contextmanager
