@@ -280,6 +280,7 @@ class StackNet(NeuralNet):
         self.interrupted_ = True
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
+        count_from_now()  # the first optimizer of a process imports torch's compiler for seconds
         has_ended = False
         if self.state_to_load_ is not None:
             self.load_state(self.state_to_load_)

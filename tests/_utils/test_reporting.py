@@ -469,6 +469,22 @@ def test_the_first_epoch_which_prepares_does_not_count():
     assert left == [None, pytest.approx(6.0), pytest.approx(3.0), pytest.approx(0.0)]
 
 
+def test_what_comes_before_the_first_epoch_does_not_count():
+    class Slow(Callback):
+        def initialize(self):
+            CLOCK.seconds += 600.0
+
+        def on_batch_end(self, net, **kwargs):
+            CLOCK.seconds += 1.0
+            left.append(current().stage.seconds_left)
+
+    left: list[float | None] = []
+    own = {**SMALL, "max_epochs": 1, "batch_size": 10, "verbose": 1}
+    clone(ENSEMBLE).set_params(**own, callbacks=[Slow()]).fit(X, Y)
+    assert left == pytest.approx(list(range(len(left) - 1, -1, -1)))
+    assert len(left) > 2
+
+
 def test_the_bar_of_a_fit_that_fails_is_removed(terminal):
     model = clone(ENSEMBLE).set_params(max_epochs=50, callbacks=[Passing(fails=True)])
     with pytest.raises(RuntimeError, match="no more"):
