@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import io
 import json
 import multiprocessing
 import os
@@ -278,6 +279,17 @@ def scaled(seconds: dict[str, list[float]], name: str, factor: float) -> dict[st
 
 
 # Memory -------------------------------------------------------------------------------------------
+
+
+def saved(module: torch.nn.Module) -> bytes:
+    """The weights as torch writes them."""
+    buffer = io.BytesIO()
+    torch.save(module.state_dict(), buffer)
+    return buffer.getvalue()
+
+
+def mib(content: bytes) -> float:
+    return len(content) / 2**20
 
 
 def peak_growth(prepare: Callable[..., Callable[[], Any]], *args) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ TASKS = {"numbers": "regression", "classes": "classification"}
 NOT_MEASURED = "None of these is in the file yet."
 AUROC = "auroc_epistemic"
 
-READ: set[str] = set()  # names of the files that were asked for
+READ: dict[str, list[dict[str, Any]]] = {}  # by file, what of it was asked for
 FUNCTIONS: dict[str, Callable[..., Table | str]] = {}  # what pages may ask for, by name
 
 
@@ -101,10 +101,14 @@ def filled(page: Path) -> str:
     return BLOCK.sub(write, page.read_text(encoding="utf-8"))
 
 
-def stored(name: str) -> dict[str, Any]:
-    """What results/<name>.json holds."""
-    READ.add(name)
-    return read(name)
+def stored(name: str, models: Container[str] | None = None) -> dict[str, Any]:
+    """What results/<name>.json holds; without the rows of other models where some are named."""
+    found = read(name)
+    if models is not None:
+        rows = [row for row in found["results"] if row["model"] in models]
+        found = {**found, "results": rows}
+    READ.setdefault(name, []).append(found)
+    return found
 
 
 @cache

@@ -20,7 +20,6 @@ chosen so, never on test rows.
 
 from __future__ import annotations
 
-import io
 import pickle
 import time
 from functools import partial
@@ -32,11 +31,13 @@ from _common import (
     argument_parser,
     comparison,
     interleaved,
+    mib,
     one_thread,
     parameter,
     print_comparisons,
     print_table,
     record,
+    saved,
     write_json,
 )
 from hydra import fidelity
@@ -195,17 +196,6 @@ def scores(model, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
 def n_nodes(forest: RandomForestClassifier) -> int:
     """Nodes of all trees: thresholds, or probabilities of the classes."""
     return sum(tree.tree_.node_count for tree in forest.estimators_)
-
-
-def saved(module: torch.nn.Module) -> bytes:
-    """The weights as torch writes them."""
-    buffer = io.BytesIO()
-    torch.save(module.state_dict(), buffer)
-    return buffer.getvalue()
-
-
-def mib(content: bytes) -> float:
-    return len(content) / 2**20
 
 
 def compared(what: str, models: dict, X: np.ndarray, n_rounds: int, at_least=None) -> list[dict]:

@@ -39,8 +39,16 @@ from typing import Any, NamedTuple
 
 import gped
 import numpy as np
-from _common import argument_parser, one_thread, parameter, print_table, record, write_json
-from forest import mib, saved
+from _common import (
+    argument_parser,
+    mib,
+    one_thread,
+    parameter,
+    print_table,
+    record,
+    saved,
+    write_json,
+)
 from sklearn.metrics import log_loss
 
 from skdistill import BayesianEnsembleClassifier, GPEDDistiller

@@ -136,10 +136,12 @@ def older(of: str = "") -> str:
     if of:
         READ.clear()
         FUNCTIONS[of]()
-    found = list(filter(is_older, sorted(READ if of else COMMANDS)))
+        found = [name for name, parts in READ.items() if any(map(changed, parts))]
+    else:
+        found = list(filter(is_older, COMMANDS))
     if not found:
         return "All were measured with today's defaults."
-    files = ", ".join(f"``{name}``" for name in found)
+    files = ", ".join(f"``{name}``" for name in sorted(found))
     text = f"Measured with older defaults, and to be run again: {files}."
     return textwrap.fill(text, 100, break_on_hyphens=False)
 

@@ -66,7 +66,7 @@ def test_every_results_file_is_on_a_page_and_none_is_of_a_quick_run(report, page
 def test_page_names_the_source_of_each_of_its_tables(report, pages, page):
     pages.READ.clear()
     pages.filled(page)
-    assert {call[1] for call in calls(pages, page) if call[0] == "source"} == pages.READ
+    assert {call[1] for call in calls(pages, page) if call[0] == "source"} == set(pages.READ)
 
 
 def test_scripts_that_are_named_exist(report):
@@ -243,8 +243,23 @@ def test_pages_say_which_files_are_older(report, defaults, monkeypatch):
     assert report.older() == text
     monkeypatch.undo()
     report.older("highlights")
-    assert {"uci", "peers", "hydra", "engine"} < report.READ
+    assert {"uci", "peers", "hydra", "engine"} < set(report.READ)
     assert "amounts" not in report.READ
+
+
+def test_a_claim_is_older_by_the_rows_that_it_rests_on(report, defaults, pages, monkeypatch):
+    rows = [{"model": "mixed", "nll": 1}, {"model": "student", "nll": 2, "older": True}]
+    found = {"defaults": defaults.defaults(), "results": rows}
+    monkeypatch.setattr(pages, "read", {"peers": found}.__getitem__)
+
+    def claim(*models):
+        monkeypatch.setitem(report.FUNCTIONS, "claim", lambda: pages.stored("peers", *models))
+        return report.older("claim")
+
+    text = "Measured with older defaults, and to be run again: ``peers``."
+    assert claim() == claim({"student", "mixed"}) == text
+    assert claim({"mixed"}) == "All were measured with today's defaults."
+    assert pages.stored("peers", {"mixed"})["results"] == rows[:1]
 
 
 def test_missed_targets_are_bold_and_ratios_are_at_least_one_without_a_target(pages):

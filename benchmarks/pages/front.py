@@ -295,12 +295,13 @@ def deep_ensembles() -> Highlight:
 
 def mixed_teacher() -> Highlight:
     """The mixed teacher beside the best of the other models, on the splits that both have."""
-    found = peers.by_model(stored("peers")["results"], are_classes=False)
+    models = {"mixed", *(model for model in peers.CONTENDERS if model not in peers.OURS)}
+    found = peers.by_model(stored("peers", models)["results"], are_classes=False)
     behind = {}
     for name, model in found:
         ours = {row["split"]: row["nll"] for row in found.get((name, "mixed"), [])}
         rows = [row for row in found[name, model] if row["split"] in ours]
-        if rows and model not in peers.OURS:
+        if rows and model != "mixed":
             behind[name, model] = mean(ours[row["split"]] - row["nll"] for row in rows)
     name, model = max(behind, key=behind.__getitem__)
     n_sets = len({name for name, _ in behind})
