@@ -188,13 +188,8 @@ def one_row(kind: str, student: str) -> str | None:
         return f"{times['student']} for all outputs, {by_file}"
     if kind == "classes":
         return None
-    found = stored("predict")["prediction"]
-    seconds = next(
-        row["ours_seconds"]
-        for row in found
-        if (row["ours"], row["setting"]) == ("student", "1 row")
-    )
-    return f"{duration(seconds)} for `predict`"
+    one_row_us = {row["call"]: row["one_row_us"] for row in stored("predict")["one_row"]}
+    return f"{duration(1e-6 * one_row_us['HydraPlusRegressor.predict'])} for `predict`"
 
 
 def gped_choice() -> list[Any]:

@@ -5,7 +5,7 @@ Uncertainty in machine translation
 Five networks translate between two synthetic languages. Half of the nouns have two translations,
 and the context does not determine which one is used. The ensemble separates two kinds of
 uncertainty. Its members agree that an ambiguous word has two translations, and disagree about a
-word that they have never seen. One network, distilled with a Dirichlet distribution over the
+word absent from training. One network, distilled with a Dirichlet distribution over the
 probabilities of the next word, replaces the five and still separates most of the two kinds.
 
 The method is that of Ryabinin, Malinin & Gales (2021), "Scaling Ensemble Distribution Distillation
@@ -103,7 +103,7 @@ for name, model in models.items():
 nouns = {
     "one translation": (np.arange(16, 39, 2), "o", "#0072B2"),
     "two translations": (np.arange(15, 39, 2), "^", "#E69F00"),
-    "never seen": (np.arange(59, 83), "x", "black"),
+    "absent from training": (np.arange(59, 83), "x", "black"),
 }
 adjective, noun, verb, end = 3, 16, 39, TRANSLATION_TOKENS.end
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")

@@ -12,7 +12,7 @@ and the guarantee is checked on a hundred held-out sets.
 # The student
 # -----------
 #
-# It learns from 300 images, so that about one in twenty of the others is misread.
+# It learns from 300 images, so that about one in twenty of the others is misclassified.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -90,12 +90,12 @@ left.plot(*guaranteed[0], "o", color="#0072B2", markersize=8, label="guaranteed 
 left.plot(*plain[0], "s", color="#D55E00", markersize=8, label="plain threshold")
 left.axhline(max_risk, color="0.5", linestyle="--", label="max_risk")
 left.legend(fontsize="small", loc="upper left")
-left.set(xlabel="coverage", ylabel="error rate of what is predicted", title="One draw")
+left.set(xlabel="coverage", ylabel="selective risk", title="One draw")
 
 bins = np.linspace(0, 2 * max_risk, 21)
 for found, label, color in ((plain, "plain", "#D55E00"), (guaranteed, "guaranteed", "#0072B2")):
     right.hist(found[:, 1], bins, color=color, alpha=0.6, label=label)
 right.axvline(max_risk, color="0.5", linestyle="--", label="max_risk")
 right.legend(fontsize="small")
-right.set(xlabel="error rate of what is predicted", ylabel="draws", title=f"{n_draws} draws")
+right.set(xlabel="selective risk", ylabel="draws", title=f"{n_draws} draws")
 plt.show()

@@ -43,8 +43,8 @@ def crowded_table(seed):
 #
 # Both ways begin with the same random labels, and double their number in each round. The samples
 # selected by the student are unlike those labelled, and unlike each other, in the gradients of its
-# prediction (LCMD). Its mean alone is used, so that its teacher does without the random functions
-# that widen the epistemic part.
+# prediction (LCMD). Its mean alone is used, not the random functions that widen the epistemic part,
+# so they are off (``distance_aware=False``).
 
 
 def fitted_student(X, y, seed):
@@ -88,7 +88,7 @@ for i, count in enumerate(counts):
 # ------
 #
 # Thin lines are seeds, thick ones their means. The gain comes with the number of labels; after one
-# round it is within what seeds differ by.
+# round it is within the variation between seeds.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
 ways = ((random, "random", "#D55E00", "s--"), (selected, "selected", "#0072B2", "o-"))

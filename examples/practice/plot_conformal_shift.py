@@ -12,7 +12,7 @@ Weighting the held-out samples by a likelihood ratio, known or estimated, restor
 # ---------
 #
 # In training and among the held-out samples, low values of the first feature are frequent; among
-# the samples to come, high ones. How y depends on the features has not changed.
+# future samples, high ones. How y depends on the features has not changed.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -54,7 +54,7 @@ student = HydraPlusRegressor(teacher, max_epochs=max_epochs, random_state=0).fit
 # ------------------
 #
 # Intervals have one width, or one scaled by the total uncertainty of the student. The ratio is 1
-# (plain), known, or estimated by a classifier that tells 500 samples to come, without y, from 500
+# (plain), known, or estimated by a classifier that separates 500 unlabelled future samples from 500
 # held-out ones.
 
 classifier = make_pipeline(
@@ -83,16 +83,16 @@ print(f"{'':12}{'':18}{'coverage':>10}{'width':>8}")
 for j, scale in enumerate(scales):
     for k, ratio in enumerate(ratios):
         print(f"{scale:12}{ratio:18}{coverage[j, k].mean():10.3f}{width[j, k].mean():8.2f}")
-print(f"held-out samples that the estimated weights leave: {model.n_effective_:.0f} of 500")
+print(f"effective sample size with estimated weights: {model.n_effective_:.0f} of 500")
 
 # %%
 # Figure
 # ------
 #
 # Each point is a draw of the held-out samples, the bar their mean. Plain intervals of one width
-# cover too little, and scaled ones lose less, since the student is less sure where it saw few
-# samples. With weights both cover about nine of ten on average; the draws differ more, as fewer
-# samples count.
+# cover too little, and scaled ones lose less, since the student is more uncertain where training
+# samples are sparse. With weights both cover about nine of ten on average; the draws differ more,
+# since the effective sample size is smaller.
 
 figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
 colors = {"one width": "#D55E00", "scaled": "#0072B2"}

@@ -11,8 +11,7 @@ does not need them. Its p-value is valid after every batch, and it names the fea
 # The student and its reference
 # -----------------------------
 #
-# The reference has patients that the student has not seen: it is surer of those that it was fitted
-# to.
+# The reference has held-out patients, because a model is more certain on its training samples.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -57,11 +56,11 @@ def watch(X_rest, offset):
 
 monitor, p_values, of_columns = watch(X_rest, offset=10)
 _, without, _ = watch(X_rest, offset=0)
-print(f"what has moved: {monitor.features_}")
+print(f"drifted features: {monitor.features_}")
 print(f"smallest p-value with the new device {p_values.min():.1e}, without {without.min():.2f}")
 
 # %%
-# One stream may be lucky. The same patients in other orders:
+# Repeated with permuted patients:
 
 alarms = []
 for seed in range(n_streams):
@@ -77,8 +76,8 @@ print(f"median delay: {10 * np.median(alarms):.0f} patients; no alarm: {np.isinf
 # ------
 #
 # Left, the p-value with the new device, and with the old one throughout. Right, those of the
-# columns at the end: blood pressure alone is below the level. The student's uncertainty has not
-# moved, since a pressure ten millimetres higher is no strange one.
+# columns at the end: blood pressure alone is below the level. The student's uncertainty does not
+# change: the pressure is within the training range.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
 batches = np.arange(1, n_batches + 1)

@@ -15,8 +15,8 @@ the training angles a plain perceptron cannot extrapolate; this teacher and its 
 # mean and a raw variance for each target; ``module__<name>`` passes further arguments. Ensembles
 # train all members at once. The module of a Hydra+ student is an ``nn.Sequential``, since its last
 # two layers become heads, one for each member. With ``normalize="y"`` the inputs, here angles, are
-# not standardised. The random functions of an ensemble do not know that the problem is periodic,
-# and would widen the intervals outside the training angles: ``distance_aware=False`` omits them.
+# not standardised. The random functions of an ensemble are not periodic, and would widen the
+# intervals outside the training angles: ``distance_aware=False`` omits them.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -9,10 +9,10 @@ samples, and by Hydra+ with the defaults of this package. On the arms both predi
 teacher. Away from them Hydra has lost most of the disagreement, and Hydra+ has kept most of it.
 
 Hydra+ also uses teacher predictions at points around the training samples, and minimises the
-difference of the spreads; :doc:`/measured/classification` measures the effect of each. Neither
-student knows more than the teacher, though. Beyond the arms the teacher is uncertain. Between their
-ends it is still certain, where the logits of its networks are larger than the random functions that
-are added to them (:doc:`/user_guide/unseen`).
+difference of the spreads; :doc:`/measured/classification` measures the effect of each. Both inherit
+the teacher's errors. Beyond the arms the teacher is uncertain. Between their ends it is still
+certain, where the logits of its networks are larger than the random functions that are added to
+them (:doc:`/user_guide/unseen`).
 
 The problem is that of the first figure of Ferianc & Rodrigues (2022).
 """

@@ -41,7 +41,7 @@ teacher = BayesianEnsembleRegressor(n_members, **settings).fit(X, y)
 
 
 def student(family):
-    """A student of this family, which has only been asked about the samples without labels."""
+    """A student of this family, trained on the unlabelled transfer set only."""
     distiller = DistributionDistiller(
         FrozenEstimator(teacher),
         family=family,

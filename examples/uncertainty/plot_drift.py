@@ -64,7 +64,7 @@ if len(alarm):
     print(f"first alarm: batch {alarm[0]}, {alarm[0] - last_good} batches after it began")
     print(f"accuracy in that batch: {accuracies[alarm[0]]:.2f}")
 print(f"accuracy before: {accuracies[~after].mean():.2f}, at the end: {accuracies[-5:].mean():.2f}")
-print(f"what has moved: {len(monitor.features_)} of {len(monitor.columns_)}, such as", end=" ")
+print(f"drifted features: {len(monitor.features_)} of {len(monitor.columns_)}, such as", end=" ")
 print(monitor.features_[-2:])
 
 # %%
@@ -78,7 +78,7 @@ print(monitor.features_[-2:])
 figure, axes = plt.subplots(3, 1, figsize=(6.5, 6.4), layout="constrained", sharex=True)
 axes[0].plot(np.maximum(p_values, 1e-12), "o-", color="#0072B2", markersize=4, label="p-value")
 axes[0].axhline(monitor.alpha, color="#D55E00", linestyle="--", label="level")
-axes[0].set(yscale="log", ylabel="p-value", title="What is seen without labels")
+axes[0].set(yscale="log", ylabel="p-value", title="Without labels")
 axes[1].plot(epistemic, "o-", color="#0072B2", markersize=4, label="mean of a batch")
 axes[1].set(yscale="log", ylabel="epistemic part [nats]")
 axes[2].plot(accuracies, "s-", color="black", markersize=4, label="batch")
@@ -86,7 +86,7 @@ axes[2].set(
     xticks=range(0, len(p_values), 2),
     xlabel="batch of 50 images",
     ylabel="accuracy",
-    title="What labels would tell",
+    title="Accuracy (needs labels)",
 )
 for ax in axes:
     ax.axvspan(last_good, len(p_values) - 1, color="0.93", zorder=0, label="noise grows")

@@ -3,8 +3,8 @@ Out-of-distribution detection on digits
 =======================================
 
 An ensemble is trained on handwritten digits without 8 and 9. On these its members disagree, so its
-epistemic uncertainty separates them from known digits. A student, which has not seen an 8 or 9
-either, detects them nearly as well. Rotated digits are farther from the training images, and the
+epistemic uncertainty separates them from known digits. A student, trained without these classes
+too, detects them nearly as well. Rotated digits are farther from the training images, and the
 student detects nearly all of them.
 """
 
@@ -87,9 +87,8 @@ for name, model in models.items():
 # Figure
 # ------
 #
-# Above, how uncertain teacher and student are of known digits and of 8 and 9. Below, what this
-# rests on: the known digits that the student takes for strange, and the strange ones that it takes
-# for known.
+# Above, how uncertain teacher and student are of known digits and of 8 and 9. Below, the student's
+# most uncertain in-distribution and least uncertain out-of-distribution digits.
 
 figure = plt.figure(figsize=(9, 5), layout="constrained")
 above, below = figure.subfigures(2, 1, height_ratios=(5, 3))

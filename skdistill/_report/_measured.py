@@ -46,7 +46,7 @@ def measured(
     names = _feature_names(X, feature_names)
     if not names:
         notes.append(
-            "Where the model knows least is told for tables only, samples of one dimension."
+            "The uncertainty by feature is available for tables only, samples of one dimension."
         )
     answers = {role: Answers.of(model, X, y) for role, model in models.items()}
     if np.shape(answers["student"].point) != y.shape:
@@ -298,7 +298,7 @@ def _peak(profile: UncertaintyProfile) -> str:
     is_missing = value is None or value != value
     where = "missing" if is_missing else f"{value:.3g}" if isinstance(value, float) else value
     times = profile.means[at] / np.average(profile.means, weights=profile.counts)
-    return f"The student knows least around {where}: {times:.2g} times the mean of all samples."
+    return f"It is largest around {where}: {times:.2g} times the mean of all samples."
 
 
 def _draw_profiles(

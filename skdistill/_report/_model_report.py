@@ -124,13 +124,13 @@ _CHAPTERS = [
         ("calibration",),
     ),
     (
-        "Does it know when it errs?",
+        "Ranking of errors",
         "Samples are ordered by their total uncertainty. The rejection ratio is 1 if the most "
         "uncertain samples are those with the largest errors, 0 for a random order.",
         ("ranking of errors",),
     ),
     (
-        "Where it knows least",
+        "Uncertainty by feature",
         "More samples like these would help most. A column explains the share of the variance of "
         "the uncertainty's ranks that lies between ten groups of samples with like values in it "
         "(the adjusted squared correlation ratio); correlated columns share what they explain.",

@@ -42,7 +42,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         Weights of the classes, as everywhere in scikit-learn; they multiply `sample_weight`.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 samples as many as show
-        each member 3,000,000 samples in all, and at least 6. Chains run for 50 in any case.
+        each member 3,000,000 samples in all, and at least 10. Chains run for 50 in any case.
     inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs
         As in :class:`BayesianEnsembleRegressor`; "auto" is a learning rate of .01.
     normalize : bool, "X" or "y", default=True

@@ -64,18 +64,18 @@ class DeepEnsemble(_Inference):
         as long. For others it is None.
     calibrate : {"auto", "oob", None}, default="auto"
         "oob" lets each member leave out a tenth of the rows, the next one the next tenth (for
-        classes, two in turn the same one; from 10,000 rows on, five). It multiplies the
-        members' variances by the number with the least CRPS of these rows' targets, or divides
-        their logits by the one with the least log loss of the labels, see `calibration_`; the log
-        loss is an estimate of that of all members, as only some have left out each row. Each member
-        of a classifier then also keeps the weights of the epoch with the least Brier score of the
-        rows that it leaves out, and stops after a quarter of `max_epochs`, and at least 20, without
-        a lower one; with `early_stopping` the rows held out decide instead, by the log loss. "auto"
-        is "oob" with at least 50 rows in memory, and else None: members have all rows, and
-        intervals are too narrow on small tables. Rows are left out one by one, so with calibration
-        one row of weight two is not the same as two rows. With ``module=TabM`` all members leave
-        out the same tenth and keep the same epoch, and "auto" is None for regressors and with fewer
-        than 10,000 rows.
+        classes, two in turn the same one; from 10,000 rows on, five). It multiplies the members'
+        variances by the number with the least CRPS of these rows' targets, or divides their logits
+        by the one with the least log loss of the labels, see `calibration_`; the log loss is an
+        estimate of that of all members, as only some have left out each row. From 10,000 rows on
+        each member of a classifier also keeps the weights of the epoch with the least Brier score
+        of the rows that it leaves out, and stops after a quarter of `max_epochs`, and at least 20,
+        without a lower one; with `early_stopping` the rows held out decide instead, by the log
+        loss. "auto" is "oob" with at least 50 rows in memory, and else None: members have all rows,
+        and intervals are too narrow on small tables. Rows are left out one by one, so with
+        calibration one row of weight two is not the same as two rows. With ``module=TabM`` all
+        members leave out the same tenth and keep the same epoch, and "auto" is None for regressors
+        and with fewer than 10,000 rows.
     """
 
     _parameter_table = {

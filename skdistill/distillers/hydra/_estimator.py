@@ -144,11 +144,11 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
             TransferOnly or None, default="auto"
         How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
-        20 for each of these and about 100,000 in all, see :mod:`skdistill.transfer`. They are
-        generated once, and are dealt in turn: those of an epoch are X, or one further sample for
-        each. "noise" adds Gaussian noise to the samples, which keep their labels; "disagreement"
-        also moves half of these to where the members disagree more. The others generate as many
-        samples again, without labels. "auto" is ``GaussianNoise(correlated=True,
+        20 for each of these (19 by noise) and about 100,000 in all, see :mod:`skdistill.transfer`.
+        They are generated once, and are dealt in turn: those of an epoch are X, or one further
+        sample for each. "noise" adds Gaussian noise to the samples, which keep their labels;
+        "disagreement" also moves half of these to where the members disagree more. The others
+        generate as many samples again, without labels. "auto" is ``GaussianNoise(correlated=True,
         categorical="auto")``, or None for more than 50,000 samples, and with `member_predictions`,
         which are known for X alone; of a teacher that has trees, or mixes models, half of the
         further samples are from between neighbours, by :class:`~skdistill.transfer.Munge`. The
