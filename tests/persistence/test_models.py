@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from damage import NOT_KNOWN, Parts, count_refused
@@ -432,6 +433,24 @@ def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path
     for name in os.listdir(tmp_path / "folder"):
         first, second = ((tmp_path / at / name).read_bytes() for at in ("folder", "again"))
         assert first == second
+
+
+def test_metrics_stand_in_the_card_and_the_configuration(pipeline, tmp_path):
+    metrics = pd.Series({"log loss | held out": 0.12345678, "accuracy": 1})
+    save(pipeline, tmp_path / "folder", layout="hub", metrics=metrics)
+    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert config["metrics"] == dict(metrics)
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert (
+        "| metric | |\n| --- | --- |\n| log loss \\| held out | 0.123457 |\n| accuracy | 1 |\n"
+        in card
+    )
+    with pytest.raises(ValueError, match="layout='hub'"):
+        save(pipeline, tmp_path / "file", metrics=metrics)
+    for wrong in ({}, 0.5, {"accuracy": np.nan}, {"accuracy": "high"}, {1: 0.5}):
+        with pytest.raises(ValueError, match="metrics must be finite numbers by name"):
+            save(pipeline, tmp_path / "wrong", layout="hub", metrics=wrong)
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
