@@ -40,7 +40,8 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
             "tokens."
         )
     if not isinstance(estimator, DistributionEstimator):
-        raise TypeError(f"{name} takes {wanted}; got {type(model).__name__}.")
+        advice = " Give its regressor_, of transformed y." if hasattr(model, "regressor_") else ""
+        raise TypeError(f"{name} takes {wanted}; got {type(model).__name__}.{advice}")
     check_is_fitted(estimator)
 
 

@@ -51,7 +51,7 @@ def save(
     ----------
     model : estimator
         A fitted estimator of skdistill, or a Pipeline of scikit-learn's scalers, imputers and
-        encoders around one.
+        encoders, or a TransformedTargetRegressor, around one.
     path : str or os.PathLike
         Of the file, ``"student.safetensors"`` say, or of the folder.
     include_teacher : bool, default=False

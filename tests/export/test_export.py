@@ -399,7 +399,7 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     path = tmp_path / "model.onnx"
     with pytest.raises(TypeError, match="LinearRegression"):
         export_onnx(LinearRegression().fit(X, y), path)
-    with pytest.raises(TypeError, match="TransformedTargetRegressor"):
+    with pytest.raises(TypeError, match=r"got TransformedTargetRegressor\. Give its regressor_"):
         export_onnx(TransformedTargetRegressor(numbers()).fit(X, y), path)
     ensemble = numbers(max_epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="quantiles must be numbers strictly between 0 and 1"):

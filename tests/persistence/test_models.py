@@ -20,7 +20,7 @@ from damage import NOT_KNOWN, Parts, count_refused
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -410,6 +410,17 @@ def test_any_reader_of_safetensors_reads_the_weights(content, tmp_path):
         weights = {name: file.get_tensor(name) for name in names if "network" in name}
     for name, weight in model.module_.state_dict().items():
         assert torch.equal(weight, weights[name])
+
+
+@pytest.mark.parametrize(
+    ("func", "inverse"), [(np.log1p, np.expm1), (np.log, np.exp), (np.sqrt, np.square)]
+)
+def test_transformed_targets_come_back(func, inverse, tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    ensemble = BayesianEnsembleRegressor(2, max_epochs=1, random_state=0)
+    model = TransformedTargetRegressor(ensemble, func=func, inverse_func=inverse)
+    save(model.fit(X, np.exp(X[:, 0])), tmp_path / "model")
+    assert (load(tmp_path / "model").predict(X) == model.predict(X)).all()
 
 
 def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path):
