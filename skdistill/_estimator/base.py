@@ -24,7 +24,7 @@ from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, 
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
 from .._utils.reporting import reporting
-from .._utils.settings import SettingsRule, check_nested, objects_with, part_of
+from .._utils.settings import SettingsRule, advice_on, check_nested, objects_with, part_of
 from .._utils.validation import Number, OneOf, Seed, check_parameters, did_you_mean
 from .._utils.warnings import warn, without_schema_warnings
 from .._version import API_PAGE, __version__
@@ -304,13 +304,13 @@ def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
     part, delimiter, inner = name.partition("__")
     if "=" in named and re.split("__|=", named)[0] in known:
         return f" Give {named} instead."
-    groups, wanted = ([part], [inner]) if delimiter else (estimator._parameter_table, [named, name])
+    if part in known:
+        return advice_on(estimator, part, inner)
+    if delimiter:
+        return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
+    groups, wanted = estimator._parameter_table, [named, name]
     advice = (objects_with(estimator, group, one) for one in wanted for group in groups)
-    if found := next(filter(None, advice), ""):
-        return found
-    if not delimiter:
-        return did_you_mean(name, known)
-    return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
+    return next(filter(None, advice), "") or did_you_mean(name, known)
 
 
 def checked_training(estimator: NetEstimator, modules: list[object] | None = None) -> Training:

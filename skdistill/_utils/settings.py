@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import itertools
 from collections import defaultdict
@@ -34,8 +35,20 @@ def check_nested(owner: object, params: Mapping[str, object]) -> None:
         if not hasattr(value, "set_params"):
             raise ValueError(
                 f"{name} must be an object with parameters of its own, not a name, for {key!r} to "
-                f"be set; got {value!r}.{objects_with(owner, *key.split('__', 1))}"
+                f"be set; got {value!r}.{advice_on(owner, *key.split('__', 1))}"
             )
+
+
+def advice_on(owner: Any, name: str, inner: str) -> str:
+    """Advice how to set ``<name>__<inner>`` where the parameter `name` is no object that has it."""
+    known = {parameter for kind in _objects(owner, name) for parameter in kind._defaults()}
+    for one in (inner, *difflib.get_close_matches(inner, sorted(known), n=1)):
+        if found := objects_with(owner, name, one):
+            return found
+    # Objects of a parameter without a rule, such as teacher, may be anybody's.
+    if name not in owner._parameter_table and name in owner.get_params(deep=False):
+        return f" Give an object that has {inner!r}, as {name}=...({inner}=...), instead."
+    return ""
 
 
 def objects_with(owner: object, name: str, inner: str) -> str:
@@ -44,11 +57,16 @@ def objects_with(owner: object, name: str, inner: str) -> str:
     return f" Give {' or '.join(found)} instead." if found else ""
 
 
+def _objects(owner: object, name: str) -> tuple[type[Settings], ...]:
+    """Classes of the objects that may be given as a parameter, as far as its rule names them."""
+    rule = getattr(owner, "_parameter_table", {}).get(name)
+    return getattr(rule, "objects", ())
+
+
 def _ways_to_give(owner: object, name: str, inner: str) -> list[str]:
     """Objects that have a parameter, or whose objects have it, as they are written."""
-    rule = getattr(owner, "_parameter_table", {}).get(name)
     found = []
-    for kind in getattr(rule, "objects", ()):
+    for kind in _objects(owner, name):
         is_own, groups = inner in kind._defaults(), kind._parameter_table
         further = itertools.chain(*(_ways_to_give(kind, group, inner) for group in groups))
         found += [f"{name}={kind.__name__}({w})" for w in ([f"{inner}=..."] if is_own else further)]

@@ -252,7 +252,8 @@ class UncertaintyBandDisplay(Display):
 class UncertaintyProfileDisplay(Display):
     """Mean uncertainty of samples by the values of one column.
 
-    The epistemic part is large where a model knows little. The legend tells the share of the
+    The epistemic part is large where a model knows little. A line joins groups of numbers, but not
+    categories and missing values. The legend tells the share of the
     variance of its ranks that the groups of the column explain.
 
     Parameters
@@ -302,9 +303,12 @@ class UncertaintyProfileDisplay(Display):
         ax, name = self._open(ax), self.name if name is None else name
         label = labelled(name, f"explained: {self.explained:.2f}")
         places, labels = self._places()
-        lines = "-" if labels is None else "none"
-        style = {"linewidth": 2, "linestyle": lines, "marker": "o", "label": label}
-        self.line_ = draw(ax, "plot", places, self.means, given=kwargs, **style)
+        values = np.asarray(self.values)
+        is_numeric = values.dtype.kind in "iuf"
+        style = {"linewidth": 2, "linestyle": "-" if is_numeric else "none", "marker": "o"}
+        missing = np.flatnonzero(is_numeric and np.isnan(values))
+        line = (np.insert(each, missing, np.nan) for each in (places, self.means))  # gaps before
+        self.line_ = draw(ax, "plot", *line, given=kwargs, label=label, **style)
         self.mean_line_ = None
         if plot_mean:
             ends, mean = [min(places), max(places)], np.average(self.means, weights=self.counts)
@@ -324,7 +328,7 @@ class UncertaintyProfileDisplay(Display):
             return values, None
         names = ["missing" if v is None or v != v else f"{v:.3g}" if isinstance(v, float) else v
                  for v in values.tolist()]  # fmt: skip
-        return np.arange(len(values)), names
+        return np.arange(float(len(values))), names
 
     @classmethod
     def from_estimator(

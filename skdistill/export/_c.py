@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from .._data.columns import feature_names_of
 from .._version import __version__
-from ._outputs import GraphOutputs
+from ._outputs import GraphOutputs, without_notes_of_torch
 
 aten: Any = torch.ops.aten
 
@@ -66,6 +66,7 @@ def c_source(graph_outputs: GraphOutputs, estimator: Any, name: str) -> str:
     return Template(_FILE).substitute(parts)
 
 
+@without_notes_of_torch()
 def _program(graph_outputs: GraphOutputs) -> ExportedProgram:
     """Trace prediction methods for one sample."""
     with torch.no_grad():

@@ -18,7 +18,13 @@ from ..distillers import BDistilBooster
 from ._c import c_source, check_name
 from ._columns import column_graph
 from ._graph import graph_of, with_facts
-from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods, traced
+from ._outputs import (
+    GraphOutputs,
+    RoundOutputs,
+    check_has_prediction_methods,
+    traced,
+    without_notes_of_torch,
+)
 from ._pipelines import pipeline_graph, steps_before
 
 
@@ -201,7 +207,8 @@ def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = 
     if "label" in graph_outputs.names:
         facts["labels"] = model.classes_.tolist()
     buffer, files = io.BytesIO(), {"outputs.json": json.dumps(facts)}
-    torch.export.save(traced(graph_outputs), buffer, extra_files=files)
+    with without_notes_of_torch():
+        torch.export.save(traced(graph_outputs), buffer, extra_files=files)
     write_atomically(Path(path), buffer.getvalue())
 
 

@@ -2,10 +2,7 @@
 """Estimators as ONNX graphs."""
 
 import json
-import logging
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,7 @@ import torch
 
 from .._data.columns import feature_names_of
 from .._version import __version__
-from ._outputs import GraphOutputs, RoundOutputs, traced
+from ._outputs import GraphOutputs, RoundOutputs, traced, without_notes_of_torch
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 OPSET = {"": 18, "ai.onnx.ml": 3}
@@ -32,7 +29,7 @@ def import_onnx() -> Any:
 
 def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""]) -> Any:
     onnx = import_onnx()
-    with _without_notes_of_torch():
+    with without_notes_of_torch():
         program = traced(graph_outputs)
         exported: Any = torch.onnx.export(
             program,
@@ -60,23 +57,6 @@ def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""])
         _add_labels(onnx, proto.graph, labels_of(graph_outputs.plan.task))
     onnx.checker.check_model(proto)
     return proto
-
-
-@contextmanager
-def _without_notes_of_torch() -> Iterator[None]:
-    """Keep torch from telling of its own use of what it deprecates, and of missing torchvision."""
-
-    def concerns_export(record: logging.LogRecord) -> bool:
-        return "torchvision is not installed" not in record.getMessage()
-
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    logger.addFilter(concerns_export)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
-            yield
-    finally:
-        logger.removeFilter(concerns_export)
 
 
 def rename(graph: Any, new: Callable[[str], str]) -> None:

@@ -2,7 +2,10 @@
 """What a fitted estimator predicts, as a module whose outputs have names."""
 
 import copy
+import logging
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +40,8 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
             "tokens."
         )
     if not isinstance(estimator, DistributionEstimator):
-        raise TypeError(f"{name} takes {wanted}; got {type(model).__name__}.")
+        advice = " Give its regressor_, of transformed y." if hasattr(model, "regressor_") else ""
+        raise TypeError(f"{name} takes {wanted}; got {type(model).__name__}.{advice}")
     check_is_fitted(estimator)
 
 
@@ -217,6 +221,25 @@ def traced(graph_outputs: GraphOutputs | RoundOutputs) -> Any:
         return torch.export.export(
             graph_outputs, inputs, dynamic_shapes=shapes.dynamic_shapes(graph_outputs, inputs)
         )
+
+
+@contextmanager
+def without_notes_of_torch() -> Iterator[None]:
+    """Keep torch from telling of its own use of what it deprecates, and of what is not needed."""
+
+    def concerns_export(record: logging.LogRecord) -> bool:
+        return "torchvision is not installed" not in record.getMessage()
+
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    logger.addFilter(concerns_export)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
+            # Of tensors that share memory, which matters unless they are on the CPU.
+            warnings.filterwarnings("ignore", "No complete tensor found in the group", UserWarning)
+            yield
+    finally:
+        logger.removeFilter(concerns_export)
 
 
 # --- parts of fitted modules in forms that are fast in a graph; they compute the same -------------

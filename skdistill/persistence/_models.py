@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 from collections import UserList
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from .._serialization.container import LIBRARIES, pack, read, unpack, write_atom
 from .._serialization.json import Decoder, Encoder
 from .._utils.messages import name_of
 from .._utils.settings import Settings
-from .._utils.validation import FilePath, OneOf
+from .._utils.validation import FilePath, OneOf, is_number
 from .._version import __version__
 from ._names import NAMES, registered_name
 
@@ -40,6 +41,7 @@ def save(
     *,
     include_teacher: bool = False,
     layout: str = "file",
+    metrics: Mapping[str, float] | None = None,
 ) -> None:
     """Save a fitted model, atomically, to a file that is safe to load.
 
@@ -49,7 +51,7 @@ def save(
     ----------
     model : estimator
         A fitted estimator of skdistill, or a Pipeline of scikit-learn's scalers, imputers and
-        encoders around one.
+        encoders, or a TransformedTargetRegressor, around one.
     path : str or os.PathLike
         Of the file, ``"student.safetensors"`` say, or of the folder.
     include_teacher : bool, default=False
@@ -59,9 +61,14 @@ def save(
     layout : {"file", "hub"}, default="file"
         "hub" makes a folder in the manner of the Hugging Face hub, with the file
         ``model.safetensors``, parameters in ``config.json``, and a model card, ``README.md``.
+    metrics : mapping of str to float, default=None
+        What is known of the model, such as ``{"RMSE on held-out samples": 2.9}``, for the card and
+        ``config.json`` of ``layout="hub"``. A Series of pandas will do.
 
     Raises
     ------
+    ValueError
+        If there are `metrics` without ``layout="hub"``, or they are no finite numbers by name.
     TypeError
         If the model holds what cannot be saved, such as a function without a name, see
         :func:`register`.
@@ -84,6 +91,7 @@ def save(
     """
     FilePath().check(path, "path")
     OneOf(("file", "hub")).check(layout, "layout")
+    known = {} if metrics is None else {"metrics": _checked_metrics(metrics, layout)}
     check_is_fitted(model)
     encoder = Encoder(partial(_encode_object, include_teacher))
     text = json.dumps(encoder.encode(model), separators=(",", ":"), allow_nan=False)
@@ -94,7 +102,7 @@ def save(
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _MODEL, *content)
-    config = _config_of(model, {"libraries": LIBRARIES, "format_version": _FORMAT[1]})
+    config = _config_of(model, {**known, "libraries": LIBRARIES, "format_version": _FORMAT[1]})
     write_atomically(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
     write_atomically(folder / "README.md", _card_of(config).encode())
 
@@ -273,6 +281,16 @@ _FACTS = {
     "flops_": "floating-point operations for a sample",
 }
 
+_WITHOUT_METRICS = """\
+How accurate and how well calibrated the model is, and on which data, is for its author to add."""
+
+_METRICS = """\
+On which data the metrics were measured is for the model's author to add.
+
+| metric | |
+| --- | --- |
+{rows}"""
+
 _CARD = """\
 ---
 library_name: skdistill
@@ -292,8 +310,9 @@ import skdistill
 model = skdistill.load("path of this folder")
 ```
 
-Loading runs no code of this folder. How accurate and how well calibrated the model is, and on which
-data, is for its author to add.
+Loading runs no code of this folder.
+
+{quality}
 
 | fitted | |
 | --- | --- |
@@ -336,12 +355,29 @@ def _config_of(model: object, about: dict[str, Any]) -> dict[str, Any]:
 
 def _card_of(config: dict[str, Any]) -> str:
     """Return a model card, in Markdown, that says what a configuration says."""
-    tables = {
-        name: "\n".join(f"| {key} | {_text(value)} |" for key, value in config[name].items())
-        for name in ("fitted", "parameters", "libraries")
-    }
+    tables = {name: _rows(config[name]) for name in ("fitted", "parameters", "libraries")}
+    quality = _WITHOUT_METRICS
+    if metrics := config.get("metrics"):
+        rows = _rows({name: f"{value:.6g}" for name, value in metrics.items()})
+        quality = _METRICS.format(rows=rows)
     steps = " → ".join(config["pipeline"]) or config["estimator"]
-    return _CARD.format(**{**config, **tables, "steps": steps})
+    return _CARD.format(**{**config, **tables, "quality": quality, "steps": steps})
+
+
+def _rows(facts: Mapping[str, object]) -> str:
+    return "\n".join(f"| {_text(key)} | {_text(value)} |" for key, value in facts.items())
+
+
+def _checked_metrics(metrics: Any, layout: str) -> dict[str, float]:
+    if layout != "hub":
+        raise ValueError(
+            "metrics stand in a model card, which layout='hub' has; got a single file."
+        )
+    named = dict(metrics) if hasattr(metrics, "keys") else {}
+    numbers = (is_number(value) and np.isfinite(value) for value in named.values())
+    if not (named and all(numbers) and all(isinstance(name, str) for name in named)):
+        raise ValueError(f"metrics must be finite numbers by name, got {metrics!r}.")
+    return {name: float(value) for name, value in named.items()}
 
 
 def _plain(value: object) -> Any:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn import compose, frozen, impute, pipeline, preprocessing
 
@@ -38,6 +39,10 @@ _STEPS = (
 )
 
 
+# Functions that transform targets, and columns.
+_ELEMENTWISE = (np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square)
+
+
 def _descendants(base: Any) -> Iterator[type]:
     """Classes of skdistill that inherit from a class."""
     for cls in base.__subclasses__():
@@ -65,6 +70,7 @@ _OURS = [
 NAMES: dict[str, Any] = {
     **{cls.__name__: cls for cls in (*_OURS, *_public(modules))},
     **{f"sklearn.{cls.__name__}": cls for cls in _STEPS},
+    **{f"numpy.{function.__name__}": function for function in _ELEMENTWISE},
     **{
         f"torch.optim.{name}": cls
         for name, cls in vars(torch.optim).items()

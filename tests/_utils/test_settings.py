@@ -209,6 +209,13 @@ MOVED = [
         "Give optimizer=Optimizer(clip_norm=...) instead.",
     ),
     (BayesianEnsembleRegressor, "normalize_y", 'Give normalize=True, False, "X" or "y" instead.'),
+    (
+        HydraPlusRegressor,
+        "teacher__n_members",  # an unset parameter, whose objects may be anybody's
+        "Give an object that has 'n_members', as teacher=...(n_members=...), instead.",
+    ),
+    (HydraPlusRegressor, "loss__spread_weigth", "Give loss=HydraLoss(spread_weight=...) instead."),
+    (HydraPlusRegressor, "runtime__dtpe", "Give runtime=Runtime(dtype=...) instead."),
     (HydraPlusRegressor, "checkpoint", "Give runtime=Runtime(checkpoint=...) instead."),
     (
         HydraPlusRegressor,
@@ -243,6 +250,12 @@ def test_a_parameter_that_is_part_of_an_object_is_told_which(kind, name, advice)
         lambda: kind().set_params(**{name: 1}),
     ):
         assert raised(act).endswith(advice)
+
+
+def test_a_parameter_that_never_has_parameters_is_not_suggested_again():
+    message = raised(lambda: BayesianEnsembleRegressor(random_state__x=3).fit(X, Y[:, 0]))
+    assert "unknown parameters ['random_state__x']" in message
+    assert "Did you mean" not in message
 
 
 def test_groups_of_parameters_are_checked_by_name():

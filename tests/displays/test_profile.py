@@ -43,6 +43,15 @@ def test_categories_and_missing_values_have_names_and_no_line():
     assert display.line_.get_linestyle() == "None"
 
 
+def test_numbers_are_joined_and_missing_values_stand_beside_them():
+    display = UncertaintyProfileDisplay.from_predictions(
+        [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 2.0, np.nan, np.nan]
+    )
+    assert display.line_.get_linestyle() == "-"
+    assert_allclose(display.line_.get_xdata(), [0, 1, np.nan, 2])
+    assert_allclose(display.line_.get_ydata(), [1.5, 3, np.nan, 4.5])
+
+
 def test_models_on_the_same_axes_share_one_line_of_the_mean_and_all_fit_in():
     _, ax = plt.subplots()
     uncertainty, column = np.arange(1.0, 41), np.arange(40)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ from skdistill import (
     predict_quantiles,
     predict_uncertainty,
 )
-from skdistill.export import export_program, register_converters
+from skdistill.export import export_c, export_program, register_converters
 from skdistill.export._graph import TRANSLATIONS
 from skdistill.export._outputs import GraphOutputs
 from skdistill.modules import FunctionDraws, PiecewiseLinear
@@ -172,6 +173,16 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
     assert json.loads(facts["quantiles"]) == [0.1]
     assert facts["estimator"] == "DistributionDistiller"
     assert b".py" not in path.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("export", [export_onnx, export_program, export_c])
+def test_torch_does_not_warn_of_itself(export, tmp_path):
+    model = BayesianEnsembleRegressor(2, max_epochs=1, random_state=0)
+    model.fit(*data_of("ensemble numbers"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        export(model, tmp_path / "model")
 
 
 @pytest.mark.slow
@@ -388,7 +399,7 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     path = tmp_path / "model.onnx"
     with pytest.raises(TypeError, match="LinearRegression"):
         export_onnx(LinearRegression().fit(X, y), path)
-    with pytest.raises(TypeError, match="TransformedTargetRegressor"):
+    with pytest.raises(TypeError, match=r"got TransformedTargetRegressor\. Give its regressor_"):
         export_onnx(TransformedTargetRegressor(numbers()).fit(X, y), path)
     ensemble = numbers(max_epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="quantiles must be numbers strictly between 0 and 1"):

@@ -13,13 +13,14 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from damage import NOT_KNOWN, Parts, count_refused
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -411,6 +412,17 @@ def test_any_reader_of_safetensors_reads_the_weights(content, tmp_path):
         assert torch.equal(weight, weights[name])
 
 
+@pytest.mark.parametrize(
+    ("func", "inverse"), [(np.log1p, np.expm1), (np.log, np.exp), (np.sqrt, np.square)]
+)
+def test_transformed_targets_come_back(func, inverse, tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    ensemble = BayesianEnsembleRegressor(2, max_epochs=1, random_state=0)
+    model = TransformedTargetRegressor(ensemble, func=func, inverse_func=inverse)
+    save(model.fit(X, np.exp(X[:, 0])), tmp_path / "model")
+    assert (load(tmp_path / "model").predict(X) == model.predict(X)).all()
+
+
 def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path):
     save(pipeline, tmp_path / "folder", layout="hub")
     assert sorted(os.listdir(tmp_path / "folder")) == [
@@ -432,6 +444,24 @@ def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path
     for name in os.listdir(tmp_path / "folder"):
         first, second = ((tmp_path / at / name).read_bytes() for at in ("folder", "again"))
         assert first == second
+
+
+def test_metrics_stand_in_the_card_and_the_configuration(pipeline, tmp_path):
+    metrics = pd.Series({"log loss | held out": 0.12345678, "accuracy": 1})
+    save(pipeline, tmp_path / "folder", layout="hub", metrics=metrics)
+    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert config["metrics"] == dict(metrics)
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert (
+        "| metric | |\n| --- | --- |\n| log loss \\| held out | 0.123457 |\n| accuracy | 1 |\n"
+        in card
+    )
+    with pytest.raises(ValueError, match="layout='hub'"):
+        save(pipeline, tmp_path / "file", metrics=metrics)
+    for wrong in ({}, 0.5, {"accuracy": np.nan}, {"accuracy": "high"}, {1: 0.5}):
+        with pytest.raises(ValueError, match="metrics must be finite numbers by name"):
+            save(pipeline, tmp_path / "wrong", layout="hub", metrics=wrong)
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
