@@ -6,8 +6,8 @@ reference  100 members, trained alike with other seeds
 students   of the teacher, each with skdistill's defaults but for what its name says
 
 The sets of UCI have the splits of uci.py, other tables splits of their own, with a fifth of the
-rows in the test part. On house nothing was ever decided. Figures are
-means over five splits, or two of a set with more than 10,000 training rows.
+rows in the test part. On house nothing was ever decided. Figures are means over five splits, or two
+of a set with more than 10,000 training rows.
 
 Gaps are what the student scores less the teacher, by the likelihood of one Gaussian with the
 predicted mean and variance or of the label; the CRPS is that of this Gaussian. Rank correlations
