@@ -79,9 +79,9 @@ class InputEncoding:
         return found._with_bins(X, weight, bins)
 
     @classmethod
-    def unbounded(cls, X: np.ndarray, n_categories: np.ndarray | None) -> InputEncoding:
-        """Find the standardisation alone, for distances: far values are as far as they are."""
-        return replace(cls._of_columns(X, None, True, n_categories), compresses=False)
+    def for_distances(cls, X: np.ndarray, n_categories: np.ndarray | None) -> InputEncoding:
+        """Find the standardisation alone; in heavy tails no sample is far from all others."""
+        return cls._of_columns(X, None, True, n_categories)
 
     @classmethod
     def _of_columns(

@@ -54,8 +54,10 @@ class Rows(torch.utils.data.Dataset):
         mean_weight: float | None = None,
         ranks: Ranks | None = None,
         by_place: bool = False,
+        own_targets: tuple[Tensor, ...] = (),
     ):
         self.X, self.targets, self.ranks = X, targets, ranks
+        self.own_targets = own_targets
         if weight is not None:
             weight = weight / (mean_weight or weight.mean(-1, keepdim=True))
         self.weight = weight
@@ -162,15 +164,26 @@ class Rows(torch.utils.data.Dataset):
         return own, drawn if self.ranks is None else self.ranks.share(drawn, index.ndim - 1)
 
     def _targets_at(self, index: Tensor, X: Tensor) -> tuple[Tensor, ...]:
-        targets = enumerate(self.targets)
-        return tuple(self._gather(f"target {i}", target, index) for i, target in targets)
+        shared, own = enumerate(self.targets), enumerate(self.own_targets)
+        return (
+            *(self._gather(f"target {i}", target, index) for i, target in shared),
+            *(self._gather_own(f"own target {i}", target, index) for i, target in own),
+        )
 
     def _weight_at(self, index: Tensor) -> Tensor | None:
-        if self.weight is None:
-            return None
-        n_members, n = self.weight.shape
-        first = torch.arange(0, n_members * n, n, device=index.device)
-        return self._gather("weight", self.weight.reshape(-1), index + first.unsqueeze(1))
+        return None if self.weight is None else self._gather_own("weight", self.weight, index)
+
+    def _gather_own(self, name: str, values: Tensor, index: Tensor) -> Tensor:
+        """Return ``values[s, index[s]]`` of each member s, whose values are (S or 1, n, ...).
+
+        If a sample's place in its minibatch tells its member, that is the place modulo S.
+        """
+        n_members, n = values.shape[:2]
+        if self.by_place:
+            member = torch.arange(index.shape[-1], device=index.device) % n_members
+        else:
+            member = torch.arange(n_members, device=index.device).unsqueeze(1)
+        return self._gather(name, values.flatten(0, 1), index + n * member)
 
     def _gather(self, name: str, values: Tensor, index: Tensor) -> Tensor:
         """Return ``values[index]``, in memory that the next call with this name overwrites.

@@ -34,13 +34,19 @@ Loss = Callable[[Any, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Temperature:
-    """A temperature: multiplies the aleatoric variance of numbers, or divides members' logits."""
+    """A temperature: multiplies the aleatoric variance of numbers, or divides members' logits.
 
-    temperature: Any = 1.0  # several targets have one each
+    Then `spread` multiplies the epistemic part: exactly for numbers, for classes nearly, if it is
+    small. Several targets have one of each.
+    """
+
+    temperature: Any = 1.0
+    spread: Any = 1.0
 
     def __call__(self, distribution: Any) -> Any:
         """Return the calibrated distribution, of the same kind."""
-        return distribution.tempered(self.temperature)
+        tempered = distribution.tempered(self.temperature)
+        return tempered if self.spread == 1.0 else tempered.widened(self.spread)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def fit_temperature(
     """
     share = (weight / weight.sum()).unsqueeze(-1)
     is_numeric = y.is_floating_point()
-    found = Temperature(_plain(torch.ones(y.shape[1] if is_numeric else 1)))
+    found = Temperature(plain(torch.ones(y.shape[1] if is_numeric else 1)))
     prior = 0.0 if is_numeric else 1 / len(y)  # log(temperature)**2 / 2 in the sum of losses
     return _with_temperature(found, distribution, y, share, prior, loss or crps_or_log_loss)
 
@@ -94,7 +100,7 @@ def fit_calibration(student: BaseEstimator, members: Any, y: Tensor, weight: Ten
     """
     share = (weight / weight.sum()).unsqueeze(-1)
     goal = _logarithm(members)
-    found = Calibration(*[_plain(torch.ones(goal.shape[1]))] * 3)
+    found = Calibration(*[plain(torch.ones(goal.shape[1]))] * 3)
     for _ in range(_MOST_ROUNDS):
         before = found
         mapped = _with_map(found, student, goal, share)
@@ -119,7 +125,7 @@ def _with_map(
     rise = torch.where(variance > _LEAST, covariance / variance, 0.0).clamp(min=-power)
     factor = ((share * missing).sum(0) - rise * centre).exp()
     scale = torch.as_tensor(found.scale, dtype=torch.float64) * factor
-    return replace(found, scale=_plain(scale), power=_plain(power + rise))
+    return replace(found, scale=plain(scale), power=plain(power + rise))
 
 
 def _with_temperature(
@@ -128,7 +134,7 @@ def _with_temperature(
     """Take the temperature of the least loss of the labels, all else of a calibration as it is."""
 
     def tempered(logarithm: np.ndarray) -> Any:
-        return replace(found, temperature=_plain(torch.from_numpy(logarithm).exp()))
+        return replace(found, temperature=plain(torch.from_numpy(logarithm).exp()))
 
     def loss(logarithm: np.ndarray) -> float:
         losses = share * loss_of(tempered(logarithm)(student), y)
@@ -165,6 +171,6 @@ def _logarithm(distribution: Distribution) -> Tensor:
     return epistemic.reshape(len(epistemic), -1).clamp(min=_LEAST).log()
 
 
-def _plain(values: Tensor) -> float | tuple[float, ...]:
+def plain(values: Tensor) -> float | tuple[float, ...]:
     """Return one number as such, several as a tuple."""
     return values.item() if len(values) == 1 else tuple(values.tolist())

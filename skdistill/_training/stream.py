@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -362,13 +363,13 @@ def rows_of_stream(
     scaling: Buffers,
     batch_size: int,
     seeds: Sequence[int],
-    deal: Callable[[Part], Any],
+    deal: Callable[[Part, int], Any],
     ranks: Ranks | None = None,
 ) -> Any:
     """Return the rows of a stream as the engine takes them, stretch by stretch.
 
-    `deal` makes those of the engine of samples in memory. Whole batches, as many as the buffer
-    holds, are shuffled together.
+    `deal` makes those of the engine of samples in memory, and the number of their stretch. Whole
+    batches, as many as the buffer holds, are shuffled together.
     """
     from .._engine import StreamedRows
 
@@ -376,6 +377,6 @@ def rows_of_stream(
     none = torch.from_numpy(np.empty((0, *stream.row_shape), stream.dtype))
 
     def stretches() -> Iterator[Any]:
-        return map(deal, stream.stretches(scaling, size))
+        return map(deal, stream.stretches(scaling, size), itertools.count())
 
     return StreamedRows(stretches, stream.n_rows, batch_size, seeds, none, ranks)

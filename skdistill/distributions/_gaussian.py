@@ -140,8 +140,8 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         temperature = as_tensor_like(temperature, self.variances)
         return replace(self, variances=temperature * self.variances)
 
-    def widened(self, factor: Tensor) -> EmpiricalGaussian:
-        mean = self.mean
+    def widened(self, factor: Any) -> EmpiricalGaussian:
+        factor, mean = as_tensor_like(factor, self.means), self.mean
         further = None if self.mean_variance is None else factor * self.mean_variance
         means = mean + factor.sqrt() * (self.means - mean)
         return EmpiricalGaussian(means, self.variances, further)

@@ -273,6 +273,7 @@ class EnsembleTrainer(Trainer):
             self._weights_of_rows(seeds),
             task,
             stopping,
+            numbers,
             valid=valid,
             objective=objective,
             share=len(seeds) / (len(seeds) + n_later),
@@ -312,7 +313,7 @@ class EnsembleTrainer(Trainer):
         A member's own are 0 for the rows that it leaves out, and counts of its bootstrap sample.
         """
         X, _, weight = self.train
-        parts, bootstrap = self.job.parts, self.job.spec.bootstrap
+        parts, bootstrap = self.job.parts, self.job.spec.bootstrap is True
         if parts is None and not bootstrap:
             return weight  # None of a stream, which has its own
         own = X.new_empty(len(seeds), len(X))

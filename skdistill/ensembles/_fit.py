@@ -29,6 +29,7 @@ from .._method.task import TASKS, Task, prepare_to_compute, read_samples
 from .._serialization.digest import digest
 from .._training.resume import resumable
 from .._training.stream import Stream, is_stream, refuse_with_stream
+from .._training.trainer import SEED_LIMIT
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.ranks import refuse_ranks
 from .._utils.reporting import stage
@@ -118,6 +119,8 @@ def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, object], given: di
     not_there = {f"inference__{name}": None for name, value in of_bag.items() if value == "oob"}
     if spec.trains_each:
         params = params | {"inference": "deep_ensemble"}
+    if spec.bootstrap == "auto":
+        params = params | {"inference__bootstrap": False}
     refuse_with_stream(params, {**_WITH_STREAM, **not_there}, given)
 
 
@@ -187,8 +190,14 @@ class EnsembleFit:
             self.tune = None
             self.calibrates = "calibration_" in before.facts
             leaves_out = self.calibrates or "tuning_" in before.facts
-        parts = Parts.drawn(task, train.y, random_state) if leaves_out else None
-        self.job_with = partial(_job, spec, task, before, (scaling, parts, train, valid))
+        perturbs, parts, seed = spec.perturbs and train.n_rows >= LEAST_ROWS, None, None
+        if leaves_out or perturbs:
+            seed = int(random_state.randint(SEED_LIMIT))
+        if leaves_out:
+            n_networks = 1 if shares_weights(spec.networks.module) else spec.n_members
+            parts = Parts.drawn(task, train.y, seed, n_networks)
+        seed = seed if perturbs else None
+        self.job_with = partial(_job, spec, task, before, (scaling, parts, seed, train, valid))
         self.trainer = self._trainer(
             self.job_with(best_of(tuned)["params"] if tuned else {}), observer
         )
@@ -279,7 +288,7 @@ class EnsembleFit:
         job, before = self.trainer.job, self.before
         train: Any = job.train
         some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
-        drawn, first = digest((some, train.y, job.parts)), 0
+        drawn, first = digest((some, train.y, job.parts.of_row[0], job.parts.n_together)), 0
         if before is not None and before.facts.get("_parts_drawn") != drawn:
             first = _numbers_in(before)[-1] + 1  # those of before left out other samples
         if first > numbers[-1]:

@@ -133,7 +133,8 @@ class EnsemblePlan(Plan):
 class Job(NamedTuple):
     """An ensemble to train: what its parameters say, its plan and its data.
 
-    `parts` says which samples each member leaves out, None that it has them all.
+    `parts` says which samples each member leaves out, None that it has them all; the seed is that
+    of the perturbations of members' data, None that there are none.
     """
 
     spec: EnsembleSpec
@@ -143,6 +144,7 @@ class Job(NamedTuple):
     recipe: NetworkRecipe
     scaling: Buffers
     parts: Parts | None
+    perturbation_seed: int | None
     train: Data | Stream
     valid: Data | None
 
@@ -225,9 +227,10 @@ class GaussianObjective(Objective):
         self.beta = beta
 
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Any:
-        (y,) = targets
+        y, *noise = targets  # of each member's own
         # beta-NLL is no proper score: members are validated by the likelihood itself.
-        return gaussian_nll.and_gradient(outputs, y, self.beta if self.training else 0.0)
+        beta = self.beta if self.training else 0.0
+        return gaussian_nll.and_gradient(outputs, y, beta, noise=noise[0] if noise else None)
 
 
 class CategoricalObjective(Objective):

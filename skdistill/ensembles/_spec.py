@@ -23,7 +23,7 @@ from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
 from ..settings import EarlyStopping, Runtime
 
 # What parameters must be where members share weights, and are trained as one network.
-_WITH_SHARING = {"warm_start": False, "inference__bootstrap": False}
+_WITH_SHARING = {"warm_start": (False,), "inference__bootstrap": ("auto", False)}
 
 # Of `max_time`, kept for what follows training: a share for predictions of held-out samples, and
 # seconds for random functions, which took .35 on a core that was free, from so many samples on.
@@ -73,7 +73,7 @@ class EnsembleSpec:
     n_members: int
     inference: Any
     prior_scale: float
-    bootstrap: bool
+    bootstrap: bool | str
     max_epochs: int | str
     batch_size: int | str
     early_stopping: EarlyStopping | None
@@ -114,6 +114,11 @@ class EnsembleSpec:
     def trains_each(self) -> bool:
         """Whether each member is trained from weights of its own."""
         return isinstance(self.inference, DeepEnsemble)
+
+    @property
+    def perturbs(self) -> bool:
+        """Whether the data of each member are perturbed."""
+        return self.trains_each and self.bootstrap == "auto"
 
     @property
     def runs_chains(self) -> bool:
@@ -178,12 +183,11 @@ class EnsembleSpec:
                 f"inference must be 'deep_ensemble' with module={name}, whose members share "
                 f"weights; got {self.inference!r}."
             )
-        tune = {"inference__tune": None} if self.tune == "oob" else {}
-        for parameter, value in {**_WITH_SHARING, **tune}.items():
+        for parameter, values in {**_WITH_SHARING, "inference__tune": ("auto", None)}.items():
             given = getattr(self, parameter.removeprefix("inference__"))
-            if given != value:
+            if given not in values:
                 raise ValueError(
-                    f"{parameter} must be {value!r} with module={name}, whose members share "
+                    f"{parameter} must be {values[-1]!r} with module={name}, whose members share "
                     f"weights; got {given!r}."
                 )
         if "n_members" in self.networks.settings:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from .._training.stream import Part, Stream, rows_of_stream
 from .._training.trainer import SEED_LIMIT, has_epochs, on_device
 from ..modules import DistributionStack, weights_and_fan_ins
 from ..samplers import kept_iterations
+from ..samplers._perturbations import noise_of_targets, random_weights, stratified
 from ._diagnostics import SamplerDiagnostics
 from ._job import Data, EnsemblePlan, Job
 from ._out_of_bag import N_PARTS
@@ -97,14 +99,19 @@ class Trainer(ABC):
         dtype = getattr(torch, self.dtype.name)
         return build_module(self.job.plan, self.job.recipe, seeds, dtype, buffers)
 
-    def _fit(self, module, seeds: list[int], weight, task, stopping=None, **net_settings):
-        """Train a stack whose networks have these seeds; return the net and its guard."""
+    def _fit(
+        self, module, seeds: list[int], weight, task, stopping=None, perturbed=(), **net_settings
+    ):
+        """Train a stack whose networks have these seeds; return the net and its guard.
+
+        The data of members of the numbers in `perturbed` are perturbed.
+        """
         from .._engine import DivergenceGuard
 
         plan = self.job.plan
         # Not the seed of the weights again: the order of the samples is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
-        rows = self._rows(weight, order_seeds)
+        rows = self._rows(weight, order_seeds, perturbed)
         guard = DivergenceGuard(stopping, self._ends_with)
         per_epoch = None if task is None else task.per_epoch(self._in_training)
         callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
@@ -122,23 +129,47 @@ class Trainer(ABC):
         plan = replace(self.job.plan, n_networks=net.n_members)
         return Fitted.in_training(plan, self.job.recipe, net, TrainingBudget())
 
-    def _rows(self, weight: Tensor | None, seeds: list[int]) -> Any:
+    def _rows(self, weight: Tensor | None, seeds: list[int], perturbed: Sequence[int]) -> Any:
         """The training samples as the engine takes them; of a stream, `weight` is its own."""
         from .._engine import Rows
 
         batch_size, stream = self.job.batch_size, self.job.train
         by_place = self.job.plan.n_sharing > 1
+
+        def rows(X, y, weight, base, number: int, mean_weight: float | None) -> Rows:
+            factor, own_targets = self._perturbations(perturbed, y, base, number)
+            if factor is not None:
+                weight = factor if weight is None else weight * factor
+            own: dict[str, Any] = {"by_place": by_place, "own_targets": own_targets}
+            return Rows(X, (y,), weight, batch_size, seeds, mean_weight=mean_weight, **own)
+
         if not isinstance(stream, Stream):
             X, y, _ = self.train
-            return Rows(X, (y,), weight, batch_size, seeds, by_place=by_place)
+            return rows(X, y, weight, stream.weight, 0, None)
         mean_weight = stream.total_weight / stream.n_rows
 
-        def deal(part: Part) -> Rows:
-            X, y, weight = self._put(part.X, part.y, part.weight if stream.is_weighted else None)
-            settings: dict[str, Any] = {"mean_weight": mean_weight, "by_place": by_place}
-            return Rows(X, (y,), weight, batch_size, seeds, **settings)
+        def deal(part: Part, number: int) -> Rows:
+            base = part.weight if stream.is_weighted else None
+            X, y, weight = self._put(part.X, part.y, base)
+            return rows(X, y, weight, base, number, mean_weight)
 
         return rows_of_stream(stream, self.job.scaling, batch_size, seeds, deal)
+
+    def _perturbations(
+        self, members: Sequence[int], y: Tensor, weight: np.ndarray | None, number: int
+    ) -> tuple[Tensor | None, tuple[Tensor, ...]]:
+        """What members' weights are multiplied by, (S, n), and noise of targets, (S, n, t).
+
+        Numbers have the latter, classes the former; none has either if nothing is perturbed.
+        """
+        seed = self.job.perturbation_seed
+        if seed is None or not members:
+            return None, ()
+        uniform = stratified([seed, number], members, tuple(y.shape))
+        if y.is_floating_point():
+            return None, (torch.from_numpy(noise_of_targets(uniform, weight)).to(y),)
+        factor = torch.from_numpy(random_weights(uniform, weight))
+        return factor.to(y.device, getattr(torch, self.dtype.name)), ()
 
     def _prior(self, module: Any) -> list[tuple[nn.Parameter, float]]:
         """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in).

@@ -62,7 +62,11 @@ def of_gaussian_outputs(
 
 @loss_with_gradient
 def gaussian_nll(
-    outputs: Tensor, y: Tensor, beta: float = 0.0, min_variance: float = 1e-6
+    outputs: Tensor,
+    y: Tensor,
+    beta: float = 0.0,
+    min_variance: float = 1e-6,
+    noise: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood of `y` under a Gaussian, or its beta-NLL.
 
@@ -76,6 +80,11 @@ def gaussian_nll(
         Exponent of the variance by which each sample is weighted: 0 is the likelihood itself, 1
         weights the errors of the mean as squared error does.
     min_variance : float, default=1e-6
+    noise : Tensor of shape (..., n, t), default=None
+        Standard normal numbers z. The gradient in the mean is that for targets ``y + s z``, where s
+        is the predicted standard deviation; the loss, and the gradient in the variance, are those
+        for `y`. Of members with different z, means differ as draws from a posterior do
+        ("randomise, then optimise", Bardsley et al., 2014).
 
     Returns
     -------
@@ -95,6 +104,8 @@ def gaussian_nll(
     half_square = error.mul_(half_d_mean)  # scale error^2 / (2 variance)
     # d_variance = scale (1 - error^2 / variance) / (2 variance), d variance = sigmoid(raw) d raw
     d_raw = torch.addcdiv(half_slope, half_square, variance, value=-1).mul_(raw.sigmoid())
+    if noise is not None:  # scale (mean - y - s z) / (2 variance)
+        half_d_mean.addcmul_(variance.sqrt().mul_(half_slope), noise, value=-1)
     loss = half_square.addcmul_(scale, variance.log_(), value=0.5)
     return loss.sum(-1), torch.cat((half_d_mean.add_(half_d_mean), d_raw), dim=-1)
 

@@ -35,9 +35,15 @@ class DeepEnsemble(_Inference):
 
     Parameters
     ----------
-    bootstrap : bool, default=False
-        Whether each member gets a bootstrap sample of the rows, drawn in proportion to
-        `sample_weight`.
+    bootstrap : {"auto", True, False}, default="auto"
+        How the data of members differ. "auto", with at least 50 samples: numbers have normal noise
+        added to them, of the variance that the member predicts (randomise, then optimise [1]_);
+        samples of classes have random weights (the Bayesian bootstrap [2]_). Members then vary as
+        the mean of the ensemble would from one table of the kind to another, which is what the
+        epistemic part is to say; of what they vary more, `calibration_` takes off. True draws a
+        bootstrap sample of the rows for each member, in proportion to `sample_weight`, and False
+        lets all members have the same data: a plain deep ensemble, whose epistemic part is mostly
+        too small.
     early_stopping : bool or EarlyStopping, default=False
         Whether, and how, held-out samples tell when each member stops, see
         :class:`skdistill.settings.EarlyStopping`.
@@ -76,10 +82,17 @@ class DeepEnsemble(_Inference):
         calibration one row of weight two is not the same as two rows. With ``module=TabM`` all
         members leave out the same tenth and keep the same epoch, and "auto" is None for regressors
         and with fewer than 10,000 rows.
+
+    References
+    ----------
+    .. [1] J. Bardsley, A. Solonen, H. Haario, M. Laine. "Randomize-Then-Optimize: A Method for
+       Sampling from Posterior Distributions in Nonlinear Inverse Problems". SIAM Journal on
+       Scientific Computing 36 (2014).
+    .. [2] D. B. Rubin. "The Bayesian Bootstrap". The Annals of Statistics 9 (1981).
     """
 
     _parameter_table = {
-        "bootstrap": OneOf((True, False)),
+        "bootstrap": OneOf(("auto", True, False)),
         "early_stopping": SettingsRule(EarlyStopping, OneOf((True, False))),
         "max_restarts": Number(Integral, 0),
         "tune": OneOf(("auto", "oob", None)),
@@ -87,7 +100,7 @@ class DeepEnsemble(_Inference):
     }
 
     _: KW_ONLY
-    bootstrap: bool = False
+    bootstrap: bool | str = "auto"
     early_stopping: Any = False
     max_restarts: int = 3
     tune: str | None = "auto"

@@ -22,6 +22,7 @@ from skdistill import (
 )
 from skdistill._estimator.calibration import fit_temperature
 from skdistill._method.task import TASKS
+from skdistill._training.trainer import SEED_LIMIT
 from skdistill.ensembles._out_of_bag import Parts
 from skdistill.export import export_program
 from skdistill.modules import TabM, n_parameters
@@ -251,7 +252,7 @@ def parts_of(kind, y):
     """The parts that a fit to y with ``random_state=0`` draws, of which members leave out one."""
     task = TASKS[kind._kind]
     task = task(np.unique(y)) if kind._kind == "classifier" else task.of_targets(y)
-    return Parts.drawn(task, y, np.random.RandomState(0))
+    return Parts.drawn(task, y, np.random.RandomState(0).randint(SEED_LIMIT), n_networks=1)
 
 
 @pytest.mark.usefixtures("every_table_is_large")
@@ -308,7 +309,7 @@ def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data)
         "distance_aware": False,
     }
     model = ensemble(kind, **settings).fit(X, y)
-    rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
+    rows = np.flatnonzero(parts_of(kind, y).of_row[0] == 0)
     outputs = model.module_.outputs(torch.tensor(X[rows])).detach()
     found = model.module_.read(outputs)
     assert len(outputs) == K
@@ -345,7 +346,7 @@ def test_rows_left_out_have_no_influence_on_weights(kind, data):
     y = noisy_labels(X, 1)
     if kind is BayesianEnsembleRegressor:
         y = y.astype(float)
-    rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
+    rows = np.flatnonzero(parts_of(kind, y).of_row[0] == 0)
     moved = X.copy()
     moved[rows] = moved[rows][::-1]
     settings = {"inference": DeepEnsemble(calibrate="oob"), "normalize": "y"}

@@ -225,7 +225,7 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None
 
-    def deal(part: Part) -> Any:
+    def deal(part: Part, number: int) -> Any:
         return DistillationRows(
             put(part.X),
             (put(part.y), put(np.ones(len(part.X)))),

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random perturbations of the data of each member, by which members vary as posterior draws do.
+
+Each member minimises a loss of its own: of targets to which noise is added (randomise, then
+optimise: Bardsley, Solonen, Haario & Laine, 2014), or of samples with random weights (the Bayesian
+bootstrap: Rubin, 1981). In a linear model with Gaussian noise the former are exact draws of the
+posterior. Within every ten members the draws of a sample are stratified, so that they nearly cancel
+in the mean.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import gammaincinv, ndtri
+
+# So many members in turn have one draw in each of as many strata, and so many others the same.
+N_STRATA = 10
+
+
+def stratified(seed: Sequence[int], members: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
+    """Draw uniform numbers of `shape` for each of the members, (S, *shape).
+
+    A member's draws depend on `seed` and its number alone. Those of members 20 g to 20 g + 9 are a
+    Latin hypercube: each tenth of the unit interval has one of them. The ten members that follow
+    have the same draws, so that two networks tell what of their difference is due to the draws.
+    """
+    drawn = np.empty((len(members), *shape))
+    groups = np.asarray(members) // (2 * N_STRATA)
+    for group in np.unique(groups):
+        generator = np.random.default_rng([*seed, group])
+        strata = np.broadcast_to(np.arange(N_STRATA), (*shape, N_STRATA))
+        of_group = generator.permuted(strata, axis=-1) + generator.random((*shape, N_STRATA))
+        for row in np.flatnonzero(groups == group):
+            drawn[row] = of_group[..., members[row] % N_STRATA] / N_STRATA
+    return drawn
+
+
+def pairs_with_same_draws(members: Sequence[int]) -> np.ndarray:
+    """Return the places of any two members, (n_pairs, 2), that have the same draws."""
+    place = {member: k for k, member in enumerate(members)}
+    is_first = [member % (2 * N_STRATA) < N_STRATA for member in members]
+    found = [
+        (place[member], place[member + N_STRATA])
+        for member, first in zip(members, is_first, strict=True)
+        if first and member + N_STRATA in place
+    ]
+    return np.array(found, dtype=int).reshape(-1, 2)
+
+
+def share_in_common(values: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Estimate the share of the variance of members' predictions that is due to their draws.
+
+    The prediction of an ensemble varies, from one sample of the data to another, by what its
+    members have in common in their response to them. Members differ by more than this: each has a
+    response of its own, and another start.
+
+    Parameters
+    ----------
+    values : ndarray of shape (S, m, t)
+        Predictions of S members for m samples and t targets, or classes.
+    pairs : ndarray of shape (n_pairs, 2)
+        Places of members that have the same draws.
+
+    Returns
+    -------
+    share : ndarray of shape (t,)
+        Between 0.1 and 1; 1 where there are less than two pairs, or members agree.
+    """
+    if len(pairs) < 2:
+        return np.ones(values.shape[-1])
+    n_members = len(values)
+    deviations = values - values.mean(0)
+    variance = np.square(deviations).sum((0, 1)) / (n_members - 1)
+    first, second = deviations[pairs.T]
+    # Deviations of members that have nothing in common have a covariance of -1 / S of the variance.
+    covariance = (first * second).sum(1).mean(0) + variance / n_members
+    share = np.divide(covariance, variance, out=np.ones_like(variance), where=variance > 0)
+    return np.clip(share, 0.1, 1.0)
+
+
+def noise_of_targets(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Turn uniform numbers (S, n, t) into noise of targets, in predicted standard deviations.
+
+    A sample of weight w, (n,), counts as w samples, whose mean has 1 / w of the variance.
+    """
+    noise: np.ndarray = ndtri(uniform)
+    return noise if weight is None else noise / np.sqrt(weight)[:, None]
+
+
+def random_weights(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """Turn uniform numbers (S, n) into the weights of a Bayesian bootstrap, of mean 1.
+
+    They are exponential; of a sample of weight w, (n,), they are the mean of w such.
+    """
+    if weight is None:
+        return -np.log1p(-uniform)
+    found: np.ndarray = gammaincinv(weight, uniform) / weight
+    return found
