@@ -4,7 +4,7 @@
 import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -190,14 +190,15 @@ class EnsembleFit:
             self.tune = None
             self.calibrates = "calibration_" in before.facts
             leaves_out = self.calibrates or "tuning_" in before.facts
-        perturbs, parts, seed = spec.perturbs and train.n_rows >= LEAST_ROWS, None, None
+        perturbs, parts, seed = spec.perturbs and train.n_rows >= LEAST_ROWS, None, 0
         if leaves_out or perturbs:
             seed = int(random_state.randint(SEED_LIMIT))
         if leaves_out:
             n_networks = 1 if shares_weights(spec.networks.module) else spec.n_members
             parts = Parts.drawn(task, train.y, seed, n_networks)
-        seed = seed if perturbs else None
-        self.job_with = partial(_job, spec, task, before, (scaling, parts, seed, train, valid))
+        self.job_with = partial(
+            _job, spec, task, before, (scaling, parts, seed if perturbs else None, train, valid)
+        )
         self.trainer = self._trainer(
             self.job_with(best_of(tuned)["params"] if tuned else {}), observer
         )
@@ -286,9 +287,9 @@ class EnsembleFit:
         if not self.calibrates:
             return None, None
         job, before = self.trainer.job, self.before
-        train: Any = job.train
+        train, parts = cast(Data, job.train), cast(Parts, job.parts)
         some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
-        drawn, first = digest((some, train.y, job.parts.of_row[0], job.parts.n_together)), 0
+        drawn, first = digest((some, train.y, parts.of_row[0], parts.n_together)), 0
         if before is not None and before.facts.get("_parts_drawn") != drawn:
             first = _numbers_in(before)[-1] + 1  # those of before left out other samples
         if first > numbers[-1]:

@@ -110,15 +110,16 @@ class OutOfBag(NamedTuple):
         y = torch.from_numpy(job.plan.task.encode(judged.y, job.scaling, np.float64))
         weight = np.ones(len(y)) if judged.weight is None else judged.weight
         distribution = module.read(found.transpose(0, 1).double())
-        judged = cls(distribution, y, torch.from_numpy(weight).double())
+        found_of = cls(distribution, y, torch.from_numpy(weight).double())
         if not y.is_floating_point():
-            return judged
+            return found_of
         is_drawn = job.perturbation_seed is not None and job.plan.n_sharing == 1
         means = module.read(torch.from_numpy(outputs).transpose(0, 1).double()).means
-        common = share_in_common(means.numpy(), pairs_with_same_draws(numbers if is_drawn else []))
+        pairs = pairs_with_same_draws(numbers if is_drawn else [])
         # Of the samples that one of two members has seen, the other has left out one part.
-        common = torch.from_numpy((common / (1 - 1 / N_PARTS)).clip(max=1.0))
-        return judged._replace(spread=means.var(0) if len(means) > 1 else None, common=common)
+        share = share_in_common(means.numpy(), pairs) / (1 - 1 / N_PARTS)
+        common = torch.from_numpy(share.clip(max=1.0))
+        return found_of._replace(spread=means.var(0) if len(means) > 1 else None, common=common)
 
     def temperature(
         self, n_members: int | None = None, added: np.ndarray | float = 0.0
@@ -192,7 +193,8 @@ class OutOfBag(NamedTuple):
 
         That of classes is for `n_members`, as the temperature is.
         """
-        found = self._of_many(n_members) if self.y.is_floating_point() else self.distribution
+        is_numeric = self.y.is_floating_point()
+        found: Any = self._of_many(n_members) if is_numeric else self.distribution
         if calibration is not None:
             found = found.tempered(calibration.temperature)
         loss = -found.log_prob(self.y).reshape(len(self.y), -1).sum(1)

@@ -31,7 +31,7 @@ def stratified(seed: Sequence[int], members: Sequence[int], shape: tuple[int, ..
         strata = np.broadcast_to(np.arange(N_STRATA), (*shape, N_STRATA))
         of_group = generator.permuted(strata, axis=-1) + generator.random((*shape, N_STRATA))
         for row in np.flatnonzero(groups == group):
-            drawn[row] = of_group[..., members[row] % N_STRATA] / N_STRATA
+            drawn[row] = of_group[..., members[int(row)] % N_STRATA] / N_STRATA
     return drawn
 
 
@@ -75,7 +75,8 @@ def share_in_common(values: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     # Deviations of members that have nothing in common have a covariance of -1 / S of the variance.
     covariance = (first * second).sum(1).mean(0) + variance / n_members
     share = np.divide(covariance, variance, out=np.ones_like(variance), where=variance > 0)
-    return np.clip(share, 0.1, 1.0)
+    found: np.ndarray = np.clip(share, 0.1, 1.0)
+    return found
 
 
 def noise_of_targets(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
@@ -92,7 +93,6 @@ def random_weights(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.
 
     They are exponential; of a sample of weight w, (n,), they are the mean of w such.
     """
-    if weight is None:
-        return -np.log1p(-uniform)
-    found: np.ndarray = gammaincinv(weight, uniform) / weight
+    found: np.ndarray
+    found = -np.log1p(-uniform) if weight is None else gammaincinv(weight, uniform) / weight
     return found
