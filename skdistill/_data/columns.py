@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from numbers import Integral, Real
@@ -224,18 +223,6 @@ class Columns:
 def as_table(X: Any, name: str = "X") -> Any:
     """Return X as an array or a frame of pandas or polars, in which missing values are marked."""
     library = type(X).__module__.partition(".")[0]
-    is_records = isinstance(X, (list, tuple)) and isinstance((*X, None)[0], Mapping)
-    if X is None or is_records or isinstance(X, (str, bytes, Mapping, Set, Iterator)):
-        raise TypeError(
-            f"{name} must be an array, a frame, or a list of lists of values, got "
-            f"{type(X).__name__}{' of dicts' * is_records}. pandas.DataFrame({name}) makes a frame "
-            "of a dict of columns, or of records."
-        )
-    if hasattr(X, "to_frame") and len(X.shape) == 1:
-        raise ValueError(
-            f"{name}: Expected 2D array, got 1D array instead, a {type(X).__name__}. Reshape your "
-            "data: frame.iloc[[0]], or frame[[0]] in polars, is a frame of one sample."
-        )
     if library == "polars" and hasattr(X, "collect"):
         raise TypeError(
             f"{name} must be in memory, got a polars LazyFrame. Give {name}.collect(), or batches "

@@ -21,7 +21,8 @@ def check_floats(
     refuse_masked(values, name)
     settings: dict[str, Any] = {"ensure_2d": False, "allow_nd": True, "input_name": name}
     with errors_about(name):
-        array = check_array(values, dtype=np.float64, ensure_all_finite=is_finite, **settings)
+        settings |= {"dtype": np.float64, "ensure_all_finite": is_finite}
+        array: np.ndarray = check_array(values, **settings)
     if np.isnan(array).any():
         raise ValueError(f"{name} must not hold NaN; infinite values are accepted.")
     if array.ndim not in ndims:

@@ -135,7 +135,7 @@ def test_splits_of_missing_values_have_no_threshold(name):
     assert (np.abs(splits.thresholds) < 10).all()
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_student_of_trees_with_gaps_warns_of_nothing():
     rows = np.where(RNG.random((200, 1)) < 0.5, np.nan, X)
     rows = np.hstack([rows, X])
