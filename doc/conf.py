@@ -34,6 +34,17 @@ def data_of(module_name):
     ]
 
 
+def lacking(name):
+    """Public methods that an estimator of one kind lacks, which its twin of the other kind has."""
+    other = {"Regressor": "Classifier", "Classifier": "Regressor"}
+    twin = re.sub("|".join(other), lambda kind: other[kind[0]], name)
+    if twin == name or not hasattr(skdistill, twin):
+        return []
+    estimator, twin = getattr(skdistill, name)(), getattr(skdistill, twin)()
+    found = (name for name in dir(type(estimator)) if not name.startswith("_"))
+    return [name for name in found if hasattr(twin, name) and not hasattr(estimator, name)]
+
+
 project = "skdistill"
 author = "The skdistill developers"
 copyright = f"2026, {author}"
@@ -59,6 +70,7 @@ autosummary_ignore_module_all = False
 autosummary_imported_members = True
 autosummary_context = {
     "front": skdistill.__all__,
+    "lacking": {name: lacking(name) for name in skdistill.__all__},
     "data": {
         f"skdistill.{file.name}": data_of(f"skdistill.{file.name}")
         for file in pkgutil.iter_modules(skdistill.__path__)

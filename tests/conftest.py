@@ -79,6 +79,17 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt, in the background of a shell and under nohup too.
+
+    There it is ignored, Python installs no handler, and the processes of tests inherit that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def tally(record_property) -> Callable[[str, int], None]:
     """Count cases that a test has tried, ``tally("damaged files", 20)``; the run's end prints sums.

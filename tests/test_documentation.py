@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import pydoc
 import re
 import tomllib
@@ -90,3 +91,17 @@ def test_names_that_pages_link_elsewhere_exist_there(library):
     names = [name for kind in found for name in found[kind]]
     assert len(names) > 10
     assert {name for name in names if pydoc.locate(name) is None} <= {"None"}
+
+
+def test_pages_leave_out_methods_of_the_other_kind():
+    """They stand on the class, but no estimator of that kind has them."""
+    tree = ast.parse((ROOT / "doc" / "conf.py").read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if getattr(node, "name", "") == "lacking"]
+    names = {"skdistill": skdistill, "re": re}
+    exec(compile(ast.Module(functions, []), "conf.py", "exec"), names)
+    of_classes = ["predict_log_proba", "predict_proba"]
+    of_numbers = ["predict_interval", "predict_quantiles"]
+    for name in ("BayesianEnsemble", "HydraPlus"):
+        assert names["lacking"](f"{name}Regressor") == of_classes
+        assert names["lacking"](f"{name}Classifier") == of_numbers
+    assert names["lacking"]("BDistilBooster") == names["lacking"]("report") == []

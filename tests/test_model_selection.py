@@ -571,3 +571,27 @@ def test_rows_must_be_left_out_once(data):
 def test_models_without_uncertainty_are_named(data):
     with pytest.raises(TypeError, match="Ridge has no predict_uncertainty"):
         cross_val_predict_uncertainty(Ridge(), *data)
+
+
+@pytest.mark.parametrize("cost", [flops, latency])
+@pytest.mark.parametrize(
+    ("X", "error"), [(None, TypeError), ({}, TypeError), (3, TypeError), ([], ValueError)]
+)
+def test_costs_need_samples(cost, X, error, data):
+    model = BayesianEnsembleRegressor(2, max_epochs=1, module__hidden_units=(4,)).fit(*data)
+    with pytest.raises(error, match="X must "):
+        cost(model, X)
+    with pytest.raises(ValueError, match="X must have at least one sample"):
+        cost(model, data[0][:0])
+
+
+def test_flops_of_one_dimension_are_refused(data):
+    model = BayesianEnsembleRegressor(2, max_epochs=1, module__hidden_units=(4,)).fit(*data)
+    with pytest.raises(ValueError, match="X must have samples and features"):
+        flops(model, data[0][0])
+
+
+@pytest.mark.parametrize("cost", [np.nan, "flops"])
+def test_a_cost_that_cannot_be_called_is_named(cost):
+    with pytest.raises(TypeError, match="cost must be callable"):
+        make_cost_scorer(cost)

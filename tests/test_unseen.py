@@ -75,17 +75,18 @@ def test_parts_of_numbers_that_are_no_multiples(n, gap, tails):
     assert folds(TailSplit(), column) == [sorted(order[tails])]
 
 
-def test_equal_values_keep_their_order():
-    column = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0])[:, None]
-    assert folds(GapSplit([0]), column) == [[6, 7, 8]]
+def test_equal_values_are_where_their_mean_rank_is():
+    column = np.array([2, 2, 1, 1, 1, 0, 0, 0, 0])[:, None]  # mean ranks 7.5, 5 and 1.5
+    assert folds(GapSplit([0]), column) == [[2, 3, 4]]
+    assert folds(TailSplit([0]), column[::-1]) == [[7, 8]]
 
 
 def test_features_of_few_values_have_no_fold_unless_they_are_named():
-    assert GapSplit(min_values=1).get_features(X) == [0, 1, 2]
+    assert GapSplit(min_values=1).get_features(X) == [1, 2]  # the first has no middle third
     assert GapSplit(min_values=12).get_n_splits(X) == 0
     assert GapSplit([-1, 0]).get_features(X) == [2, 0]
-    # Even samples come first along the feature 0, then odd ones.
-    assert folds(GapSplit([0]), X) == [[1, 3, 8, 10]]
+    with pytest.raises(ValueError, match="too few of its 12 values differ"):
+        next(GapSplit([0]).split(X))
 
 
 def test_missing_values_are_for_training():
@@ -344,3 +345,24 @@ def test_a_mixture_of_voters_is_scored_as_its_gaussian():
 def test_what_cannot_be_scored_is_named(arguments, error, message, data):
     with pytest.raises(error, match=message):
         score_unseen(**{"estimator": Known(), "X": data[0], "y": data[1], **arguments})
+
+
+@pytest.mark.parametrize("splitter", [GapSplit(), TailSplit()])
+def test_a_value_stays_on_one_side_whatever_the_order_of_samples(splitter):
+    rng = np.random.default_rng(0)
+    column = np.concatenate([rng.integers(18, 60, 270), np.full(30, 17)])[:, None].astype(float)
+    (train, test), *others = splitter.split(column)
+    assert not others
+    assert not set(column[train, 0]) & set(column[test, 0])
+    assert 80 <= len(test) <= 120  # a third, up to ties
+    order = rng.permutation(300)
+    ((_, again),) = splitter.split(column[order])
+    assert sorted(order[again]) == list(test)
+
+
+def test_a_value_that_most_samples_have_is_for_training():
+    column = np.array([0.0] * 80 + [*range(1, 21)])[:, None]
+    assert GapSplit().get_n_splits(column) == 0  # the gap would be its samples
+    with pytest.raises(ValueError, match="no test samples for feature 0 of X: too few"):
+        next(GapSplit([0]).split(column))
+    assert folds(TailSplit(), column) == [[*range(84, 100)]]

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,16 @@ _MOST_CATEGORIES = 255
 # What files can hold as categories.
 _KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating, tuple)
 
-# Text is nearly numeric if such a share of its values are numbers, more than so many different.
+# Text is nearly numeric if such a share of its values are numbers, more than so many different;
+# the same holds for dates.
 _SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
+
+# Dates as files have them, with a time perhaps: 2026-01-31, 31.1.2026, 1/31/26, 31 Jan 2026.
+_MONTH = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
+_DATE = re.compile(
+    r"\s*(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3(\d{4}|\d\d)"
+    rf"|\d\d?[ -]{_MONTH},?[ -]\d{{4}}|{_MONTH} \d\d?,? \d{{4}})([T ,].*\d:\d.*)?\s*$"
+)
 
 # A column of text with so many values, of which more than this share differ, holds names, or is
 # free text: categories of one sample have no inputs.
@@ -55,8 +63,8 @@ class CategoricalFeaturesRule:
         if value is None or (isinstance(value, str) and value == "from_dtype"):
             return
         with errors_about(name):
-            n_axes = np.ndim(_as_array(value))
-        if n_axes != 1:
+            n_axes = np.asarray(value, dtype=object).ndim
+        if n_axes != 1 or np.ma.is_masked(value):
             raise ValueError(
                 f"{name} must be 'from_dtype', None, or a list of names or numbers of columns, or "
                 f"a mask; got {value!r}."
@@ -350,26 +358,24 @@ def _categorical_columns(X: Any, wanted: object) -> list[int]:
         is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
         n_columns = len(X.columns) if is_frame else 0
         return [column for column in range(n_columns) if _holds_categories(column_of(X, column))]
-    given, names, shape = _as_array(wanted), names_of_columns(X), np.shape(X)
+    names, shape = names_of_columns(X), np.shape(X)
     if len(shape) < 2:
         return []  # the check that follows says what is wrong
     n_columns = shape[1]
-    if given.dtype == bool and len(given) == n_columns:
+    given = np.asarray(wanted, dtype=object).tolist()
+    if len(given) == n_columns and all(isinstance(item, (bool, np.bool_)) for item in given):
         return np.flatnonzero(given).tolist()
     places = {name: column for column, name in enumerate(names or ())}
-    found = [places.get(item, item) for item in given.tolist()]
-    for item, column in zip(given.tolist(), found, strict=True):
-        if isinstance(column, (bool, str)) or not (-n_columns <= column < n_columns):
+    found = [places.get(item, item) for item in given]
+    for item, column in zip(given, found, strict=True):
+        is_number = isinstance(column, Integral) and not isinstance(column, bool)
+        if not (is_number and -n_columns <= column < n_columns):
             raise ValueError(
                 "categorical_features must be names or numbers of columns of X, or a mask of "
                 f"{n_columns} booleans; got {item!r}, and X has "
                 f"{n_columns if names is None else names}."
             )
     return sorted({int(column) % n_columns for column in found})
-
-
-def _as_array(value: Any) -> np.ndarray:
-    return np.asarray(value, dtype=None if len(np.shape(value)) == 1 and len(value) else object)
 
 
 def _holds_categories(column: Any) -> bool:
@@ -422,10 +428,19 @@ def _warn_of_text(X: ArrayLike, counts_of: dict[int, Counter]) -> None:
         if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
             continue
         name, n_values = name_of_column(X, number), counts.total()
+        n_dates = sum(count for value, count in counts.items() if _DATE.match(str(value)))
         others = [value for value in counts if not _is_number(value)]
         n_numbers = n_values - sum(counts[value] for value in others)
         if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
             _warn_of_numbers(column, name, counts, others)
+        elif len(counts) > _FEW_NUMBERS and n_dates >= _SHARE_OF_NUMBERS * n_values:
+            reader = f"parse_dates=[{name!r}]" if hasattr(X, "iloc") else "try_parse_dates=True"
+            warn(
+                f"Column {name!r} of X is text, and is read as {len(counts)} categories, although "
+                f"its values are dates, such as {next(iter(counts))!r}. To have dates, read the "
+                f"file with {reader}. {line_that_converts(X, number, 'dates')} To have categories, "
+                "make the column categorical."
+            )
         elif _are_names(counts):
             warn(
                 f"Column {name!r} of X is text, and is read as categories, although {len(counts)} "

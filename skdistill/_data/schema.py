@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -276,6 +276,7 @@ def read_table(
     ``normalize=True``.
     """
     is_alone = isinstance(y, str) and y == "no_validation"
+    _refuse_others(X)
     X = as_table(X)
     _refuse_sparse(X)
     if schema is not None and schema.is_table:
@@ -301,6 +302,22 @@ def read_table(
     elif is_alone:
         warn_of_shares(schema, X, rows)
     return found, schema
+
+
+def _refuse_others(X: Any) -> None:
+    """Raise an error for what is no table, in words that say what is one."""
+    is_records = isinstance(X, (list, tuple)) and isinstance((*X, None)[0], Mapping)
+    if X is None or is_records or isinstance(X, (str, bytes, Mapping, Set, Iterator)):
+        raise TypeError(
+            "X must be an array, a frame, or a list of lists of values, got "
+            f"{type(X).__name__}{' of dicts' * is_records}. pandas.DataFrame(X) makes a frame "
+            "of a dict of columns, or of records."
+        )
+    if hasattr(X, "to_frame") and len(X.shape) == 1:
+        raise ValueError(
+            f"X: Expected 2D array, got 1D array instead, a {type(X).__name__}. Reshape your "
+            "data: frame.iloc[[0]], or frame[[0]] in polars, is a frame of one sample."
+        )
 
 
 def _refuse_sparse(X: Any) -> None:

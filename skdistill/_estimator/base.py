@@ -26,7 +26,7 @@ from .._utils.process import torch_threads
 from .._utils.reporting import reporting
 from .._utils.settings import SettingsRule, advice_on, check_nested, objects_with, part_of
 from .._utils.validation import Number, OneOf, Seed, check_parameters, did_you_mean
-from .._utils.warnings import warn, without_schema_warnings
+from .._utils.warnings import each_warning_once, warn, without_schema_warnings
 from .._version import API_PAGE, __version__
 from ..modules import MLP, shares_weights
 from ..settings import Optimizer, Runtime
@@ -63,8 +63,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def with_callbacks(fit: Method) -> Method:
-    """scikit-learn's decorator of `fit`, which carries no types, with those of the method."""
-    return cast(Method, _with_callbacks(fit))
+    """scikit-learn's decorator of `fit`, with the method's types; each warning is given once."""
+    return cast(Method, _with_callbacks(each_warning_once()(fit)))
 
 
 def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:

@@ -20,6 +20,9 @@ _LIBRARIES = frozenset(
 
 _is_silent = ContextVar("_is_silent", default=False)
 
+# What has been warned of in the fit that runs, and in those within it; None outside of fits.
+_given: ContextVar[set[tuple[str, type]] | None] = ContextVar("_given", default=None)
+
 
 class SchemaWarning(UserWarning):
     """Warning that X differs from the table of fit: missing, unknown or out-of-range values.
@@ -35,9 +38,24 @@ class SchemaWarning(UserWarning):
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of what the first caller outside of libraries has done."""
+    given = _given.get()
+    if given is not None:
+        if (message, category) in given:
+            return
+        given.add((message, category))
     n_frames = sum(1 for _ in _frames_of_libraries(sys._getframe(1)))
     with above_bar():
         warnings.warn(message, category, stacklevel=n_frames + 2)
+
+
+@contextlib.contextmanager
+def each_warning_once() -> Iterator[None]:
+    """Give each warning once: the fits within a fit, of a teacher say, are not to repeat them."""
+    before = _given.set(set() if _given.get() is None else _given.get())
+    try:
+        yield
+    finally:
+        _given.reset(before)
 
 
 def calls_of(kind: type, method: str) -> list[dict[str, Any]]:

@@ -267,8 +267,9 @@ def _by_gradients(
     if X_train is not None:
         n_train = length_of(X_train, "X_train")
         n_centres = max_candidates if n_train is None else min(n_train, max_candidates)
-        _, found = sample(X_train, describe, n_centres, n_features, np.float32, rng)
-        centres = found if len(found) else None
+        _, centres = sample(X_train, describe, n_centres, n_features, np.float32, rng)
+        if not len(centres):
+            raise ValueError("X_train must have samples, or be None; got none.")
     places, features = sample(X_pool, describe, n_kept, n_features, dtype, rng)
     _check_size(n, len(features))
     return places[_GREEDY[method](features, n, centres)]

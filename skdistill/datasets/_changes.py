@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from .._utils.validation import Number
+from .._utils.validation import Number, errors_about
 
 
 def mask_squares(
@@ -155,11 +155,14 @@ def move(X: Any, by: float, feature: int | None = None, scale: Any = None) -> np
     """
     X = check_array(X, dtype=(np.float64, np.float32), ensure_all_finite="allow-nan", copy=True)
     Number(Real, -np.inf).check(by, "by")
-    scale = np.nanstd(X, axis=0) if scale is None else np.asarray(scale, dtype=float)
-    step = np.broadcast_to(by * scale, X.shape[1:])
+    n_features = X.shape[1]
+    Number(Integral, -n_features, n_features - 1, others=(None,)).check(feature, "feature")
+    with errors_about("scale"):
+        stds = np.nanstd(X, axis=0) if scale is None else np.asarray(scale, dtype=float)
+        step = np.broadcast_to(by * stds, n_features)
+    if scale is not None and not ((stds >= 0) & (stds < np.inf)).all():
+        raise ValueError(f"scale must be finite and not negative, got {scale!r}.")
     if feature is None:
         return (X + step).astype(X.dtype)
-    if not -X.shape[1] <= feature < X.shape[1]:
-        raise ValueError(f"feature must be one of the {X.shape[1]} of X, got {feature!r}.")
     X[:, feature] += step[feature]
     return X

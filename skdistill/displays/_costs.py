@@ -22,6 +22,7 @@ from ._display import (
     draw,
     label_log_axis,
     labelled,
+    literal,
 )
 
 _LABELS = {
@@ -177,7 +178,7 @@ def _sign(score):
 
 
 def _plain(name):
-    return name.removeprefix("neg_").replace("_", " ").capitalize()
+    return literal(name.removeprefix("neg_").replace("_", " ").capitalize())
 
 
 @documented_dataclass

@@ -65,9 +65,20 @@ def merged_style(method: str, style: Mapping[str, object], given: Keywords) -> d
     """Style updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 
+    if style.get("label") is not None:
+        style = {**style, "label": literal(style["label"])}
     module, artist = _ARTISTS[method]
     artist_class = getattr(import_module(f"matplotlib.{module}"), artist)
     return {**style, **normalize_kwargs(dict(given or {}), artist_class)}
+
+
+def literal(text: object) -> str:
+    """Return a text that matplotlib draws as it is given.
+
+    A dollar begins no formula, and an underscore hides no entry of a legend.
+    """
+    escaped = str(text).replace("$", r"\$")
+    return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def draw_reference(ax, x, y, label, **style):

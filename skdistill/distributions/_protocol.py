@@ -232,7 +232,7 @@ class NumericDistribution(Distribution):
             levels = torch.as_tensor(q, dtype=torch.float64, device=self.mean.device)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise TypeError(f"{wanted}, got {q!r}.") from error
-        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+        if levels.ndim > 1 or not levels.numel() or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"{wanted}, got {levels.tolist()}.")
         levels = torch.atleast_1d(levels)
         return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)

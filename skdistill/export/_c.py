@@ -200,6 +200,8 @@ class _Translator(fx.Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Return the result of an operation: a tensor if it is known, else an array of C."""
+        if isinstance(self.like, Tensor) and not self.like.numel():  # C has no empty arrays
+            return torch.empty(self.like.shape, dtype=self.like.dtype)
         if not any(isinstance(leaf, _Array) for leaf in pytree.tree_leaves((args, kwargs))):
             return target(*args, **kwargs)
         if target is operator.getitem:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from .._data.columns import feature_names_of
+from .._utils.warnings import warn
 from .._version import __version__
 from ._outputs import GraphOutputs, RoundOutputs, traced, without_notes_of_torch
 
@@ -104,7 +105,15 @@ def labels_of(task: Any) -> np.ndarray:
         )
     if task.labels.dtype.kind in "biu":
         return task.labels.astype(np.int64)
-    return task.labels if task.labels.dtype.kind == "f" else task.labels.astype(str).astype(object)
+    if task.labels.dtype.kind == "f":
+        return task.labels
+    texts = task.labels.astype(str).astype(object)
+    if not all(isinstance(label, str) for label in task.labels.tolist()):
+        warn(
+            f"Labels of {task.labels.dtype} are text in ONNX, such as {texts[0]!r}. Compare with "
+            "y.astype(str), or fit on labels that are text or numbers."
+        )
+    return texts
 
 
 def _add_labels(onnx: Any, graph: Any, labels: np.ndarray) -> None:

@@ -2,6 +2,7 @@
 """Checks of the arguments of metrics, weighted means, and samples in the order of a value."""
 
 from collections.abc import Sized
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,13 +14,17 @@ from .._utils.validation import errors_about
 from .._utils.warnings import warn
 
 
-def check_floats(values: object, name: str, ndims: tuple[int, ...]) -> np.ndarray:
-    """Return `values` as a finite float64 array whose number of dimensions is in `ndims`."""
+def check_floats(
+    values: object, name: str, ndims: tuple[int, ...], is_finite: bool = True
+) -> np.ndarray:
+    """Return `values` as a float64 array without NaN whose number of dimensions is in `ndims`."""
     refuse_masked(values, name)
+    settings: dict[str, Any] = {"ensure_2d": False, "allow_nd": True, "input_name": name}
     with errors_about(name):
-        array: np.ndarray = check_array(
-            values, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name=name
-        )
+        settings |= {"dtype": np.float64, "ensure_all_finite": is_finite}
+        array: np.ndarray = check_array(values, **settings)
+    if np.isnan(array).any():
+        raise ValueError(f"{name} must not hold NaN; infinite values are accepted.")
     if array.ndim not in ndims:
         accepted = " or ".join(map(str, ndims))
         raise ValueError(f"{name} must have {accepted} dimension(s), got shape {array.shape}.")
@@ -54,8 +59,8 @@ def check_targets(y_true: ArrayLike, **predicted: ArrayLike) -> list[np.ndarray]
 def check_per_target(
     values: object, name: str, length: int, y_shape: tuple[int, ...] | None = None
 ) -> np.ndarray:
-    """Return `values` of shape (n, length) or (n, t, length) with shape (n, t, length)."""
-    given = check_floats(values, name, (2, 3))
+    """Return `values`, maybe infinite, (n, length) or (n, t, length), as (n, t, length)."""
+    given = check_floats(values, name, (2, 3), is_finite=False)
     array = given[:, np.newaxis, :] if given.ndim == 2 else given
     n_rows, n_targets = array.shape[:2] if y_shape is None else y_shape
     if array.shape != (n_rows, n_targets, length):
@@ -141,7 +146,7 @@ def weighted_rows(
 
 def average(values: np.ndarray, sample_weight: ArrayLike | None) -> float:
     """Mean of `values`, shape (n, t): uniform over targets, weighted over samples."""
-    weights = weights_or_ones(sample_weight, len(values))
+    weights, values = weighted_rows(sample_weight, values)  # 0 times infinity would be NaN
     return float(np.average(values.mean(axis=1), weights=weights))
 
 

@@ -24,8 +24,9 @@ from ._checks import (
 COVERAGE = Number(Real, 0, 1, closed="neither")
 
 
-def _gaussian_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    density: np.ndarray = -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+def _gaussian_log_density(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """Log density by the standard deviation: its square may be 0 or infinite in float64."""
+    density: np.ndarray = -0.5 * (np.log(2 * np.pi) + ((y - mean) / std) ** 2) - np.log(std)
     return density
 
 
@@ -61,7 +62,7 @@ def gaussian_nll(
     """
     y_true, y_pred, y_std = check_targets(y_true, y_pred=y_pred, y_std=y_std)
     check_positive(y_std, "y_std")
-    return average(-_gaussian_log_density(y_true, y_pred, y_std**2), sample_weight)  # Eq 1
+    return average(-_gaussian_log_density(y_true, y_pred, y_std), sample_weight)  # Eq 1
 
 
 def mixture_nll(
@@ -84,7 +85,9 @@ def mixture_nll(
         Lower is better.
     """
     y_true, means, variances = check_members(y_true, y_members)
-    log_densities = _gaussian_log_density(y_true[:, np.newaxis, :], means, variances)  # (n, S, t)
+    log_densities = _gaussian_log_density(
+        y_true[:, None, :], means, np.sqrt(variances)
+    )  # (n, S, t)
     log_mixture = logsumexp(log_densities, axis=1) - np.log(means.shape[1])
     return average(-log_mixture, sample_weight)
 
@@ -141,11 +144,12 @@ def _check_interval(
     """Return the lower and the upper ends, each of shape (n, t)."""
     interval = check_per_target(y_interval, "y_interval", 2, y_shape)
     lower, upper = interval[..., 0], interval[..., 1]
-    crossed = (lower > upper).any(axis=1)
+    crossed = ((lower > upper) | (lower == np.inf) | (upper == -np.inf)).any(axis=1)
     if crossed.any():
         raise ValueError(
             "y_interval must have its lower end first, y_interval[..., 0] <= y_interval[..., 1], "
-            f"but {crossed.sum()} sample(s) have not, the first being sample {crossed.argmax()}."
+            "neither inf below nor -inf above; "
+            f"{crossed.sum()} sample(s) have not, the first being sample {crossed.argmax()}."
         )
     return lower, upper
 
@@ -159,7 +163,8 @@ def interval_coverage(
     ----------
     y_true, sample_weight : as in :func:`gaussian_nll`
     y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Lower and upper ends, as `predict_interval` returns.
+        Lower and upper ends, as `predict_interval` returns. Either may be infinite, and then the
+        width and the score are.
 
     Returns
     -------

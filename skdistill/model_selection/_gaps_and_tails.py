@@ -36,13 +36,11 @@ class _SplitByFeature(BaseCrossValidator, ABC):
     def _iter_test_masks(self, X=None, y=None, groups=None) -> Iterator[np.ndarray]:
         """Masks of the test samples of each fold, of which `split` makes increasing indices."""
         for number, column in self._columns(X).items():
-            known = np.flatnonzero(~np.isnan(column))
-            test = np.zeros(len(column), dtype=bool)
-            test[known[self._test_part(np.argsort(column[known], kind="stable"))]] = True
+            test = self._test_mask(column)
             if not test.any():
                 raise ValueError(
-                    f"{type(self).__name__} has no test samples for feature {number} of X: only "
-                    f"{len(known)} samples have it."
+                    f"{type(self).__name__} has no test samples for feature {number} of X: too few "
+                    f"of its {np.count_nonzero(~np.isnan(column))} values differ."
                 )
             yield test
 
@@ -93,7 +91,8 @@ class _SplitByFeature(BaseCrossValidator, ABC):
         if not is_auto:
             return known
         n_values = {j: len(np.unique(column[~np.isnan(column)])) for j, column in known.items()}
-        return {j: column for j, column in known.items() if n_values[j] > self.min_values}
+        found = (j for j in known if n_values[j] > self.min_values)
+        return {j: known[j] for j in found if self._test_mask(known[j]).any()}
 
     def _numbers(self, X: ArrayLike, n_features: int) -> list[int]:
         """Numbers of the columns that `features` names."""
@@ -106,9 +105,17 @@ class _SplitByFeature(BaseCrossValidator, ABC):
                 )
         return [int(j) % n_features for j in found]
 
+    def _test_mask(self, column: np.ndarray) -> np.ndarray:
+        """Mask of the test samples, among which equal values stay together."""
+        known = ~np.isnan(column)
+        _, group, counts = np.unique(column[known], return_inverse=True, return_counts=True)
+        mask = known.copy()
+        mask[known] = self._are_tested(np.cumsum(counts) - (counts + 1) / 2, counts)[group]
+        return mask
+
     @abstractmethod
-    def _test_part(self, order: np.ndarray) -> np.ndarray:
-        """The test samples among those in order."""
+    def _are_tested(self, ranks: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Tell which values are for the test, by their mean ranks, from 0, and their counts."""
 
 
 def _as_floats(X: Any, number: int) -> np.ndarray | None:
@@ -153,8 +160,9 @@ class GapSplit(_SplitByFeature):
     Notes
     -----
     Samples whose feature is missing are for training in its fold, and do not count in :math:`n`.
-    Samples of equal value keep their order, so that a value at the edge of the gap may be on both
-    sides of it.
+    Samples of equal value are on one side, that of their mean rank; a value that more samples have
+    than the gap has ranks is for training. A feature without a value in the gap has no fold with
+    ``features="auto"``, and is an error in a list.
 
     References
     ----------
@@ -174,9 +182,10 @@ class GapSplit(_SplitByFeature):
     [ 0  1  2  3  8  9 10 11] [4 5 6 7]
     """
 
-    def _test_part(self, order: np.ndarray) -> np.ndarray:
-        n = len(order)
-        return order[n // 3 : 2 * n // 3]
+    def _are_tested(self, ranks: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        n = counts.sum()
+        low, high = n // 3, 2 * n // 3
+        return (ranks >= low) & (ranks < high) & (counts <= high - low)
 
 
 @dataclass
@@ -193,7 +202,7 @@ class TailSplit(_SplitByFeature):
 
     See Also
     --------
-    GapSplit : Leaves out the middle; missing and equal values are as there.
+    GapSplit : Leaves out the middle; missing values, and equal ones, are as there.
 
     Examples
     --------
@@ -205,6 +214,6 @@ class TailSplit(_SplitByFeature):
     [2 3 4 5 6 7 8 9] [ 0  1 10 11]
     """
 
-    def _test_part(self, order: np.ndarray) -> np.ndarray:
-        n = len(order)
-        return np.concatenate([order[: n // 6], order[n - n // 6 :]])
+    def _are_tested(self, ranks: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        n = counts.sum()
+        return (ranks < n // 6) | (ranks > n - 1 - n // 6)

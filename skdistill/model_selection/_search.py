@@ -67,6 +67,8 @@ def flops(estimator: BaseEstimator, X: ArrayLike) -> int:
         convolutions, of all members or heads.
     """
     model, rows, _ = innermost(estimator, _first_rows(X, 1), "module_", "model_selection.flops")
+    if np.ndim(rows) < 2:
+        raise ValueError(f"X must have samples and features, got shape {np.shape(X)}.")
     return count_flop(model.module_, np.shape(rows)[1:])
 
 
@@ -104,8 +106,12 @@ def latency(estimator: Any, X: ArrayLike, *, batch_size: int = 1, n_repeats: int
 
 def _first_rows(X, n_rows: int):
     """The first samples, repeated from the start if there are fewer."""
+    if not np.ndim(X):
+        raise TypeError(f"X must be an array-like or a frame of samples, got {X!r}.")
     (X,) = indexable(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
+    if not X.shape[0]:
+        raise ValueError(f"X must have at least one sample, got shape {X.shape}.")
     index = np.arange(n_rows) % X.shape[0]
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
@@ -131,6 +137,7 @@ def make_cost_scorer(cost: Callable[..., float], **kwargs: object) -> EstimatorS
     >>> make_cost_scorer(latency, batch_size=256)
     EstimatorScorer(neg_cost, cost=latency, batch_size=256)
     """
+    IsCallable().check(cost, "cost")
     scorer = EstimatorScorer(_neg_cost, cost=cost, **kwargs)
     return scorer.set_score_request(sample_weight=False)
 

@@ -139,6 +139,9 @@ class DriftMonitor:
             raise ValueError(
                 f"X_reference must have at least {_LEAST_SAMPLES} samples, got {values.shape[1]}."
             )
+        n_features = len(_feature_names(student))
+        if n_features and np.isinf(values[:n_features]).all():
+            raise ValueError("X_reference must have values that are not missing; all of them are.")
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         self.student = student
         self.alpha = alpha

@@ -7,6 +7,7 @@ In JSON, models and what they are made of are ``{"object": [name, state]}``, see
 import inspect
 import json
 import os
+import re
 from collections import UserList
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -90,6 +91,7 @@ def save(
     (5, 3)
     """
     FilePath().check(path, "path")
+    OneOf((True, False)).check(include_teacher, "include_teacher")
     OneOf(("file", "hub")).check(layout, "layout")
     known = {} if metrics is None else {"metrics": _checked_metrics(metrics, layout)}
     check_is_fitted(model)
@@ -391,4 +393,4 @@ def _text(value: object) -> str:
     """Return a value as it stands in a table."""
     if isinstance(value, list):
         return ", ".join(map(_text, value))
-    return str(value).replace("|", "\\|").replace("\n", " ")
+    return re.sub(r"[\\`*\[\]<>&|]", r"\\\g<0>", " ".join(str(value).split()))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral
 from typing import Any
 
@@ -130,6 +130,13 @@ def read_out_of_fold(
 def folds_of(cv, y: np.ndarray, are_classes: bool, random_state, name: str):
     """Return a splitter from a number, shuffled, or from what scikit-learn takes as ``cv``."""
     if not isinstance(cv, Integral):
+        cv = [*cv] if isinstance(cv, Iterable) else cv
+        for fold in cv if isinstance(cv, list) else ():
+            if not isinstance(fold, (tuple, list)) or [*map(np.ndim, fold)] != [1, 1]:
+                raise TypeError(
+                    f"{name} must be an iterable of pairs of train and test samples, got {fold!r} "
+                    "among them."
+                )
         return check_cv(cv, y, classifier=are_classes)
     Number(Integral, 2).check(cv, name)
     splitter = StratifiedKFold if are_classes else KFold

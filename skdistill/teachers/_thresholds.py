@@ -16,6 +16,9 @@ from ._teacher import Teacher
 
 Split = tuple[int, float, float]  # number of a feature, threshold and gain
 
+# The threshold of a split of missing values from all others: 1e300 in LightGBM, else infinite.
+_INFINITE = 1e300
+
 
 class Splits(NamedTuple):
     """Splits of numerical features, in no order.
@@ -34,7 +37,8 @@ class Splits(NamedTuple):
         found = np.array([*splits], dtype=float).reshape(-1, 3)
         gains = found[:, 2].clip(min=0.0)
         gains = gains / gains.sum() if gains.any() else np.full(len(gains), 1 / max(len(gains), 1))
-        return cls(found[:, 0].astype(int), found[:, 1], weight * gains)
+        kept = np.abs(found[:, 1]) < _INFINITE
+        return cls(found[kept, 0].astype(int), found[kept, 1], weight * gains[kept])
 
 
 def splits_of(model: object, weight: float = 1.0) -> Splits:

@@ -207,6 +207,33 @@ def test_names_and_free_text_are_warned_of(make):
         ensemble().fit(make({"a": names, "b": NUMBERS}), y)
 
 
+SINCE = pd.date_range("2025-12-01", periods=N, freq="36h")
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%y", "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y", "%B %d, %Y %H:%M"],
+)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_dates_in_text_are_warned_of_once_a_fit(make, written):
+    frame = make({"a": [*SINCE.strftime(written)[:-3], "unknown", "unknown", None], "b": NUMBERS})
+    student = HydraPlusRegressor(ensemble(), max_epochs=2, random_state=0)
+    with pytest.warns(UserWarning, match="Column 'a' of X is text") as found:
+        student.fit(frame, y)
+    (message,) = {str(w.message) for w in found if "is text" in str(w.message)}
+    assert sum("is text" in str(w.message) for w in found) == 1
+    assert f"its values are dates, such as {SINCE[0].strftime(written)!r}" in message
+    is_pandas = make is pd.DataFrame
+    assert ("parse_dates=['a']" if is_pandas else "try_parse_dates=True") in message
+    assert ("pd.to_datetime(X['a'])" if is_pandas else "str.to_datetime()") in message
+
+
+@pytest.mark.parametrize("text", ["10.0.0.{}", "2-{}", "v1.{}.2", "555-01{}", "Box {} 2020"])
+def test_text_that_is_no_date_is_not(text, recwarn):
+    ensemble().fit(pd.DataFrame({"a": [text.format(i) for i in range(N)], "b": NUMBERS}), y)
+    assert not [warning for warning in recwarn if "dates" in str(warning.message)]
+
+
 def test_names_of_one_sample_have_no_inputs():
     """Or a column of free text would have 255, which say nothing of new samples."""
     names = ["Ann", "Ann", *(f"customer {number}" for number in range(N - 2))]
@@ -295,3 +322,49 @@ def test_teachers_are_asked_about_categories_beyond_the_most_frequent(make, tmp_
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     columns = loaded._input_schema.columns
     assert not columns.others  # files hold the categories that predictions tell apart
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given"),
+    [
+        ([0.5], "0.5"),
+        ([1.0, 0.0], "1.0"),
+        ([True, 1], "True"),
+        ([None], "None"),
+        (np.ma.array([0, 1], mask=[False, True]), "masked_array"),
+    ],
+)
+def test_categorical_features_that_are_none_are_named(wanted, given):
+    message = f"categorical_features must be .*names or numbers of columns.*got {given}"
+    with pytest.raises(ValueError, match=message):
+        ensemble(categorical_features=wanted).fit(np.eye(N)[:, :2], y)
+
+
+FRAME = pd.DataFrame({"a": NUMBERS, "b": NUMBERS})
+
+
+@pytest.mark.parametrize("X", [FRAME.iloc[0], pl.from_pandas(FRAME)["a"], FRAME.to_numpy()[0]])
+def test_one_dimension_is_told_as_scikit_learn_does(X):
+    model = ensemble().fit(FRAME.to_numpy(), y)
+    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D array.*Reshape your data"):
+        model.predict(X)
+    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D array.*Reshape your data"):
+        ensemble().fit(X, y[: len(X)])
+
+
+@pytest.mark.parametrize(
+    ("X", "kind"),
+    [
+        ({"a": [1], "b": [2]}, "dict"),
+        ([{"a": 1, "b": 2}], "list of dicts"),
+        (iter([[1, 2]]), "list_iterator"),
+        ({1, 2}, "set"),
+        ("ab", "str"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_no_table_is_told_what_is_one(X, kind):
+    model = ensemble().fit(FRAME, y)
+    message = f"X must be an array, a frame, or a list of lists of values, got {kind}.*DataFrame"
+    with pytest.raises(TypeError, match=message):
+        model.predict(X)

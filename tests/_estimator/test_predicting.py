@@ -116,7 +116,7 @@ def test_a_coverage_that_is_no_number_is_named(data):
         ensemble().fit(*data).predict_interval(data[0], "a")
 
 
-@pytest.mark.parametrize("levels", [0.0, [0.1, 1.0], [1.5], [[0.1]]])
+@pytest.mark.parametrize("levels", [0.0, [0.1, 1.0], [1.5], [[0.1]], []])
 def test_quantiles_out_of_range_are_named(levels, data):
     bare = ensemble().fit(*data)
     through, _ = target_transformed(data, transformer=StandardScaler())

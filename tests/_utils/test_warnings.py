@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleClassifier, BDistilBooster, DistributionDistiller
+from skdistill._utils.warnings import each_warning_once, warn
 from skdistill.metrics import uncertainty_ndcg
 from skdistill.settings import Runtime
 
@@ -79,3 +80,15 @@ def test_so_do_those_of_a_model_that_is_read_from_a_file():
     with pytest.warns(UserWarning, match="device='cuda' is not there") as caught:
         joblib.load(file)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_each_warning_is_given_once_within(recwarn):
+    with each_warning_once():
+        warn("first")
+        with each_warning_once():
+            warn("first")
+            warn("second")
+        warn("second")
+        warn("second", FutureWarning)
+    warn("first")
+    assert [str(warning.message) for warning in recwarn] == ["first", "second", "second", "first"]

@@ -129,9 +129,10 @@ def test_one_and_all(student, method, n):
     assert len(set(select(student, X_POOL, n, method=method, X_train=None).tolist())) == n
 
 
-def test_no_labelled_samples_are_none(student):
-    expected = select(student, X_POOL, X_train=None)
-    np.testing.assert_array_equal(select(student, X_POOL, X_train=X_TRAIN[:0]), expected)
+@pytest.mark.parametrize("empty", [[], X_TRAIN[:0], Pieces(X_TRAIN[:0], True)])
+def test_no_labelled_samples_are_refused(student, empty):
+    with pytest.raises(ValueError, match="X_train must have samples, or be None"):
+        select(student, X_POOL, X_train=empty)
 
 
 def test_labelled_samples_are_left_alone(student):

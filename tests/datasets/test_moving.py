@@ -32,8 +32,13 @@ def test_one_scale_serves_all_features_and_float32_stays():
     ("arguments", "error", "message"),
     [
         ({"by": "far"}, TypeError, "by must be a number"),
-        ({"by": 1, "feature": 3}, ValueError, "feature must be one of the 3"),
-        ({"by": 1, "scale": [1, 2]}, ValueError, "broadcast"),
+        ({"by": 1, "feature": 3}, ValueError, "feature must be an integer from -3 to 2"),
+        ({"by": 1, "feature": True}, TypeError, "feature must be an integer"),
+        ({"by": 1, "feature": -0.0}, TypeError, "feature must be an integer"),
+        ({"by": 1, "scale": [1, 2]}, ValueError, "scale: .*broadcast"),
+        ({"by": 1, "scale": "wide"}, ValueError, "scale: "),
+        ({"by": 1, "scale": np.nan}, ValueError, "scale must be finite and not negative, got nan"),
+        ({"by": 1, "scale": [1, -1, 1]}, ValueError, "scale must be finite and not negative"),
     ],
 )
 def test_what_cannot_be_is_named(arguments, error, message):

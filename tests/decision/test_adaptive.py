@@ -8,6 +8,7 @@ import pytest
 
 from skdistill import BayesianEnsembleRegressor
 from skdistill.decision import AdaptiveConformalRegressor, ConformalRegressor
+from skdistill.metrics import interval_coverage, interval_score, interval_width
 
 
 def stream(n, seed=0, scale=1.0):
@@ -129,3 +130,14 @@ def test_what_is_wrong_is_named(regressor, params):
 def test_contract_of_scikit_learn(contract):
     ensemble = BayesianEnsembleRegressor(2, max_epochs=3, random_state=0)
     contract(AdaptiveConformalRegressor(ensemble))
+
+
+def test_infinite_intervals_have_scores(regressor):
+    """After a shift nothing is too far; the metrics know such intervals."""
+    (X, y), (X_new, y_new) = stream(30), stream(60, seed=1, scale=1e6)
+    model = AdaptiveConformalRegressor(regressor, step_size=0.5).fit(X, y)
+    model.partial_fit(X_new[:3], y_new[:3])
+    interval = model.predict_interval(X_new)
+    assert np.isinf(interval).all()
+    assert interval_coverage(y_new, interval) == 1
+    assert interval_width(interval) == interval_score(y_new, interval, coverage=0.9) == np.inf

@@ -10,6 +10,8 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib import cbook
+from matplotlib.text import Text
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -29,6 +31,7 @@ from skdistill.displays import (
     UncertaintyHistogramDisplay,
     UncertaintyProfileDisplay,
 )
+from skdistill.distributions import Uncertainty
 
 OF_REGRESSORS = (RegressionCalibrationDisplay, SparsificationDisplay, UncertaintyBandDisplay)
 OF_ONE_AXES = (
@@ -184,3 +187,49 @@ def test_without_docstrings(cls):
     names = {"__name__": module.__name__, "__package__": module.__package__}
     exec(compile(inspect.getsource(module), module.__file__, "exec", optimize=2), names)
     assert names[cls.__name__].plot.__doc__ is None
+
+
+TEXT = "price_$_2020_vs_$"
+
+
+@pytest.mark.parametrize("name", [TEXT, "_hidden", "$"])
+@all_displays
+def test_names_are_drawn_as_they_are_given(cls, name, draw):
+    """Dollars make no formula, and an underscore hides nothing in a legend."""
+    takes_name = cls in OF_ONE_AXES
+    display = draw(cls, name=name) if takes_name else draw(cls)
+    if hasattr(display, "feature_name"):
+        display.feature_name = name
+    if hasattr(display, "feature_names"):
+        display.feature_names, display.classes = (name, name), [name] * 4
+    if hasattr(display, "loss_name"):
+        display.loss_name = name
+    if hasattr(display, "costs") and cls is ParetoDisplay:
+        display = cls(costs={name: {name: np.ones(1)}}, scores={name: {name: np.ones(1)}})
+        display.plot()
+    else:
+        display.plot()
+    figure = display.figure_
+    figure.canvas.draw()
+    texts = [text for text in figure.findobj(Text) if name in text.get_text().replace(r"\$", "$")]
+    texts = [text for text in texts if "mathdefault" not in text.get_text()]  # ticks: powers of 10
+    assert texts or cls in (FidelityDisplay, UncertaintyHistogramDisplay)
+    assert not any(cbook.is_math_text(text.get_text()) for text in texts)
+    if takes_name:
+        drawn = display.ax_.get_legend()
+        assert any(text in (drawn.get_title(), *drawn.get_texts()) for text in texts)
+
+
+def test_names_of_models_and_categories_are_drawn_as_they_are_given():
+    part = Uncertainty(*np.ones((3, 4)), "variance")
+    histograms = UncertaintyHistogramDisplay.from_predictions({TEXT: part, "_b": part})
+    profile = UncertaintyProfileDisplay.from_predictions([1, 2, 1, 3.0], ["$a$", "b", "$a$", "b"])
+    for display in (histograms, profile):
+        display.figure_.canvas.draw()
+        found = [
+            text.get_text() for text in display.figure_.findobj(Text) if "$" in text.get_text()
+        ]
+        assert found
+        assert not any(map(cbook.is_math_text, found))
+    legend = [text.get_text().strip() for text in histograms.axes_[-1].get_legend().get_texts()]
+    assert legend[-1].startswith("_b")

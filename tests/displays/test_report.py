@@ -384,3 +384,11 @@ def test_unknown_classes_and_models_of_another_kind(classifier, regressors):
         report(classifier, X[TEST], np.where(LABELS[TEST] == "no", "maybe", "yes"))
     with pytest.raises(ValueError, match="teacher must be a classifier as the student is"):
         report(classifier, X[TEST], LABELS[TEST], teacher=regressors[1])
+
+
+def test_names_of_columns_with_dollars_are_drawn_as_they_are(regressors, tmp_path):
+    student, _ = regressors
+    names = [f"price_$_202{i}_vs_price_$_2021" for i in range(5)]
+    found = report(student, X[TEST], Y[TEST], feature_names=names)
+    found.save(tmp_path / "report.html")
+    assert all(name in (tmp_path / "report.html").read_text() for name in names)

@@ -243,3 +243,28 @@ def test_convolutions_have_no_c(tmp_path):
     model = MODELS["ensemble images classes"]().fit(X, y)
     with pytest.raises(ValueError, match=r"got one with aten\.convolution"):
         export_c(model, tmp_path / "model.c")
+
+
+TOWNS = np.random.default_rng(0).choice(["Rome", "Oslo", "Bern"], 60)
+GAPS = np.where(np.arange(60) % 5 == 0, np.nan, np.linspace(-1, 1, 60))
+WITHOUT_PLAIN_NUMBERS = {
+    "text alone": {"town": TOWNS},
+    "text of names, and a number with gaps": {"name": [f"n{i}" for i in range(60)], "a": GAPS},
+    "a number with gaps": {"a": GAPS},
+}
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore:Column 'name'")
+@pytest.mark.parametrize("name", WITHOUT_PLAIN_NUMBERS)
+def test_tables_without_a_plain_number(name, tmp_path):
+    frame = pd.DataFrame(WITHOUT_PLAIN_NUMBERS[name])
+    y = np.linspace(0, 1, 60) + (TOWNS == "Rome")
+    model = numbers(BayesianEnsembleRegressor, runtime=Runtime(dtype="float64")).fit(frame, y)
+    rows, given = frame[:20], frame[:20].copy()
+    for column, categories in model.categories_.items():
+        codes = {category: code for code, category in enumerate(categories)}
+        given.isetitem(column, [codes.get(value, -1) for value in rows.iloc[:, column]])
+    found = in_c(model, tmp_path)(given.to_numpy(float))
+    expected = predicted(model, rows, set(found))
+    assert_same(found, {name: expected[name] for name in found})

@@ -165,3 +165,49 @@ def test_opposite_miscalibrations_of_targets_do_not_cancel():
     _, observed = regression_calibration_curve(y_true, y_quantiles, levels)
     assert_allclose(observed, levels)
     assert_allclose(regression_calibration_error(y_true, y_quantiles, levels), 0.1)
+
+
+INF = np.inf
+
+
+@pytest.mark.parametrize(
+    ("interval", "coverage", "width", "score"),
+    [
+        ([-INF, INF], 1, INF, INF),
+        ([-INF, 3.0], 1, INF, INF),
+        ([2.0, INF], 0, INF, INF),
+        ([0.0, 4.0], 1, 4.0, 4.0),
+    ],
+)
+def test_intervals_may_be_infinite(interval, coverage, width, score):
+    assert interval_coverage([1.0], [interval]) == coverage
+    assert interval_width([interval]) == width
+    assert interval_score([1.0], [interval], coverage=0.9) == score
+    both, weights = [[0.0, 4.0], interval], [1, 0]  # weightless samples do not count
+    assert interval_width(both, sample_weight=weights) == 4
+    assert interval_score([1.0, 1.0], both, coverage=0.9, sample_weight=weights) == 4
+
+
+@pytest.mark.parametrize("interval", [[INF, INF], [-INF, -INF], [INF, -INF]])
+def test_intervals_that_hold_no_number_are_refused(interval):
+    with pytest.raises(ValueError, match="neither inf below nor -inf above"):
+        interval_coverage([1.0], [interval])
+
+
+def test_quantiles_may_be_infinite():
+    nominal, observed = regression_calibration_curve([0.0, 1.0], [[-INF, INF]] * 2, [0.1, 0.9])
+    assert_array_equal(observed, [0, 1])
+    assert regression_calibration_error([0.0, 1.0], [[-INF, INF]] * 2, nominal) == pytest.approx(
+        0.1
+    )
+
+
+@pytest.mark.parametrize("std", [1e-170, 1e170, 5e-324])
+def test_densities_of_deviations_whose_squares_are_no_floats(std):
+    """-log N(1; 1, s^2) is log(s) + log(2 pi) / 2: -390.5 for s = 1e-170."""
+    expected = np.log(std) + np.log(2 * np.pi) / 2
+    assert gaussian_nll([1.0], [1.0], [std]) == pytest.approx(expected)
+    if std == 1e170:
+        assert gaussian_nll([2e170], [0.0], [std]) == pytest.approx(expected + 2)
+        members = [[[[2e160, 1e300]]]]  # whose distance has no square
+        assert mixture_nll([0.0], members) == pytest.approx(2e20, rel=1e-6)

@@ -458,10 +458,25 @@ def test_metrics_stand_in_the_card_and_the_configuration(pipeline, tmp_path):
     )
     with pytest.raises(ValueError, match="layout='hub'"):
         save(pipeline, tmp_path / "file", metrics=metrics)
+    with pytest.raises(ValueError, match="include_teacher must be one of"):
+        save(pipeline, tmp_path / "file", include_teacher="no")
     for wrong in ({}, 0.5, {"accuracy": np.nan}, {"accuracy": "high"}, {1: 0.5}):
         with pytest.raises(ValueError, match="metrics must be finite numbers by name"):
             save(pipeline, tmp_path / "wrong", layout="hub", metrics=wrong)
     assert not (tmp_path / "wrong").exists()
+
+
+def test_names_and_labels_are_text_in_the_card(tmp_path):
+    """They make no headings, tags, links or cells of it."""
+    labels = np.array(["a\r# b", "<b>c</b>"])
+    model = BayesianEnsembleClassifier(2, max_epochs=1).fit(np.eye(6), labels[[0, 1] * 3])
+    metrics = {"\r\n# <i>log</i>\u2028loss": 0.5, "[a](b) `c` *d* \\| & e": 1.0}
+    save(model, tmp_path, layout="hub", metrics=metrics)
+    card = (tmp_path / "README.md").read_text()
+    assert r"| classes | \<b\>c\</b\>, a # b |" in card
+    assert r"| # \<i\>log\</i\> loss | 0.5 |" in card
+    assert r"| \[a\](b) \`c\` \*d\* \\\| \& e | 1 |" in card
+    assert sum(line.startswith("#") for line in card.splitlines()) == 1
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

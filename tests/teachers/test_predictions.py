@@ -292,3 +292,13 @@ def test_the_residual_variance_of_a_fitted_model_is_no_excuse(numbers):
     nearest = FrozenEstimator(KNeighborsRegressor(1).fit(X, y))
     assert interpolates(as_teacher(nearest).fit(X, y), X, y)
     assert not interpolates(as_teacher(nearest).fit(X[60:] + 1, y[60:]), X[60:] + 1, y[60:])
+
+
+@pytest.mark.parametrize("cv", [range(3), iter([1]), [(np.arange(3),)], [[1, 2]], ["ab"]])
+def test_folds_that_are_no_pairs_are_named(cv):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    student = HydraPlusRegressor(KNeighborsRegressor(), teacher_cv=cv, max_epochs=1)
+    with pytest.raises(
+        TypeError, match="teacher_cv must be an iterable of pairs of train and test"
+    ):
+        student.fit(X, X[:, 0])

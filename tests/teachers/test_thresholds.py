@@ -19,6 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
+from skdistill import HydraPlusRegressor
 from skdistill.teachers import MixedModels, QuantileModels, as_teacher, splits_of
 
 RNG = np.random.default_rng(0)
@@ -123,3 +124,21 @@ def test_splits_of_categories_are_left_out():
 
 def test_others_have_none():
     assert [len(part) for part in splits_of(LinearRegression().fit(X, Y))] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["tree", "forest", "histograms", "LightGBM", "XGBoost"])
+def test_splits_of_missing_values_have_no_threshold(name):
+    """What is missing is all that matters: the threshold is infinite, or as large as a float."""
+    rows = np.where(RNG.random((200, 1)) < 0.5, np.nan, X)
+    model = MODELS[name]().fit(rows, np.isnan(rows[:, 0]).astype(float))
+    splits = splits_of(model)
+    assert (np.abs(splits.thresholds) < 10).all()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_student_of_trees_with_gaps_warns_of_nothing():
+    rows = np.where(RNG.random((200, 1)) < 0.5, np.nan, X)
+    rows = np.hstack([rows, X])
+    teacher = RandomForestRegressor(5, random_state=0)
+    student = HydraPlusRegressor(teacher, heads=2, max_epochs=2, random_state=0)
+    assert np.isfinite(student.fit(rows, Y + np.isnan(rows[:, 0])).predict(rows)).all()
