@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -192,7 +193,28 @@ def weights_for(model: object, sample_weight: object) -> dict[str, object]:
     if sample_weight is None:
         return {}
     routed = get_config()["enable_metadata_routing"]
+    if not routed:
+        check_takes_weights(model)
     return {"sample_weight" if routed else _name_of_weights(model): sample_weight}
+
+
+def check_takes_weights(model: BaseEstimator) -> None:
+    """Raise ValueError for a model whose fit takes no sample weights, nor passes any on."""
+    inner, _ = final_step(model)
+    accepted = signature(inner.fit).parameters
+    if is_prefitted(model) or "sample_weight" in accepted:
+        return
+    parts = [part for _, part in getattr(inner, "estimators", ())]
+    parts += [getattr(inner, name, None) for name in ("estimator", "regressor")]
+    for part in parts:
+        if hasattr(part, "fit"):  # None stands for a model that takes weights
+            check_takes_weights(part)
+    passes_on = any(one.kind is Parameter.VAR_KEYWORD for one in accepted.values())
+    if not passes_on or hasattr(inner, "train_split"):  # skorch passes all on to the network
+        raise ValueError(
+            f"sample_weight must be None for a {type(inner).__name__}, which takes no weights; got "
+            "an array."
+        )
 
 
 def _name_of_weights(model: BaseEstimator) -> str:

@@ -31,7 +31,7 @@ from sklearn.gaussian_process.kernels import (
     Sum,
     WhiteKernel,
 )
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._members import (
     N_FUNCTIONS,
@@ -54,6 +54,7 @@ Features = Callable[[np.ndarray], np.ndarray]
 @members_of_regressor.register(GaussianProcessRegressor)
 def _(model, X, n_targets):
     """The latent variance lies between the members, the kernel's noise and alpha within them."""
+    check_is_fitted(model, "kernel_")  # without it, predict gives the prior
     mean = model.predict(X).reshape(-1, n_targets)
     X, posterior = _rows(model, X), _posterior_of(model)
     latent = posterior.variance(X)[:, None] * posterior.scale**2

@@ -13,6 +13,7 @@ from functools import singledispatch
 import numpy as np
 import torch
 from scipy.special import expit, softmax
+from sklearn.base import MetaEstimatorMixin, is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -33,7 +34,13 @@ from torch import nn
 from .._data.checks import refuse_masked
 from .._estimator.base import NetEstimator
 from .._estimator.functions import align_classes, predict_members, transformed_members
-from .._estimator.unwrapping import final_step, has_members, members_and_rows, weights_of_voters
+from .._estimator.unwrapping import (
+    final_step,
+    has_members,
+    members_and_rows,
+    tags_of,
+    weights_of_voters,
+)
 from .._utils.validation import errors_about
 from ._predictive import predictive_moments
 
@@ -78,6 +85,8 @@ def members_of_classifier(model, X) -> np.ndarray:
         if logits.shape[-1] > 1:
             return softmax(logits, axis=-1)
         return np.concatenate([expit(-logits), expit(logits)], axis=-1)
+    if not hasattr(model, "predict_proba"):
+        raise _without_probabilities(model)
     return model.predict_proba(as_net_takes(model, X))[:, None]
 
 
@@ -101,13 +110,26 @@ def members_of_regressor(model, X, n_targets: int) -> np.ndarray:
     return moments_of_members(np.stack([means, variances], axis=-1))
 
 
-def has_probabilities(model) -> bool:
-    """Tell whether a classifier gives class probabilities, by itself or through its members."""
-    if has_members(model):
-        return True
-    model, _ = final_step(model)
+def check_probabilities(model) -> None:
+    """Raise TypeError if a model to fit is a classifier without class probabilities.
+
+    What a meta-estimator or a search offers may depend on its fit: the fitted one is asked then.
+    """
+    inner, _ = final_step(model)
     dispatch = members_of_classifier.dispatch
-    return dispatch(type(model)) is not dispatch(object) or hasattr(model, "predict_proba")
+    has_members_here = dispatch(type(inner)) is not dispatch(object) or has_members(model)
+    is_meta = isinstance(inner, MetaEstimatorMixin) or isinstance(model, MetaEstimatorMixin)
+    gives = has_members_here or hasattr(type(inner) if is_meta else inner, "predict_proba")
+    if tags_of(model).estimator_type == "classifier" and not gives:
+        raise _without_probabilities(inner)
+
+
+def _without_probabilities(model) -> TypeError:
+    """Return the error for a classifier that gives no class probabilities."""
+    return TypeError(
+        f"teacher must predict probabilities, which {type(model).__name__} does not; put it in "
+        "sklearn's CalibratedClassifierCV."
+    )
 
 
 def group_probabilities(members: np.ndarray, n_groups: int) -> np.ndarray:
@@ -299,9 +321,18 @@ def _catboost_loss(model) -> str | None:
 
 
 def _virtual_ensembles(model, X) -> np.ndarray:
-    """Raw predictions (n, S, columns) of parts of a CatBoost model (Malinin et al., 2021)."""
-    settings = {"prediction_type": "VirtEnsembles", "virtual_ensembles_count": 10}  # its default
-    return model.virtual_ensembles_predict(X, **settings)
+    """Raw predictions (n, S, columns) of parts of a CatBoost model (Malinin et al., 2021).
+
+    There are at most half as many parts as trees. If ten are too many, five or two are repeated, so
+    that clones that stop early have as many members as others; less than four trees are one member.
+    """
+    n_parts = next((n for n in (10, 5, 2) if 2 * n <= model.tree_count_), 1)
+    if n_parts == 1:
+        raw = {"prediction_type": "RawFormulaVal"} if is_classifier(model) else {}
+        found = np.asarray(model.predict(X, **raw))
+        return found.reshape(len(found), 1, -1)
+    settings = {"prediction_type": "VirtEnsembles", "virtual_ensembles_count": n_parts}
+    return model.virtual_ensembles_predict(X, **settings).repeat(10 // n_parts, axis=1)
 
 
 # --- arrays -----------------------------------------------------------------------------------

@@ -20,12 +20,18 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from .._data.checks import check_weights
 from .._estimator.calibration import Temperature, fit_temperature, negative_log_likelihood
 from .._estimator.functions import align_classes
-from .._estimator.unwrapping import final_step, is_prefitted, seeded_clone, tags_of
+from .._estimator.unwrapping import (
+    check_takes_weights,
+    final_step,
+    is_prefitted,
+    seeded_clone,
+    tags_of,
+)
 from .._training.resume import TimeBudget
 from .._training.trainer import SEED_LIMIT
 from .._utils.moments import standardisation
@@ -35,6 +41,7 @@ from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ._base import EstimatorOfModels
 from ._members import (
+    check_probabilities,
     group_moments,
     group_probabilities,
     members_of_classifier,
@@ -213,12 +220,8 @@ class MixedModels(EstimatorOfModels):
 
     def _check(self, models: list, is_weighted: bool) -> None:
         for model in models:
-            inner, _ = final_step(model)
-            if is_weighted and not has_fit_parameter(inner, "sample_weight"):
-                raise ValueError(
-                    f"sample_weight must be None for models of which one, {type(inner).__name__}, "
-                    "takes no weights."
-                )
+            if is_weighted:
+                check_takes_weights(model)
         Number(Integral, 1).check(self.n_members, "n_members")
         Number(Real, 0, closed="neither", others=(None,)).check(self.max_time, "max_time")
         Seed().check(self.random_state, "random_state")
@@ -438,6 +441,7 @@ def check_models(models, *, or_fitted: bool = False) -> None:
                 "models must not be fitted to be fitted together; a list of fitted ones goes to "
                 f"as_teacher without weights. Got {model!r}."
             )
+        check_probabilities(model)
     kinds = {tags_of(model).estimator_type for model in models}
     if kinds not in ({"classifier"}, {"regressor"}):
         names = [type(final_step(model)[0]).__name__ for model in models]

@@ -9,7 +9,8 @@ that predict a quantile each:
 ``pred_dist(X)``                            NGBoost
 ``predict(X, output_type="quantiles")``     TabPFN, TabICL and their kin
 ``predict(X, quantiles=levels)``            quantile-forest
-levels of the constructor                   sklearn-quantile (``q``), XGBoost (``quantile_alpha``)
+levels of the constructor                   sklearn-quantile (``q``), XGBoost (``quantile_alpha``),
+                                            CatBoost (``loss_function="MultiQuantile:alpha=..."``)
 ==========================================  ==================================================
 """
 
@@ -33,9 +34,9 @@ from ._base import EstimatorOfModels
 # Levels at which models that know all of their quantiles are asked.
 LEVELS = np.arange(1, 40) / 40
 
-# Parameters of `predict` that take levels, and attributes that hold them.
+# Parameters of `predict` and of constructors that take levels.
 _ARGUMENTS = ("quantiles", "alphas")
-_ATTRIBUTES = ("q", "quantile_alpha")
+_PARAMETERS = ("q", "quantile_alpha")
 
 
 def predictive_moments(model, X) -> tuple[np.ndarray, np.ndarray] | None:
@@ -59,8 +60,13 @@ def predicted_quantiles(model, X) -> tuple[np.ndarray, np.ndarray] | None:
         levels = LEVELS.tolist()
         more = {"output_type": "quantiles"} if "output_type" in accepted else {}
         return _rows_first(model.predict(X, **{named[0]: levels}, **more), LEVELS), LEVELS
-    for name in _ATTRIBUTES:
-        levels = np.asarray(getattr(model, name, 0.0), dtype=float)
+    params = model.get_params() if hasattr(model, "get_params") else {}
+    given = [params[name] for name in _PARAMETERS if params.get(name) is not None]
+    if hasattr(model, "get_all_params"):  # CatBoost
+        loss, _, levels = model.get_all_params()["loss_function"].partition(":alpha=")
+        given += [levels.split(",")] if loss == "MultiQuantile" else []
+    for levels in given:
+        levels = np.asarray(levels, dtype=float)
         if levels.ndim == 1 and len(levels) > 1:
             return _rows_first(model.predict(X), levels), levels
     return None

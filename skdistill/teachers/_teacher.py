@@ -25,10 +25,10 @@ from ._base import EstimatorOfModels
 from ._fitted import FittedModels
 from ._members import (
     check_member_predictions,
+    check_probabilities,
     dtype_for,
     group_moments,
     group_probabilities,
-    has_probabilities,
     read_moments,
     read_probabilities,
 )
@@ -416,8 +416,4 @@ def _check_model(model) -> None:
         raise TypeError(
             f"teacher must be a classifier or a regressor, and {type(inner).__name__} is neither."
         )
-    if kind == "classifier" and not has_probabilities(model):
-        raise TypeError(
-            "teacher must predict probabilities, which "
-            f"{type(inner).__name__} does not; put it in sklearn's CalibratedClassifierCV."
-        )
+    check_probabilities(model)

@@ -8,16 +8,38 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.ensemble import BaggingClassifier, BaggingRegressor
-from sklearn.frozen import FrozenEstimator
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
-from ._mixed import MixedModels
+from .._estimator.unwrapping import inside, weights_of_voters
+from ._fitted import FittedModels
 from ._teacher import Teacher
 
 Split = tuple[int, float, float]  # number of a feature, threshold and gain
 
 # The threshold of a split of missing values from all others: 1e300 in LightGBM, else infinite.
 _INFINITE = 1e300
+
+# Transformers of each column by itself, by an increasing function.
+_SCALERS = (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 
 class Splits(NamedTuple):
@@ -40,40 +62,118 @@ class Splits(NamedTuple):
         kept = np.abs(found[:, 1]) < _INFINITE
         return cls(found[kept, 0].astype(int), found[kept, 1], weight * gains[kept])
 
+    def among(self, columns: np.ndarray, first: int = 0) -> Splits:
+        """Return the splits of the features from `first` on, which are these columns of X."""
+        at = self.features - first
+        own = (at >= 0) & (at < len(columns))
+        return Splits(columns[at[own]], self.thresholds[own], self.gains[own])
 
-def splits_of(model: object, weight: float = 1.0) -> Splits:
-    """Find the splits of the trees in a fitted model, which reads the features as they are.
 
-    It is a tree, forest, bag or boosting of scikit-learn, LightGBM, XGBoost or CatBoost, alone, in
-    a FrozenEstimator, or among the models of a teacher. Others have no splits.
+def splits_of(model: Any, weight: float = 1.0) -> Splits:
+    """Find where the trees in a fitted model split the features of X.
+
+    It is a tree, forest or boosting of scikit-learn, LightGBM, XGBoost or CatBoost, alone or in a
+    teacher, search or meta-estimator. Of a Pipeline that scales, imputes and selects columns,
+    thresholds are in units of X. Models behind other steps have no splits, nor have other models.
     """
-    parts = [splits_of(part, weight * share) for part, share in _parts(model)]
-    if not parts:
-        return Splits.of(_own_splits(model), weight)
-    return Splits(*map(np.concatenate, zip(*parts, strict=True)))
+    if isinstance(model, Pipeline):
+        return _before(model[:-1], splits_of(model[-1], weight))
+    parts = list(_parts(model, weight))
+    return _joined(parts) if parts else Splits.of(_own_splits(model), weight)
 
 
-def _parts(model: Any) -> Iterator[tuple[Any, float]]:
-    """Models that a model consists of, and their weights; none of one that has trees itself."""
-    if isinstance(model, FrozenEstimator):
-        yield model.estimator, 1.0
+def _joined(parts: Iterable[Splits]) -> Splits:
+    return Splits(*map(np.concatenate, zip(Splits.of(()), *parts, strict=True)))
+
+
+def _parts(model: Any, weight: float) -> Iterator[Splits]:
+    """Splits of the models that a model consists of; none of one that has trees itself."""
+    weights, columns = None, None  # of the models; the latter are all
+    if (inner := inside(model, fitted=True)) is not None:
+        models = [inner]
     elif isinstance(model, Teacher):
-        yield model.estimator_, 1.0
-    elif isinstance(model, MixedModels):
-        pairs = zip(model.models_, model.weights_, strict=True)
-        yield from ((part, share) for part, share in pairs if part is not None)
+        models = [model.estimator_]
+    elif isinstance(model, TransformedTargetRegressor):
+        models = [model.regressor_]
+    elif isinstance(model, FittedModels):
+        models = model.models
     elif hasattr(model, "models_"):
-        yield from ((part, 1 / len(model.models_)) for part in model.models_)
+        models, weights = model.models_, getattr(model, "weights_", None)
+    elif isinstance(model, CalibratedClassifierCV):
+        models = [calibrated.estimator for calibrated in model.calibrated_classifiers_]
+    elif isinstance(model, (VotingClassifier, VotingRegressor)):
+        models, weights = model.estimators_, weights_of_voters(model)
+    elif isinstance(model, (BaggingClassifier, BaggingRegressor)):
+        models, columns = model.estimators_, model.estimators_features_
+    elif hasattr(model, "estimators_") and not _trees_of(model):
+        models, columns = model.estimators_, [np.arange(model.n_features_in_)]
+        columns *= len(models)  # chains read predictions too, behind the columns of X
+    else:
+        return
+    weights = np.full(len(models), 1 / len(models)) if weights is None else weights
+    for number, (part, share) in enumerate(zip(models, weights, strict=True)):
+        found = splits_of(part, weight * share)
+        yield found if columns is None else found.among(columns[number])
+
+
+def _trees_of(model: Any) -> list[Any]:
+    """Trees that a forest or boosting of scikit-learn consists of."""
+    models = getattr(model, "estimators_", [])
+    return [part for part in getattr(models, "flat", models) if hasattr(part, "tree_")]
+
+
+def _before(step: Any, splits: Splits) -> Splits:
+    """Splits of what a transformer reads, from those of what it returns."""
+    if not len(splits.features) or hasattr(step, "fit_resample"):  # of rows, in a fit only
+        return splits
+    if isinstance(step, Pipeline):
+        for _, one in reversed(step.steps):
+            splits = _before(one, splits)
+        return splits
+    if step in (None, "passthrough") or getattr(step, "func", step) is None:
+        return splits
+    if isinstance(step, _SCALERS):
+        return _unscaled(step, splits)
+    if isinstance(step, SimpleImputer):
+        keeps_all = step.keep_empty_features or step.strategy == "constant"
+        return splits.among(np.flatnonzero(keeps_all | (step.statistics_ == step.statistics_)))
+    if hasattr(step, "get_support"):
+        return splits.among(step.get_support(indices=True))
+    if isinstance(step, ColumnTransformer):
+        return _joined(_before_columns(step, splits))
+    return Splits.of(())
+
+
+def _unscaled(scaler: Any, splits: Splits) -> Splits:
+    """Splits in the units that a scaler, which takes tables back, reads."""
+    order = np.argsort(splits.features, kind="stable")
+    features, thresholds, gains = (part[order] for part in splits)
+    rows = np.arange(len(features)) - np.searchsorted(features, features)
+    table = np.zeros((rows.max() + 1, scaler.n_features_in_))
+    table[rows, features] = thresholds
+    return Splits(features, scaler.inverse_transform(table)[rows, features], gains)
+
+
+def _before_columns(step: ColumnTransformer, splits: Splits) -> Iterator[Splits]:
+    """Splits of the columns that each of the transformers reads."""
+    numbers = np.arange(step.n_features_in_)
+    by_name = dict(zip(getattr(step, "feature_names_in_", ()), numbers, strict=False))
+    for name, transformer, columns in step.transformers_:
+        place = step.output_indices_[name]
+        own = _before(transformer, splits.among(np.arange(place.stop - place.start), place.start))
+        if len(own.features):
+            if isinstance(columns, slice):  # a slice of names holds its last one
+                last = by_name.get(columns.stop, -1) + 1 or columns.stop
+                columns = slice(by_name.get(columns.start, columns.start), last)
+            else:
+                columns = [by_name.get(column, column) for column in np.atleast_1d(columns)]
+            yield own.among(numbers[columns])
 
 
 def _own_splits(model: Any) -> Iterator[Split]:
     """Feature, threshold and gain of each split of a model's own trees."""
     if hasattr(model, "tree_"):
         yield from _of_tree(model.tree_)
-    elif isinstance(model, (BaggingClassifier, BaggingRegressor)):
-        for part, features in zip(model.estimators_, model.estimators_features_, strict=True):
-            for feature, *split in _own_splits(part):
-                yield features[feature], *split
     elif hasattr(model, "_predictors"):  # gradient boosting of histograms has no public trees
         yield from _of_histograms(model)
     elif hasattr(model, "booster_"):
@@ -89,9 +189,8 @@ def _own_splits(model: Any) -> Iterator[Split]:
         gains = model.get_feature_importance()
         for feature, borders in model.get_borders().items():
             yield from ((feature, border, gains[feature] / len(borders)) for border in borders)
-    elif hasattr(model, "estimators_"):
-        for part in np.ravel(model.estimators_):
-            yield from _own_splits(part)
+    for tree in _trees_of(model):
+        yield from _of_tree(tree.tree_)
 
 
 def _of_histograms(model: Any) -> Iterator[Split]:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
@@ -211,3 +213,24 @@ def test_three_classes_one_against_the_rest():
     assert members.shape == (40, 20, 3)
     assert_allclose(members.mean(axis=1), teacher.estimator_.predict_proba(NEW), atol=1e-4)
     assert (teacher.predict_uncertainty(NEW).epistemic > 0).all()
+
+
+@pytest.mark.parametrize(
+    "process",
+    [GaussianProcessRegressor(), make_pipeline("passthrough", GaussianProcessRegressor())],
+)
+def test_a_process_that_was_never_fitted_is_not_taken_for_fitted(process):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        HydraPlusRegressor(process, max_epochs=1, random_state=0).fit(X, NUMBERS)
+    assert not [one for one in caught if "is a fitted" in str(one.message)]
+    for teacher in (as_teacher(FrozenEstimator(process)), as_teacher([process])):
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            teacher.fit(X, NUMBERS)
+
+
+def test_a_fitted_process_in_a_pipeline_is_refitted_without_ado():
+    model = make_pipeline(StandardScaler(), gp(SMOOTH + WhiteKernel(0.1))).fit(X, NUMBERS)
+    assert_allclose(
+        as_teacher(FrozenEstimator(model)).fit(X, NUMBERS).predict(NEW), model.predict(NEW)
+    )

@@ -303,3 +303,24 @@ def test_wrong_quantiles_are_refused(quantiles, message, numbers):
 def test_quantiles_and_weights_are_for_different_lists():
     with pytest.raises(ValueError, match="for different lists"):
         as_teacher([boosting(0.1), boosting(0.9)], quantiles=[0.1, 0.9], weights="oof")
+
+
+@pytest.mark.parametrize("library", ["catboost", "xgboost"])
+def test_models_of_several_quantiles(library, numbers):
+    X, y = numbers
+    module, levels = pytest.importorskip(library), [0.1, 0.5, 0.9]
+    if library == "catboost":
+        loss = "MultiQuantile:alpha=0.1,0.5,0.9"
+        settings = {"verbose": 0, "allow_writing_files": False}
+        model = module.CatBoostRegressor(iterations=30, loss_function=loss, **settings)
+    else:
+        model = module.XGBRegressor(
+            n_estimators=30, objective="reg:quantileerror", quantile_alpha=levels
+        )
+    teacher = as_teacher(model).fit(X, y)
+    found = teacher.predict_members(X)[:, 0, 0]
+    expected = moments_of_quantiles(teacher.estimator_.predict(X), np.array(levels))
+    assert_allclose(found[:, 0], expected[0], rtol=1e-5)
+    assert_allclose(found[:, 1], np.maximum(expected[1], 1e-6 * y.var()), rtol=1e-5)
+    assert teacher.residual_variance_ is None
+    HydraPlusRegressor(model, max_epochs=2, random_state=0).fit(X, y).predict(X)

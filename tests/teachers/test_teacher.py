@@ -26,6 +26,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
     VotingClassifier,
     VotingRegressor,
 )
@@ -39,7 +40,7 @@ from sklearn.model_selection import (
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -818,3 +819,108 @@ def test_lightgbm_is_one_member(classes, numbers):
     X, y = numbers
     teacher = as_teacher(lightgbm.LGBMRegressor(n_estimators=5, verbose=-1)).fit(X, y)
     assert_allclose(teacher.predict_members(X)[:, 0, 0, 0], teacher.estimator_.predict(X))
+
+
+@pytest.mark.parametrize("n_trees", [1, 3, 4, 7, 19])
+@pytest.mark.parametrize("loss", ["RMSE", "RMSEWithUncertainty", "Logloss", "MultiClass"])
+def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
+    catboost = pytest.importorskip("catboost")
+    is_classifier = loss in ("Logloss", "MultiClass")
+    kind = catboost.CatBoostClassifier if is_classifier else catboost.CatBoostRegressor
+    X, y = classes if is_classifier else numbers
+    y = y == "oak" if loss == "Logloss" else y
+    model = kind(iterations=n_trees, loss_function=loss, verbose=0, allow_writing_files=False)
+    teacher = as_teacher(model).fit(X, y)
+    members = teacher.predict_members(X)
+    assert members.shape[1] == (1 if n_trees < 4 else 10)
+    # The last virtual member is the whole model.
+    own = teacher.estimator_
+    if is_classifier:
+        assert_allclose(members[:, -1], own.predict_proba(X), rtol=1e-6)
+    else:
+        assert_allclose(members[:, -1, 0, 0], own.predict(X).reshape(len(X), -1)[:, 0], rtol=1e-6)
+    if loss == "RMSEWithUncertainty":
+        assert_allclose(members[:, -1, 0, 1], own.predict(X)[:, 1], rtol=1e-6)
+    assert len(np.unique(members[0].round(12), axis=0)) == {1: 1, 3: 1, 4: 2, 7: 2, 19: 5}[n_trees]
+
+
+@pytest.mark.parametrize("weights", ["oof", "equal"])
+def test_catboost_that_stops_early_in_a_mixture(weights, numbers):
+    catboost = pytest.importorskip("catboost")
+    X, y = numbers
+    settings = {"verbose": 0, "random_seed": 0, "allow_writing_files": False}
+    model = catboost.CatBoostRegressor(iterations=12, **settings)
+    teacher = as_teacher([model, Ridge()], weights=weights).fit(X, y)
+    assert teacher.predict_members(X).shape == (len(X), 20, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda model: model,
+        lambda model: make_pipeline(StandardScaler(), model),
+        lambda model: GridSearchCV(model, {"cv": [2]}, cv=2),
+        FrozenEstimator,
+        lambda model: as_teacher([model, GaussianNB()], weights="equal"),
+    ],
+)
+def test_a_stack_is_asked_for_probabilities_once_it_is_fitted(wrap, classes):
+    X, y = classes
+    stack = StackingClassifier([("nb", GaussianNB())], cv=2)
+    model = wrap(stack.fit(X, y))  # clones are unfitted
+    teacher = as_teacher(model if isinstance(model, FrozenEstimator) else clone(model)).fit(X, y)
+    if not isinstance(model, skdistill.teachers.Teacher):
+        assert_allclose(teacher.predict_proba(X), teacher.estimator_.predict_proba(X))
+
+
+def test_what_predicts_no_probabilities_is_found_before_or_after_fit(classes):
+    X, y = classes
+    stack = StackingClassifier([("nb", GaussianNB())], final_estimator=SVC(), cv=2)
+    search = GridSearchCV(
+        Pipeline([("last", SVC())]), {"last": [SVC(), LogisticRegression()]}, cv=2
+    )
+    search.set_params(param_grid={"last": [LogisticRegression()]})
+    assert as_teacher(search).fit(X, y).predict_proba(X).shape == (len(X), 3)
+    with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
+        as_teacher(stack).fit(X, y)
+    with pytest.raises(TypeError, match="must predict probabilities, which LinearSVC"):
+        as_teacher([LinearSVC(), GaussianNB()], weights="oof")
+    with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
+        as_teacher([stack, GaussianNB()], weights="oof").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        KNeighborsRegressor(),
+        make_pipeline(StandardScaler(), KNeighborsRegressor()),
+        GridSearchCV(KNeighborsRegressor(), {"n_neighbors": [3]}, cv=2),
+        TransformedTargetRegressor(KNeighborsRegressor(), transformer=StandardScaler()),
+        VotingRegressor([("r", Ridge()), ("k", KNeighborsRegressor())]),
+    ],
+)
+def test_weights_of_a_model_that_takes_none_are_refused(model, numbers):
+    X, y = numbers
+    weight = np.linspace(0.5, 1, len(y))
+    message = "sample_weight must be None for a KNeighborsRegressor, which takes no weights"
+    for teacher in (as_teacher(model), as_teacher([model, Ridge()], weights="equal")):
+        with pytest.raises(ValueError, match=message):
+            teacher.fit(X, y, sample_weight=weight)
+    fitted = FrozenEstimator(clone(model).fit(X, y))
+    as_teacher(fitted).fit(X, y, sample_weight=weight)  # the residual variance has weights
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        VotingRegressor([("r", Ridge()), ("d", "drop")]),
+        TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+        TransformedTargetRegressor(transformer=StandardScaler()),
+    ],
+)
+def test_weights_are_passed_on_in_mixtures_too(model, numbers):
+    X, y = numbers
+    weight = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    plain = clone(model).fit(X, y, sample_weight=weight).predict(X)
+    teacher = as_teacher([model], weights="equal").fit(X, y, sample_weight=weight)
+    assert_allclose(teacher.predict(X), plain)

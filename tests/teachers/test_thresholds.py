@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.datasets import load_iris
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     AdaBoostRegressor,
     BaggingRegressor,
@@ -14,10 +17,29 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
 )
+from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import RegressorChain
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from skdistill import HydraPlusRegressor
 from skdistill.teachers import MixedModels, QuantileModels, as_teacher, splits_of
@@ -41,7 +63,37 @@ def catboost():
     return module.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False)
 
 
+def tree():
+    return DecisionTreeRegressor(max_leaf_nodes=5, random_state=0)
+
+
+def behind(*steps):
+    return lambda: make_pipeline(*steps, RandomForestRegressor(3, max_leaf_nodes=5, random_state=0))
+
+
 MODELS = {
+    "vote": lambda: VotingRegressor(
+        [("c", DummyRegressor()), ("d", "drop"), ("f", MODELS["forest"]()), ("t", tree())],
+        weights=[2, 1, 1, 1],
+    ),
+    "stack": lambda: StackingRegressor([("c", DummyRegressor()), ("f", MODELS["forest"]())]),
+    "votes in a bag": lambda: BaggingRegressor(MODELS["vote"](), 2, random_state=0),
+    "votes of pipelines": lambda: VotingRegressor(
+        [(str(i), make_pipeline(StandardScaler(), tree())) for i in range(2)]
+    ),
+    "AdaBoost of pipelines": lambda: AdaBoostRegressor(
+        make_pipeline(StandardScaler(), tree()), n_estimators=3, random_state=0
+    ),
+    "mixture of votes": lambda: as_teacher([MODELS["vote"](), DummyRegressor()], weights="oof"),
+    "list": lambda: as_teacher([MODELS["forest"]().fit(X, Y), tree().fit(X, Y)]),
+    "search": lambda: GridSearchCV(tree(), {"max_leaf_nodes": [4, 5]}, cv=2),
+    "transformed": lambda: TransformedTargetRegressor(tree(), func=np.exp, inverse_func=np.log),
+    "standardised": behind(StandardScaler()),
+    "ranges": behind(MinMaxScaler((-3, 2)), MaxAbsScaler()),
+    "robust": behind(make_pipeline(RobustScaler(), "passthrough")),
+    "power": behind(PowerTransformer()),
+    "quantiles of X": behind(QuantileTransformer(n_quantiles=50)),
+    "imputed and selected": behind(SimpleImputer(), VarianceThreshold(), FunctionTransformer()),
     "tree": lambda: DecisionTreeRegressor(max_leaf_nodes=5),
     "forest": lambda: RandomForestRegressor(3, max_leaf_nodes=5, random_state=0),
     "bag": lambda: BaggingRegressor(DecisionTreeRegressor(max_depth=2), 3, random_state=0),
@@ -62,12 +114,17 @@ MODELS = {
 }
 
 
+# Of trees in the weights of a model.
+SHARES = {"vote": 0.5, "votes in a bag": 0.5, "stack": 0.5}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_change_at_splits_and_nowhere_else(name):
     model = MODELS[name]().fit(X, Y)
     found = splits_of(FrozenEstimator(model))
     assert (found.features == 0).all()
-    assert found.gains.sum() == pytest.approx(1.0)
+    if name != "mixture of votes":  # whose weights are found
+        assert found.gains.sum() == pytest.approx(SHARES.get(name, 1.0))
     predicted = model.predict(GRID)
     jumps = np.flatnonzero(predicted[1:] != predicted[:-1])
     assert len(jumps) > 2
@@ -103,11 +160,72 @@ def test_gains_of_a_mixture_have_the_weights_of_its_models():
     assert found.gains.sum() == pytest.approx(4 / 8)
 
 
+def distinct(splits):
+    """Features and thresholds, each once."""
+    return np.unique(np.round(np.stack(splits[:2], axis=1), 3), axis=0)
+
+
+def test_thresholds_behind_scalers_are_in_units_of_X():
+    table = 1000 + np.c_[X, 7 * X[::-1]]
+    plain = tree().fit(table, Y)
+    vote = VotingRegressor([(str(i), make_pipeline(StandardScaler(), tree())) for i in range(2)])
+    for model in (vote, make_pipeline(StandardScaler(), tree())):
+        found = splits_of(model.fit(table, Y))
+        np.testing.assert_allclose(distinct(found), distinct(splits_of(plain)), atol=2e-3)
+        assert found.gains.sum() == pytest.approx(1.0)
+
+
+def test_columns_of_a_frame_are_found_again_behind_what_selects_them():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"flat": 0.0, "text": np.tile(["a", "b"], 100), "x": X[:, 0]})
+    frame["gap"] = np.where(np.arange(200) % 9 == 0, np.nan, 100 * X[:, 0])
+    frame["none"] = np.nan
+    numbers = make_pipeline(SimpleImputer(), VarianceThreshold(), StandardScaler())
+    text = ("text", OneHotEncoder(), ["text"])
+    selections = (
+        slice("x", "none"),
+        [2, 3, 4],
+        make_column_selector(dtype_include=float),
+        frame.columns.isin(["x", "gap", "none"]),
+        ["x", "gap", "none"],
+    )
+    for columns in selections:
+        before = ColumnTransformer([text, ("numbers", numbers, columns)])
+        model = make_pipeline(before, DecisionTreeRegressor(max_depth=3)).fit(frame, Y)
+        found = splits_of(model)
+        assert set(found.features) <= {2, 3}
+        for feature, values in ((2, X), (3, 100 * X)):
+            own = found.thresholds[found.features == feature]
+            assert ((own > values.min()) & (own < values.max())).all()
+        assert len(found.features) >= 3
+    before = ColumnTransformer([text, ("x", "passthrough", ["x"])], remainder="drop")
+    assert set(splits_of(make_pipeline(before, tree()).fit(frame, Y)).features) == {2}
+
+
+def test_splits_of_features_that_are_no_columns_are_left_out():
+    behind_others = make_pipeline(PolynomialFeatures(3), tree()).fit(X, Y)
+    assert len(splits_of(behind_others).features) == 0
+    table = np.c_[X, X[::-1]]
+    chain = RegressorChain(tree(), order=[1, 0]).fit(table, np.c_[Y, Y[::-1] + Y])
+    assert set(splits_of(chain).features) <= {0, 1}
+    stack = StackingRegressor([("r", Ridge())], final_estimator=tree()).fit(X, Y)
+    assert len(splits_of(stack).features) == 0  # its tree reads predictions
+
+
+def test_gains_of_voters_have_their_weights():
+    vote = VotingRegressor(
+        [("f", MODELS["forest"]()), ("t", tree()), ("r", Ridge())], weights=[1, 2, 3]
+    )
+    assert splits_of(vote.fit(X, Y)).gains.sum() == pytest.approx(0.5)
+
+
 def test_classifiers_have_splits_too():
     iris, labels = load_iris(return_X_y=True)
     for model in (
         HistGradientBoostingClassifier(max_iter=2),
         ExtraTreesClassifier(3, random_state=0),
+        CalibratedClassifierCV(DecisionTreeClassifier(max_depth=2), cv=2),
+        VotingClassifier([("t", DecisionTreeClassifier(max_depth=2))]),
     ):
         assert set(splits_of(model.fit(iris, labels)).features) <= {0, 1, 2, 3}
 

@@ -249,7 +249,7 @@ def _is_fitted(model: BaseEstimator) -> bool:
         check_is_fitted(model)
     except (NotFittedError, TypeError):  # the latter for what has no fit
         return False
-    return tags_of(model).requires_fit  # others count as fitted always
+    return tags_of(final_step(model)[0]).requires_fit  # others count as fitted always
 
 
 def _arguments_for(model: BaseEstimator, spec: FitSpec) -> FitArguments:
