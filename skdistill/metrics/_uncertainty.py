@@ -192,7 +192,7 @@ def epistemic_calibration(
     Raises
     ------
     ValueError
-        If the arrays differ in length or have negative values, or there are more bins than samples.
+        If the arrays differ in length or have negative values.
 
     Warns
     -----
@@ -219,7 +219,7 @@ def epistemic_calibration(
     check_same_length(stated, "epistemic", error, "squared_error")
     check_nonnegative(error, "squared_error")
     check_nonnegative(stated, "epistemic")
-    Number(Integral, 1, len(error)).check(n_bins, "n_bins")
+    Number(Integral, 1).check(n_bins, "n_bins")
     Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
     is_covered = error <= norm.ppf((1 + coverage) / 2) ** 2 * stated
     weights = np.ones(len(error))

@@ -255,7 +255,7 @@ def test_epistemic_calibration_without_errors_is_undefined():
         ({"epistemic": [-1.0, 1.0]}, ValueError, "epistemic must not be negative"),
         ({"epistemic": [1.0]}, ValueError, "epistemic must have as many samples as squared_error"),
         ({"epistemic": [[1.0], [2.0]]}, ValueError, "epistemic must have 1 dimension"),
-        ({"n_bins": 3}, ValueError, "n_bins must be an integer from 1 to 2, got 3"),
+        ({"n_bins": 0}, ValueError, "n_bins must be an integer >= 1, got 0"),
         ({"n_bins": 1.5}, TypeError, "n_bins must be an integer"),
         ({"coverage": 1.0}, ValueError, "coverage must be a number in"),
     ],
