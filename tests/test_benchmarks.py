@@ -1514,6 +1514,26 @@ def unseen(common):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_epistemic_parts_are_judged_by_each_protocol(run, few_epochs, data_dir, tmp_path):
+    output = tmp_path / "epistemic.json"
+    arguments = ["--quick", "--sets", "pol", "german", "sine", "--output", output, "--models"]
+    run("epistemic.py", *arguments, "gp", "forest")
+    arguments += ["teacher", "gp", "forest", "--resume"]
+    assert "[1/4," in run("epistemic.py", *arguments)
+    found = json.loads(output.read_text(encoding="utf-8"))
+    assert found["failures"] == []
+    places = {(row["protocol"], row["set"], row["model"]) for row in found["results"]}
+    assert len(places) == len(found["results"]) == 11  # the process is of numbers only
+    for row in found["results"]:
+        if row["protocol"] == "curve":
+            assert {"limit", "aleatoric_ratio", "n_limit"} <= set(row)
+        else:
+            assert 0 <= row["cover"] <= 1
+        assert row["n"] == row["n_train"] == 40
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
 def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(
     run, few_epochs, tmp_path

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..distributions import EmpiricalGaussian, Uncertainty
 from .predicting import as_frame
-from .unwrapping import innermost, members_and_rows, weights_of_voters
+from .unwrapping import final_step, has_inside, innermost, members_and_rows, weights_of_voters
 
 # Nodes of the quadrature for members after the inverse transform of a target.
 _N_NODES = 32
@@ -82,6 +82,12 @@ def predict_uncertainty(model: BaseEstimator, X: ArrayLike) -> Uncertainty:
         check_is_fitted(estimator)
         return _side_by_side([predict_uncertainty(one, rows) for one in estimator.estimators_])
     return estimator.predict_uncertainty(rows)
+
+
+def has_uncertainty(model: BaseEstimator) -> bool:
+    """Tell whether :func:`predict_uncertainty` takes the model, or its kind, once fitted."""
+    composites = _MIXTURES + _MULTI_OUTPUT
+    return has_inside(model, "predict_uncertainty") or isinstance(final_step(model)[0], composites)
 
 
 def predict_members(model: BaseEstimator, X: ArrayLike) -> np.ndarray:

@@ -5,7 +5,11 @@ As in scikit-learn, a display stores the data of its figure, `from_estimator` an
 compute them, and `plot` draws them again in another style. Only drawing needs matplotlib.
 """
 
-from ._calibration import RegressionCalibrationDisplay, ReliabilityDisplay
+from ._calibration import (
+    EpistemicCalibrationDisplay,
+    RegressionCalibrationDisplay,
+    ReliabilityDisplay,
+)
 from ._comparison import FidelityDisplay, UncertaintyHistogramDisplay
 from ._costs import AnytimeDisplay, EarlyPredictionDisplay, ParetoDisplay
 from ._decision import DecisionUncertaintyDisplay
@@ -17,6 +21,7 @@ __all__ = [
     "AnytimeDisplay",
     "DecisionUncertaintyDisplay",
     "EarlyPredictionDisplay",
+    "EpistemicCalibrationDisplay",
     "FidelityDisplay",
     "ParetoDisplay",
     "RegressionCalibrationDisplay",

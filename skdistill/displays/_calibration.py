@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calibration of predicted class probabilities and of predicted quantiles."""
+"""Calibration of class probabilities, of quantiles and of epistemic variances."""
 
 from typing import Any, Self
 
@@ -7,13 +7,15 @@ import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
 from .._estimator.functions import predict_quantiles
-from .._utils.typing import ArrayLike, BaseEstimator
+from .._utils.typing import ArrayLike, BaseEstimator, RandomStateLike
 from ..metrics import (
+    epistemic_calibration,
     expected_calibration_error,
     regression_calibration_curve,
     regression_calibration_error,
     reliability_curve,
 )
+from ..model_selection import disagreement_of_halves
 from ._display import (
     CLASS_COLORS,
     Axes,
@@ -341,3 +343,116 @@ class RegressionCalibrationDisplay(Display):
         error = regression_calibration_error(*arrays, sample_weight=sample_weight)
         found = cls(nominal=nominal, observed=observed, calibration_error=error, name=name)
         return found.plot(**kwargs)
+
+
+@documented_dataclass
+class EpistemicCalibrationDisplay(Display):
+    """Squared errors of the mean against the epistemic variance that predicts them.
+
+    Points are bins of equally many samples, in the order of the variance. A calibrated model
+    follows the diagonal; below it the variance is too large, above it too small.
+
+    Parameters
+    ----------
+    stated, seen : ndarray of shape (n_bins,)
+        Mean epistemic variance and mean squared error of each bin.
+    coverage : float, default=None
+        Share of samples in their 90 % intervals, shown in the legend unless None.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The curve.
+    ref_line_ : matplotlib Line2D or None
+        The diagonal; None if it is not wanted, or on the axes already.
+
+    See Also
+    --------
+    skdistill.metrics.epistemic_calibration : Computes the bins and the coverage.
+
+    Examples
+    --------
+    >>> from skdistill.displays import EpistemicCalibrationDisplay
+    >>> EpistemicCalibrationDisplay.from_predictions([1.0, 2.0, 9.0], [1.0, 3.0, 8.0], n_bins=3)
+    <...EpistemicCalibrationDisplay object at ...>
+    """
+
+    stated: np.ndarray
+    seen: np.ndarray
+    coverage: float | None = None
+    name: str | None = None
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: object
+    ) -> Self:
+        """Draw the bins on logarithmic axes."""
+        ax = self._open(ax)
+        self.ref_line_ = None
+        if ref_line:
+            positive = np.array([self.stated, self.seen])
+            ends = [positive[positive > 0].min(initial=np.inf), positive.max(initial=0)]
+            diagonal = ends, ends, "perfectly calibrated"
+            self.ref_line_ = draw_reference(ax, *diagonal, zorder=1.5)
+        label = self.name if name is None else name
+        if self.coverage is not None:
+            label = labelled(label, f"90 % intervals cover {self.coverage:.2f}")
+        style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
+        self.line_ = draw(ax, "plot", self.stated, self.seen, given=kwargs, **style)
+        ax.set(
+            xlabel="Epistemic variance",
+            ylabel="Squared error of the mean",
+            xscale="log",
+            yscale="log",
+        )
+        ax.legend(fontsize="small")
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        n_bins: int = 10,
+        name: str | None = None,
+        random_state: RandomStateLike = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw how two fits to disjoint halves of the samples disagree.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Its clones are fitted, see :func:`skdistill.model_selection.disagreement_of_halves`.
+        n_bins : int, default=10
+            Number of bins.
+        random_state : int, RandomState instance or None, default=None
+            Draws the halves.
+        """
+        cls._needs_matplotlib("from_estimator")
+        name = type(estimator).__name__ if name is None else name
+        found = disagreement_of_halves(estimator, X, y, random_state=random_state)
+        pair = found.squared_difference.ravel(), found.stated.ravel()
+        return cls.from_predictions(*pair, n_bins=n_bins, name=name, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        squared_error: ArrayLike,
+        epistemic: ArrayLike,
+        *,
+        n_bins: int = 10,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw given errors and variances.
+
+        Parameters
+        ----------
+        squared_error, epistemic, n_bins
+            As in :func:`skdistill.metrics.epistemic_calibration`.
+        """
+        found = epistemic_calibration(squared_error, epistemic, n_bins=n_bins)
+        bins = {"stated": found.bin_stated, "seen": found.bin_seen}
+        return cls(**bins, coverage=found.coverage, name=name).plot(**kwargs)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Metrics of predictive distributions: scores, calibration, and fidelity to the teacher.
 
-Every metric takes arrays and returns a float (the curves return arrays), but for :func:`fidelity`,
-which compares estimators. Means over samples are weighted by ``sample_weight``, so an integer
-weight is the same as repeating the sample. With several targets the metric is computed for each,
-and averaged uniformly. Where samples are ordered by their uncertainty, ties are averaged over all
-orders. A ValueError names an argument of the wrong shape, or with values that it cannot have.
+Every metric takes arrays and returns a float, curves return arrays, and
+:func:`epistemic_calibration` returns a Bunch; only :func:`fidelity` compares estimators. Means over
+samples are weighted by ``sample_weight``, so an integer weight is the same as repeating the sample.
+With several targets the metric is computed for each, and averaged uniformly. Where samples are
+ordered by their uncertainty, ties are averaged over all orders. A ValueError names an argument of
+the wrong shape, or with values that it cannot have.
 
 Scores are those of [1]_ and [3]_, calibration is that of [5]_, and fidelity to the teacher follows
 [2]_ and [4]_. The log loss of class probabilities is :func:`sklearn.metrics.log_loss`.
@@ -46,6 +47,7 @@ from ._rejection import (
 )
 from ._scorers import EstimatorScorer, get_scorer
 from ._uncertainty import (
+    epistemic_calibration,
     epistemic_fidelity,
     fidelity,
     ood_auroc,
@@ -59,6 +61,7 @@ __all__ = [
     "ause",
     "brier_score",
     "crps",
+    "epistemic_calibration",
     "epistemic_fidelity",
     "expected_calibration_error",
     "fidelity",

@@ -3,11 +3,12 @@
 
 import itertools
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import norm
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import (
     accuracy_score,
@@ -16,7 +17,7 @@ from sklearn.metrics import (
     roc_auc_score,
     root_mean_squared_error,
 )
-from sklearn.utils import check_random_state
+from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.random import sample_without_replacement
 
 from .._estimator.functions import predict_uncertainty
@@ -28,6 +29,7 @@ from ._checks import (
     check_same_length,
     check_shape,
     check_vector,
+    cumulate,
     midranks,
     warn_undefined,
     weighted_rows,
@@ -158,9 +160,89 @@ def epistemic_fidelity(
     return EpistemicFidelity(*map(float, np.mean(found, axis=0)))
 
 
+def epistemic_calibration(
+    squared_error: ArrayLike, epistemic: ArrayLike, *, n_bins: int = 5, coverage: float = 0.9
+) -> Bunch:
+    r"""Compare the epistemic variance with the squared errors of the mean that it predicts.
+
+    The errors are those of the mean, not of y: differences from a known function, or between two
+    models of disjoint samples, whose epistemic variances are then added up. A calibrated model has
+    ratios of 1, and Gaussian intervals of the wanted coverage.
+
+    Parameters
+    ----------
+    squared_error : array-like of shape (n_samples,)
+        Squared errors of the mean, in squared units of y.
+    epistemic : array-like of shape (n_samples,)
+        Epistemic variances, in the same units.
+    n_bins : int, default=5
+        Number of bins of equally many samples, in the order of `epistemic`. Samples with the same
+        variance count in equal parts in the bins that they fill.
+    coverage : float, default=0.9
+        Nominal coverage of the intervals, in (0, 1).
+
+    Returns
+    -------
+    calibration : :class:`~sklearn.utils.Bunch`
+        With `coverage`, the share of samples whose squared error is at most :math:`z^2` times the
+        variance, z the normal quantile; `bin_stated` and `bin_seen`, mean variance and mean squared
+        error of each bin, and their `ratio`, of shape (n_bins,): above 1 the variance is too large;
+        `overall`, the ratio of all samples; and `rank`, the rank correlation (Spearman).
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in length or have negative values.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If either array is constant (the rank correlation is nan), or no sample has an error (the
+        overall ratio is nan).
+
+    See Also
+    --------
+    skdistill.model_selection.disagreement_of_halves : Such errors of any table and model.
+    skdistill.displays.EpistemicCalibrationDisplay : Draws the bins.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import epistemic_calibration
+    >>> found = epistemic_calibration([1.0, 1.0, 2.0, 8.0], [0.5, 0.5, 4.0, 6.0], n_bins=2)
+    >>> found.ratio, found.overall, found.coverage
+    (array([0.5, 1. ]), 0.9166666666666666, 1.0)
+    """
+    error, stated = (
+        check_vector(squared_error, "squared_error"),
+        check_vector(epistemic, "epistemic"),
+    )
+    check_same_length(stated, "epistemic", error, "squared_error")
+    check_nonnegative(error, "squared_error")
+    check_nonnegative(stated, "epistemic")
+    Number(Integral, 1).check(n_bins, "n_bins")
+    Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
+    is_covered = error <= norm.ppf((1 + coverage) / 2) ** 2 * stated
+    weights = np.ones(len(error))
+    share, *sums = cumulate(stated, weights, stated, error)
+    edges = np.linspace(0, 1, n_bins + 1)
+    in_bins = [n_bins * np.diff(np.interp(edges, share, of)) for of in sums]
+    if not error.any():
+        warn_undefined("The overall ratio", "no sample has an error")
+    with np.errstate(divide="ignore", invalid="ignore"):  # bins without an error have inf or nan
+        ratio, overall = in_bins[0] / in_bins[1], float(stated.mean() / error.mean())
+    return Bunch(
+        coverage=float(is_covered.mean()),
+        ratio=ratio,
+        overall=overall if error.any() else np.nan,
+        rank=_rank_correlation(error, stated, weights),
+        bin_stated=in_bins[0],
+        bin_seen=in_bins[1],
+    )
+
+
 def _rank_correlation(teacher: np.ndarray, student: np.ndarray, weights: np.ndarray) -> float:
     if np.ptp(teacher) == 0 or np.ptp(student) == 0:
-        warn_undefined("The rank correlation", "the teacher or the student is constant")
+        warn_undefined("The rank correlation", "one of the two is constant")
         return np.nan
     ranks = midranks(teacher, weights), midranks(student, weights)
     (teacher_variance, covariance), (_, student_variance) = np.cov(*ranks, aweights=weights, ddof=0)

@@ -180,14 +180,15 @@ def score_unseen(
 def _score_fold(model, X, y, train, test, held_out, seed) -> dict[str, float]:
     train, inside = train_test_split(train, test_size=held_out, random_state=seed)
     start = time.process_time()
-    model.fit(_rows_at(X, train), y[train])
+    model.fit(rows_at(X, train), y[train])
     seconds = time.process_time() - start
-    scores = unseen_scores(model, _rows_at(X, inside), y[inside], _rows_at(X, test), y[test])
+    scores = unseen_scores(model, rows_at(X, inside), y[inside], rows_at(X, test), y[test])
     sizes = {"n_train": len(train), "n_held_out": len(inside), "n_unseen": len(test)}
     return {**scores, "fit_time": seconds, **sizes}
 
 
-def _rows_at(X, index: np.ndarray):
+def rows_at(X, index: np.ndarray):
+    """Samples of an array or a frame."""
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
@@ -263,13 +264,13 @@ def _numbers(model, X, y) -> _Answers:
         names = ("nll", "rmse", "coverage")
         return _Answers(dict.fromkeys(names, np.nan), None, total, epistemic)
     y, mean = np.asarray(y), np.asarray(model.predict(X))
-    nll, interval = _density(model, X, y, mean, np.sqrt(total))
+    nll, interval = density(model, X, y, mean, np.sqrt(total))
     scores = {"nll": nll, "rmse": float(root_mean_squared_error(y, mean))}
     scores["coverage"] = interval_coverage(y, interval)
     return _Answers(scores, np.square(y - mean), total, epistemic)
 
 
-def _density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
+def density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
     """NLL and central intervals of the predictive distribution.
 
     Of a model in a TransformedTargetRegressor members stay Gaussian; where there are none, as in a

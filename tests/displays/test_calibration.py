@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skdistill.displays import RegressionCalibrationDisplay
-from skdistill.metrics import regression_calibration_curve, regression_calibration_error
+from skdistill.displays import EpistemicCalibrationDisplay, RegressionCalibrationDisplay
+from skdistill.metrics import (
+    epistemic_calibration,
+    regression_calibration_curve,
+    regression_calibration_error,
+)
 
 LEVELS = np.array([0.1, 0.5, 0.8])
 
@@ -44,3 +48,17 @@ def test_default_levels_and_one_diagonal_on_shared_axes(make_data):
     assert len(first.ax_.lines) == 3
     alone = RegressionCalibrationDisplay.from_estimator(model, X, y, ref_line=False)
     assert len(alone.ax_.lines) == 1
+
+
+def test_epistemic_calibration_draws_the_bins(legend_texts):
+    rng = np.random.default_rng(0)
+    variance = rng.gamma(2.0, size=50)
+    error = variance * np.square(rng.normal(size=50))
+    display = EpistemicCalibrationDisplay.from_predictions(error, variance, n_bins=4, name="model")
+    found = epistemic_calibration(error, variance, n_bins=4)
+    points = np.column_stack([found.bin_stated, found.bin_seen])
+    assert_array_equal(display.line_.get_xydata(), points)
+    assert_array_equal(display.ref_line_.get_xydata(), [[points.min()] * 2, [points.max()] * 2])
+    assert display.ax_.get_xscale() == display.ax_.get_yscale() == "log"
+    covered = f"model (90 % intervals cover {found.coverage:.2f})"
+    assert legend_texts(display) == ["perfectly calibrated", covered]

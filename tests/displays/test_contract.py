@@ -13,6 +13,7 @@ import pytest
 from matplotlib import cbook
 from matplotlib.text import Text
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -21,6 +22,7 @@ from skdistill.displays import (
     AnytimeDisplay,
     DecisionUncertaintyDisplay,
     EarlyPredictionDisplay,
+    EpistemicCalibrationDisplay,
     FidelityDisplay,
     ParetoDisplay,
     RegressionCalibrationDisplay,
@@ -38,6 +40,7 @@ OF_ONE_AXES = (
     *OF_REGRESSORS,
     AnytimeDisplay,
     EarlyPredictionDisplay,
+    EpistemicCalibrationDisplay,
     RejectionCurveDisplay,
     ReliabilityDisplay,
     UncertaintyProfileDisplay,
@@ -64,6 +67,10 @@ def draw(make_data, make_classes):
             return cls.from_cv_results(
                 {"params": [], **{column: [-3.0, -1.0] for column in columns}}, **kwargs
             )
+        if cls is EpistemicCalibrationDisplay:  # of fits to halves: the model must not be fitted
+            _, X, y = make_data()
+            model = wrap(GaussianProcessRegressor(alpha=0.1, optimizer=None))
+            return cls.from_estimator(model, X, y, random_state=0, **kwargs)
         model, X, y = (make_data if cls in OF_REGRESSORS else make_classes)()
         if cls is UncertaintyHistogramDisplay:
             return cls.from_estimators({"teacher": wrap(model)}, X, 2 * X, **kwargs)
@@ -128,6 +135,7 @@ def test_name_stands_in_the_legend(cls, draw):
         return [text.get_text() for text in (found.get_title(), *found.get_texts())]
 
     own = "SineRegressor" if cls in OF_REGRESSORS else "SectorClassifier"
+    own = "GaussianProcessRegressor" if cls is EpistemicCalibrationDisplay else own
     assert any(own in text for text in legend(draw(cls)))
     display = draw(cls, name="student")
     assert display.name == "student"
@@ -163,6 +171,10 @@ WRAPS = {
 @all_displays
 @pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 def test_meta_estimators(cls, wrap, draw):
+    if cls is EpistemicCalibrationDisplay and wrap is FrozenEstimator:
+        with pytest.raises(ValueError, match="must not be fitted"):
+            draw(cls, wrap)
+        return
     display = draw(cls, wrap)
     assert isinstance(display, cls)
     if cls in OF_ONE_AXES:

@@ -69,6 +69,8 @@ def predictions(draw, n):
         "labels_pred": np.resize([0, 2, 2, 1], n),
         "losses": floats(n, 0, 10),
         "uncertainty": floats(n, 0, 10),
+        "squared_error": floats(n, 0, 10),
+        "epistemic": floats(n, 0, 10),
         "teacher": floats(n, 0, 10),
         "student": floats(n, 0, 10),
         "a": floats(n, 0, 10),
@@ -104,6 +106,7 @@ METRICS: dict[str, tuple[float, float]] = {
     "prediction_rejection_ratio": (-math.inf, 1),
     "ood_auroc": (0, 1),
     "uncertainty_total_variation": (0, 1),
+    "epistemic_calibration": (-1, math.inf),
     "epistemic_fidelity": (-1, math.inf),
     "uncertainty_ndcg": (0, 1),
 }
@@ -159,6 +162,7 @@ def test_metrics_lie_in_their_range_or_refuse_by_name(metric, data, fuzz, tally)
 def numbers_in(score) -> np.ndarray:
     """All numbers of a score, a curve or several of them, but those that are not defined."""
     parts = score if isinstance(score, tuple) else (score,)
+    parts = score.values() if isinstance(score, dict) else parts
     values = np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
     return values[~np.isnan(values)]
 

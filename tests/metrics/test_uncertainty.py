@@ -11,6 +11,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import ndcg_score, roc_auc_score
 
 from skdistill.metrics import (
+    epistemic_calibration,
     epistemic_fidelity,
     ood_auroc,
     uncertainty_ndcg,
@@ -195,3 +196,71 @@ def test_ndcg_of_a_teacher_without_uncertainty_is_undefined():
         ndcg = uncertainty_ndcg(np.zeros(3), np.ones(3), k=2, n_candidates=3)
     assert record[0].filename == __file__
     assert np.isnan(ndcg)
+
+
+def test_epistemic_calibration_by_hand():
+    found = epistemic_calibration(
+        [0.0, 4.0, 1.0, 9.0], [1.0, 1.0, 3.0, 5.0], n_bins=2, coverage=0.5
+    )
+    # z^2 = .455: 0 <= .455, 4 > .455, 1 <= 1.36, 9 > 2.27; ranks 1 3 2 4 and 1.5 1.5 3 4.
+    assert found.coverage == 0.5
+    assert_allclose(found.bin_stated, [1, 4])
+    assert_allclose(found.bin_seen, [2, 5])
+    assert_allclose(found.ratio, [0.5, 0.8])
+    assert found.overall == pytest.approx(10 / 14)
+    expected = stats.spearmanr([0.0, 4.0, 1.0, 9.0], [1.0, 1.0, 3.0, 5.0]).statistic
+    assert found.rank == pytest.approx(expected)
+
+
+def test_epistemic_calibration_of_known_gaussians():
+    rng = np.random.default_rng(0)
+    variance = rng.gamma(2.0, size=20_000)
+    error = variance * np.square(rng.normal(size=20_000))
+    found = epistemic_calibration(error, variance)
+    assert found.coverage == pytest.approx(0.9, abs=0.01)
+    assert_allclose(found.ratio, 1, atol=0.1)
+    assert epistemic_calibration(error, variance, coverage=0.5).coverage == pytest.approx(
+        0.5, abs=0.02
+    )
+    wider = epistemic_calibration(error, 4 * variance)
+    assert_allclose(wider.ratio, 4 * found.ratio)
+    assert wider.rank == pytest.approx(found.rank)
+
+
+def test_order_of_samples_does_not_matter_to_epistemic_calibration(make_predictions):
+    data = make_predictions()  # the variances have ties
+    arrays = np.square(data["y_true"] - data["y_pred"]), data["std"]
+    rows = np.random.default_rng(2).permutation(30)
+    found = epistemic_calibration(*arrays, n_bins=4)
+    again = epistemic_calibration(*(array[rows] for array in arrays), n_bins=4)
+    for name in found:
+        assert_allclose(again[name], found[name], rtol=1e-12)
+
+
+def test_epistemic_calibration_without_errors_is_undefined():
+    with (
+        pytest.warns(UndefinedMetricWarning, match="overall ratio is undefined"),
+        pytest.warns(UndefinedMetricWarning, match="is constant"),
+    ):
+        found = epistemic_calibration([0.0, 0.0], [1.0, 2.0], n_bins=1)
+    assert np.isnan(found.overall)
+    assert found.ratio[0] == np.inf
+    assert found.coverage == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"squared_error": [-1.0, 1.0]}, ValueError, "squared_error must not be negative"),
+        ({"epistemic": [-1.0, 1.0]}, ValueError, "epistemic must not be negative"),
+        ({"epistemic": [1.0]}, ValueError, "epistemic must have as many samples as squared_error"),
+        ({"epistemic": [[1.0], [2.0]]}, ValueError, "epistemic must have 1 dimension"),
+        ({"n_bins": 0}, ValueError, "n_bins must be an integer >= 1, got 0"),
+        ({"n_bins": 1.5}, TypeError, "n_bins must be an integer"),
+        ({"coverage": 1.0}, ValueError, "coverage must be a number in"),
+    ],
+)
+def test_bad_arguments_of_epistemic_calibration_are_named(change, error, message):
+    given = {"squared_error": [1.0, 2.0], "epistemic": [1.0, 2.0], "n_bins": 1}
+    with pytest.raises(error, match=message):
+        epistemic_calibration(**{**given, **change})

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Halves and learning curves against models whose posterior is exact, and against their steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from joblib import parallel_config
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import RandomForestRegressor, VotingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusRegressor,
+    predict_members,
+    predict_uncertainty,
+)
+from skdistill.distributions import Uncertainty
+from skdistill.metrics import brier_score, epistemic_calibration
+from skdistill.model_selection import disagreement_of_halves, uncertainty_curve
+from skdistill.model_selection._epistemic import _variance_of_probabilities
+from skdistill.teachers import as_teacher
+
+SMALL = {"max_epochs": 2, "module__hidden_units": (4,), "random_state": 0}
+NOISE, N_FEATURES = 0.5, 4
+
+
+class Linear(RegressorMixin, BaseEstimator):
+    """Bayesian linear regression of known noise, whose posterior is exact."""
+
+    def __init__(self, prior=100.0):
+        self.prior = prior
+
+    def fit(self, X, y):
+        precision = X.T @ X / NOISE**2 + np.eye(X.shape[1]) / self.prior
+        self.covariance_ = np.linalg.inv(precision)
+        self.coef_ = self.covariance_ @ X.T @ y / NOISE**2
+        return self
+
+    def predict(self, X):
+        return X @ self.coef_
+
+    def predict_uncertainty(self, X):
+        epistemic = np.einsum("ni,ij,nj->n", X, self.covariance_, X)
+        aleatoric = np.full(len(X), NOISE**2)
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
+
+
+def linear_data(n):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, N_FEATURES))
+    return X, X.sum(axis=1) + NOISE * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_regression(60, 3, noise=5.0, random_state=0)
+
+
+def test_halves_of_an_exact_posterior_are_calibrated():
+    X, y = linear_data(400)
+    settings = {"train_size": 25, "test_size": 50, "n_repeats": 200, "random_state": 0}
+    found = disagreement_of_halves(Linear(), X, y, **settings)
+    assert found.squared_difference.shape == found.stated.shape == (10_000,)
+    assert found.coverage == pytest.approx(0.9, abs=0.02)
+    assert found.overall == pytest.approx(1, abs=0.1)
+    assert_allclose(found.ratio, 1, atol=0.2)
+
+
+def test_what_halves_share_by_their_prior_is_not_seen():
+    rng, differences, stated = np.random.default_rng(0), [], []
+    for seed in range(100):
+        X = rng.normal(size=(26, N_FEATURES))
+        y = X @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=26)  # drawn from the prior
+        settings = {"train_size": 3, "test_size": 20, "random_state": seed}
+        found = disagreement_of_halves(Linear(prior=1.0), X, y, **settings)
+        differences.append(found.squared_difference)
+        stated.append(found.stated)
+    assert np.mean(stated) > 1.5 * np.mean(differences)
+
+
+def test_curve_of_an_exact_posterior_knows_both_parts():
+    X, y = linear_data(4000)
+    sizes = [10, 20]
+    settings = {"train_sizes": sizes, "test_size": 1000, "n_repeats": 100, "random_state": 0}
+    found = uncertainty_curve(Linear(), X, y, **settings)
+    assert_array_equal(found.train_sizes, sizes)
+    assert found.limit == pytest.approx(NOISE**2, rel=0.05)
+    assert_allclose(found.aleatoric, NOISE**2)
+    assert_allclose(found.aleatoric_ratio, 1, atol=0.05)
+    assert_allclose(found.epistemic_ratio, 1, atol=0.2)
+    assert_allclose(found.coverage, 0.9, atol=0.02)
+    # E x' C x = noise^2 d / (n - d - 1) for n normal samples and a flat prior
+    expected = NOISE**2 * N_FEATURES / (np.array(sizes) - N_FEATURES - 1)
+    assert_allclose(found.epistemic, expected, rtol=0.2)
+
+
+def test_a_gaussian_process_of_the_right_kernel_knows_its_error():
+    kernel = RBF(0.7) + WhiteKernel(0.1)
+    errors, variances = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-3, 3, size=(60, 1))
+        covariance = RBF(0.7)(X) + 1e-9 * np.eye(60)
+        function = np.linalg.cholesky(covariance) @ rng.normal(size=60)
+        y = function + np.sqrt(0.1) * rng.normal(size=60)
+        model = as_teacher(GaussianProcessRegressor(kernel, optimizer=None)).fit(X[:20], y[:20])
+        errors.append(np.square(model.predict(X[20:]) - function[20:]))
+        variances.append(predict_uncertainty(model, X[20:]).epistemic)
+    found = epistemic_calibration(np.concatenate(errors), np.concatenate(variances))
+    assert found.coverage == pytest.approx(0.9, abs=0.03)
+    assert found.overall == pytest.approx(1, abs=0.2)
+
+
+def test_halves_of_a_bare_process_are_what_its_steps_give(data):
+    X, y = data
+    model = GaussianProcessRegressor(RBF(2.0) + WhiteKernel(0.3), alpha=0.2, optimizer=None)
+    found = disagreement_of_halves(model, X, y, train_size=20, test_size=10, random_state=3)
+    test, rest = np.split(np.random.RandomState(3).permutation(60), [10])
+    means, stds = zip(
+        *(clone(model).fit(X[part], y[part]).predict(X[test], return_std=True)
+          for part in (rest[:20], rest[20:40])),
+        strict=True,
+    )  # fmt: skip
+    assert_allclose(found.squared_difference, np.square(means[0] - means[1]), rtol=1e-6)
+    # the variance of the function: the kernel's noise is in the deviation, alpha is not
+    assert_allclose(found.stated, np.square(stds).sum(axis=0) - 2 * 0.3, rtol=1e-6)
+    again = epistemic_calibration(found.squared_difference, found.stated)
+    assert_array_equal(found.ratio, again.ratio)
+    assert found.coverage == again.coverage
+
+
+MODELS = {
+    "ensemble": BayesianEnsembleRegressor(3, **SMALL),
+    "Pipeline": make_pipeline(StandardScaler(), BayesianEnsembleRegressor(3, **SMALL)),
+    "Hydra+": HydraPlusRegressor(BayesianEnsembleRegressor(3, **SMALL), **SMALL),
+    "gaussian": DistributionDistiller(BayesianEnsembleRegressor(3, **SMALL), **SMALL),
+    "voting": VotingRegressor([(str(i), BayesianEnsembleRegressor(3, **SMALL)) for i in range(2)]),
+    "forest": RandomForestRegressor(5),
+    "teacher": as_teacher(RandomForestRegressor(5)),
+    "Pipeline of a process": make_pipeline(StandardScaler(), GaussianProcessRegressor(alpha=0.1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_every_model_with_an_epistemic_part_is_taken(model, data):
+    found = disagreement_of_halves(model, *data, train_size=20, random_state=0)
+    assert found.squared_difference.shape == (15,)
+    assert (found.stated > 0).all()
+    assert 0 <= found.coverage <= 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_repeats_jobs_and_frames(data):
+    X, y = data
+    model = MODELS["ensemble"]
+    settings = {"test_size": 5, "n_repeats": 2, "random_state": 0}
+    with parallel_config("threading"):
+        found = [
+            disagreement_of_halves(model, rows, y, n_jobs=n_jobs, **settings)
+            for rows, n_jobs in ((X, None), (pd.DataFrame(X, columns=list("abc")), 2))
+        ]
+    assert not hasattr(model, "module_")
+    assert_allclose(found[0].stated, found[1].stated)
+    assert found[0].stated.shape == (10,)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_units_of_several_targets_do_not_matter(data):
+    X, y = data
+    both = [
+        protocol(MODELS["ensemble"], X, np.c_[y, factor * y], random_state=0, **settings)
+        for protocol, settings in (
+            (disagreement_of_halves, {}),
+            (uncertainty_curve, {"train_sizes": [15]}),
+        )
+        for factor in (1.0, 100.0)
+    ]
+    for name in ("squared_difference", "stated", "coverage", "overall"):
+        assert_allclose(both[1][name], both[0][name], rtol=1e-3)
+    assert both[0].stated.shape == (15, 2)
+    for name in both[2]:
+        assert_allclose(both[3][name], both[2][name], rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    X, y = make_classification(90, n_informative=4, n_classes=3, random_state=0)
+    return X, np.array(["no", "perhaps", "yes"])[y]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_halves_of_a_classifier_are_what_its_steps_give(classes):
+    X, y = classes
+    model = BayesianEnsembleClassifier(3, **SMALL)
+    found = disagreement_of_halves(model, X, y, train_size=30, test_size=30, random_state=1)
+    test, rest = np.split(np.random.RandomState(1).permutation(90), [30])
+    fits = [clone(model).fit(X[part], y[part]) for part in (rest[:30], rest[30:])]
+    means = [fit.predict_proba(X[test]) for fit in fits]
+    assert_allclose(found.squared_difference, np.square(means[0] - means[1]).sum(axis=1))
+    members = [predict_members(fit, X[test]) for fit in fits]
+    assert_allclose(found.stated, sum(m.var(axis=1, ddof=1).sum(axis=1) for m in members))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_curve_of_a_classifier_splits_the_brier_score(classes):
+    X, y = classes
+    model = BayesianEnsembleClassifier(3, **SMALL)
+    found = uncertainty_curve(model, X, y, train_sizes=[30], test_size=30, random_state=1)
+    test, rest = np.split(np.random.RandomState(1).permutation(90), [30])
+    fit = clone(model).fit(X[rest[:30]], y[rest[:30]])
+    proba = fit.predict_proba(X[test])
+    assert found.squared_error[0] == pytest.approx(brier_score(y[test], proba))
+    assert found.total[0] == pytest.approx(np.mean(1 - np.square(proba).sum(axis=1)))
+    assert_allclose(found.aleatoric + found.epistemic, found.total)
+    assert np.isnan(found.coverage).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_class_that_one_half_lacks_has_no_probability_there():
+    X = np.linspace(-1, 1, 41)[:, np.newaxis]
+    y = np.where(np.arange(41) == 40, "rare", np.where(X[:, 0] > 0, "b", "a"))
+    model = BayesianEnsembleClassifier(2, **SMALL)
+    found = disagreement_of_halves(model, X, y, test_size=5, n_repeats=2, random_state=0)
+    assert np.isfinite(found.squared_difference).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_variance_of_a_dirichlet_distribution_is_that_of_its_draws(classes):
+    X, y = classes
+    teacher = BayesianEnsembleClassifier(3, **SMALL)
+    student = DistributionDistiller(teacher, family="dirichlet", **SMALL).fit(X, y)
+    dirichlet = torch.distributions.Dirichlet(student.predict_distribution(X[:4]).concentrations)
+    torch.manual_seed(0)
+    draws = dirichlet.sample((20_000,)).numpy()
+    assert_allclose(_variance_of_probabilities(student, X[:4]), draws.var(axis=0), rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "arguments", "error", "message"),
+    [
+        (disagreement_of_halves, {"test_size": 0}, ValueError, "test_size must be an integer"),
+        (disagreement_of_halves, {"test_size": 0.5}, TypeError, "test_size must be an integer"),
+        (disagreement_of_halves, {"train_size": 40}, ValueError, "train_size must be an integer"),
+        (disagreement_of_halves, {"n_repeats": 0}, ValueError, "n_repeats must be"),
+        (disagreement_of_halves, {"n_jobs": 0}, ValueError, "n_jobs must be"),
+        (disagreement_of_halves, {"estimator": Ridge()}, TypeError, "estimator has no epistemic"),
+        (
+            disagreement_of_halves,
+            {"estimator": FrozenEstimator(Linear())},
+            ValueError,
+            "estimator must not be fitted",
+        ),
+        (uncertainty_curve, {"train_sizes": [50]}, ValueError, "each of train_sizes must be"),
+        (uncertainty_curve, {"limit_size": 50}, ValueError, "limit_size must be an integer"),
+    ],
+)
+def test_what_is_wrong_is_named(protocol, arguments, error, message, data):
+    given = {"estimator": Linear(), "X": data[0], "y": data[1], **arguments}
+    if protocol is uncertainty_curve:
+        given = {"train_sizes": [10], **given}
+    with pytest.raises(error, match=message):
+        protocol(**given)
