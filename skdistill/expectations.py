@@ -325,6 +325,10 @@ class DirichletExpectation(_Known):
         tiny = torch.finfo(members.dtype).tiny
         return (members.clamp(min=tiny).log() / self.temperature).log_softmax(-1)
 
+    def predict(self, outputs: Tensor) -> Tensor:
+        alpha = super().predict(outputs / self.temperature)
+        return alpha.digamma() - alpha.sum(-1, keepdim=True).digamma()  # E[log p]
+
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         return losses.tempered_sum(
             [losses.Term(losses.dirichlet_nll, (target, 0.0))], outputs, self.temperature

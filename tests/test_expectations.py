@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy.special import digamma
 from scipy.stats import entropy
 from sklearn.base import clone
 
@@ -154,3 +155,11 @@ def test_copies():
     for copied in (clone(expectation), pickle.loads(pickle.dumps(expectation))):
         assert copied.get_params() == expectation.get_params()
     assert clone(DirichletExpectation(3.0)).temperature == 3.0
+
+
+def test_a_dirichlet_predicts_the_expected_log_probabilities_at_the_temperature():
+    outputs = torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
+    found = KNOWN["classifier"]["dirichlet"].predict(outputs)
+    alpha = np.exp(outputs.numpy() / 2.5)
+    expected = digamma(alpha) - digamma(alpha.sum(1, keepdims=True))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

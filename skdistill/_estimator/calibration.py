@@ -73,6 +73,20 @@ class Calibration:
         return tempered.widened(scale * before.clamp(min=_LEAST) ** power / after.clamp(min=_LEAST))
 
 
+@dataclass(frozen=True)
+class ApproximationError:
+    """A student's error in its teacher's mean, which is added to the epistemic part.
+
+    It is the mean square for each target, in units of their variance in training.
+    """
+
+    variance: tuple[float, ...]
+
+    def __call__(self, distribution: Any) -> Any:
+        """Return the distribution with this part, of the same kind."""
+        return distribution.with_mean_variance(torch.tensor(self.variance))
+
+
 def fit_temperature(
     distribution: Distribution, y: Tensor, weight: Tensor, loss: Loss | None = None
 ) -> Temperature:

@@ -103,7 +103,14 @@ class RegressionTask:
         if not normalize_y:
             check_trainable(y, dtype, "y, which normalize does not standardise,")
             return self.scaling_by(np.zeros_like(y[0]), np.ones_like(y[0]), dtype)
-        return self.scaling_by(*standardisation(y, weight), dtype)
+        y_loc, y_scale = standardisation(y, weight, constant=0.0)
+        counted = y if weight is None else y[weight > 0]
+        if ((y_scale == 0) & (counted != counted[0]).any(axis=0)).any():
+            raise ValueError(
+                f"y must vary by more than float64 rounds around {y_loc.tolist()}; subtract a "
+                "constant from y before it is converted to float64."
+            )
+        return self.scaling_by(y_loc, np.where(y_scale == 0, 1.0, y_scale), dtype)
 
     def scaling_by(self, y_loc: np.ndarray, y_scale: np.ndarray, dtype) -> Buffers:
         """Buffers of a location and scale, (t,); a ValueError if `dtype` cannot hold them."""

@@ -33,6 +33,8 @@ def mixture_quantile(
     """
     shape = (*means.shape[1:], len(mass))
     means, stds = means.flatten(1), variances.flatten(1).sqrt()
+    origin = means[0].clone()  # of the search: far from 0, rounding may exceed the deviations
+    means = means - origin
     sign = 1.0 - 2.0 * upper.double()  # an upper tail is a lower one of -y
     size = max(1, _CHUNK // (len(weights) * max(1, len(mass))))
     pieces = zip(means.split(size, 1), stds.split(size, 1), strict=True)
@@ -43,7 +45,7 @@ def mixture_quantile(
         for k, i in zip(level.split(size), row.split(size), strict=True):
             signed, std = sign[k] * means[:, i].double(), variances.flatten(1)[:, i].double().sqrt()
             x[k, i] = _bracketed(signed, std, weights.unsqueeze(1), mass[k]).to(x)
-    return (sign.to(x).unsqueeze(1) * x).T.reshape(shape)
+    return torch.addcmul(origin, sign.to(x).unsqueeze(1), x).T.reshape(shape)
 
 
 def _halley(

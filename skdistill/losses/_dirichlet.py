@@ -33,6 +33,7 @@ _LOG_LEAST = -600.0  # of a concentration there: its inverse square is finite in
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42)
 _SHIFT = 4
 _FEW = 2**9  # elements for which torch's own functions take no longer than the series
+_FAR = 1e3  # from here on, one term leaves out a share of 1e-10
 
 _CHUNK = {"cpu": 2**15}  # elements of one temporary: 128 KiB, several fit the cache
 _CHUNK_ELSEWHERE = 2**22
@@ -211,13 +212,8 @@ def dirichlet_reverse_kl(
 
     def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
         alpha, slope = _concentrations(outputs, offset)
-        alpha_0, beta_0 = _total(alpha), _total(beta)
-        divergence, trigamma = _bregman(beta, alpha)
-        divergence_0, trigamma_0 = _bregman(beta_0, alpha_0)
-        loss = _total(divergence) - divergence_0  # Eq 14
-        common = ((alpha_0 - beta_0) * trigamma_0).to(trigamma.dtype)
-        gradient = (alpha - beta).mul(trigamma).sub_(common).mul_(slope)  # Eq 16
-        return loss.clamp_(min=0), gradient
+        loss, gradient = _divergence(beta, alpha)  # Eq 14
+        return loss, gradient.mul_(slope)
 
     return _by_rows(kernel, outputs, concentrations)
 
@@ -258,14 +254,11 @@ def dirichlet_forward_kl(
 
     def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
         alpha, slope = _concentrations(outputs, offset)
-        alpha_0, beta_0 = _total(alpha), _total(beta)
-        divergence, _ = _bregman(alpha, beta)
-        divergence_0, _ = _bregman(alpha_0, beta_0)
-        loss = _total(divergence) - divergence_0  # Eq 13
+        loss, _ = _divergence(alpha, beta)  # Eq 13
         # Differences of nearly equal numbers: float64.
         gradient = alpha.double().digamma().sub_(beta.double().digamma())
-        gradient.sub_(alpha_0.digamma() - beta_0.digamma()).mul_(slope)  # Eq 15
-        return loss.clamp_(min=0), gradient
+        gradient.sub_(_total(alpha).digamma() - _total(beta).digamma()).mul_(slope)  # Eq 15
+        return loss, gradient
 
     return _by_rows(kernel, outputs, concentrations)
 
@@ -408,7 +401,7 @@ def _information(concentrations: Tensor) -> tuple[Tensor, Tensor]:
 
 def _total(values: Tensor) -> Tensor:
     """Sum over the classes, of shape (n, 1), as float64."""
-    return values.sum(-1, keepdim=True).double()
+    return values.sum(-1, keepdim=True, dtype=torch.float64)
 
 
 def _by_rows(
@@ -428,46 +421,75 @@ def _by_rows(
     return loss.view(lead), gradient.view(outputs.shape)
 
 
-def _bregman(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """Bregman divergence of ln Gamma, ``lnG(b) - lnG(a) - (b - a) digamma(a)``, and trigamma(a).
+def _divergence(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Divergence (n, 1) of a Dirichlet a from that of b, ``KL(a || b)``, and its gradient in a.
 
-    The divergence of two Dirichlets is the sum of this over the classes, less this of the
-    precisions. The two ``lnG`` are large compared with the result. In float64, or for few elements,
-    torch's functions in float64 are used; else a series whose terms are no larger than the result.
+    It is the sum over the classes of the Bregman divergences of ln Gamma, less that of the
+    precisions. These are as large as the concentrations, which may exceed the result by far. So
+    ``x ln x - x`` is taken out of ln Gamma: its part is the divergence of the two means, times
+    ``b_0``. What remains is no larger than the result. The part is a small difference: float64.
+    """
+    a_0, b_0 = _total(a), _total(b)
+    scaled = a.double() * (b_0 / a_0)
+    difference = scaled - b
+    loss = _total((b / scaled).log_().mul_(b).add_(difference))
+    rest, excess = _remainder(b, a)
+    rest_0, excess_0 = _remainder(b_0, a_0)
+    gradient = difference.div_(a).addcmul_(a - b, excess).sub_((a_0 - b_0) * excess_0)  # Eq 16
+    return loss.add_(_total(rest)).sub_(rest_0).clamp_(min=0), gradient
+
+
+def _remainder(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Bregman divergence of ``ln Gamma(x) - x ln x + x``, and ``trigamma(a) - 1 / a``.
+
+    In float64, or for few elements, torch's functions in float64 are used, and Stirling's series
+    for large numbers, of which the former are small differences.
     """
     if a.dtype == torch.float32 and a.numel() > _FEW:
-        return _bregman_by_series(b, a)
+        return _remainder_by_series(b, a)
     a, b = a.double(), b.double()
-    tangent = a.lgamma() + (b - a) * a.digamma()
-    return b.lgamma() - tangent, torch.special.polygamma(1, a)
+    near, w, is_far = a.clamp(max=_FAR), a.reciprocal(), a > _FAR
+    slope = torch.where(is_far, -w * (w / 12 + 0.5), near.digamma() - near.log())
+    trigamma = torch.special.polygamma(1, near)
+    excess = torch.where(is_far, w.square() * (w / 6 + 0.5), trigamma - near.reciprocal())
+    return _log_gamma_excess(b) - _log_gamma_excess(a) - (b - a) * slope, excess
 
 
-def _bregman_by_series(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`_bregman` by Stirling's series, to the rounding of float32.
+def _log_gamma_excess(x: Tensor) -> Tensor:
+    """``ln Gamma(x) - x ln x + x``."""
+    near = x.clamp(max=_FAR)
+    far = 0.5 * (2 * math.pi / x).log() + x.reciprocal() / 12
+    return torch.where(x > _FAR, far, near.lgamma() - torch.xlogy(near, near) + near)
+
+
+def _remainder_by_series(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`_remainder` by Stirling's series, to the rounding of float32.
 
     The recurrence of Gamma shifts both numbers up, b to y and a to x. With ``u = (y - x) / x``,
-    Stirling's main part of the divergence is ``x ((1 + u) ln(1 + u) - u) + (u - ln(1 + u)) / 2``.
-    A step of the recurrence, from t = a + i, adds ``u - ln(1 + u)`` with ``u = (b - a) / t``.
+    Stirling's first term gives ``(u - ln(1 + u)) / 2``. A step of the recurrence, from t = a + i,
+    adds ``u - ln(1 + u)`` with ``u = (b - a) / t``. No term is much larger than the result.
     """
     w, v = (a + _SHIFT).reciprocal_(), (b + _SHIFT).reciprocal_()  # 1 / x and 1 / y
     difference, least = b - a, torch.minimum(a, b)
     distance, sign = difference.abs(), difference.sign()
     u = difference * w
-    # ln(1 + u) by the smaller number: it keeps its digits where u comes near -1.
-    log = (distance / (least + _SHIFT)).log1p_().mul_(sign)
-    divergence = (u + 1).mul_(log).sub_(u).div_(w)
-    divergence.add_(torch.sub(u, log, out=log), alpha=0.5)
-    trigamma = torch.addcmul(w, w, w, value=0.5)
+    # Logarithms by the smaller number: they keep their digits where u comes near -1.
+    log = (distance / (least + _SHIFT)).log1p_().mul_(sign)  # ln(1 + u)
+    # y ln(y / x) - b ln(b / a), by ln(y / b) - ln(x / a)
+    shifted = torch.minimum(w, v).mul_(distance).div_(least).mul_(_SHIFT).log1p_()
+    rest = (_SHIFT - 0.5) * log - shifted.mul_(sign).mul_(b)
+    rest.add_(u, alpha=0.5)
+    excess = torch.sub(0.5 * w, _SHIFT / a).mul_(w)
     w_squared, v_squared = w.square(), v.square()
     for k, bernoulli in enumerate(_BERNOULLI, start=1):
         slope = bernoulli / (2 * k)
-        divergence.add_(v - w, alpha=slope / (2 * k - 1)).addcmul_(u, w, value=slope)
-        trigamma.add_(w.mul_(w_squared), alpha=bernoulli)
+        rest.add_(v - w, alpha=slope / (2 * k - 1)).addcmul_(u, w, value=slope)
+        excess.add_(w.mul_(w_squared), alpha=bernoulli)
         v.mul_(v_squared)
     for i in range(_SHIFT):
         torch.add(a, i, out=w).reciprocal_()
-        divergence.addcmul_(difference, w)
-        trigamma.addcmul_(w, w)
+        rest.addcmul_(difference, w)
+        excess.addcmul_(w, w)
         torch.div(distance, torch.add(least, i, out=v), out=v)
-        divergence.addcmul_(v.log1p_(), sign, value=-1)
-    return divergence, trigamma
+        rest.addcmul_(v.log1p_(), sign, value=-1)
+    return rest, excess

@@ -16,7 +16,7 @@ from .. import distillers, ensembles, modules
 from .._data.columns import Columns
 from .._data.encoding import InputEncoding
 from .._data.schema import InputSchema
-from .._estimator.calibration import Calibration, Temperature
+from .._estimator.calibration import ApproximationError, Calibration, Temperature
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget
 from .._method.random_functions import RandomFunctions, UnknownColumns, UnseenValues
 from .._method.task import TASKS
@@ -62,7 +62,7 @@ _OURS = [
     *_public(distillers),
     *(*TASKS.values(), TrainingBudget, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
     *(Calibration, Columns, InputEncoding, InputSchema, RandomFunctions, Temperature),
-    *(UnknownColumns, UnseenValues),
+    *(ApproximationError, UnknownColumns, UnseenValues),
     *_descendants(Plan),
     *_descendants(Settings),
 ]

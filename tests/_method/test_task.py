@@ -419,3 +419,14 @@ def test_what_cannot_be_copied_is_named():
         TypeError, match="module__hidden_units must be something that can be copied"
     ):
         model.fit(np.eye(4), np.arange(4.0))
+
+
+def test_targets_that_float64_does_not_tell_apart_are_refused():
+    task, weight = RegressionTask(1, True), np.ones(50)
+    z = np.random.RandomState(0).randn(50, 1)
+    with pytest.raises(ValueError, match="y must vary by more than float64 rounds"):
+        task.scaling(1.7e18 + 1000 * z, weight, np.float64)
+    for y in (np.full((50, 1), 1e17), 1.7e18 + 1e5 * z):
+        assert np.isfinite(task.scaling(y, weight, np.float64)["y_scale"]).all()
+    weight[z[:, 0] != z[0, 0]] = 0  # the rest is constant
+    assert task.scaling(1.7e18 + 1000 * z, weight, np.float64)["y_scale"] == 1

@@ -13,6 +13,7 @@ import torch
 from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_friedman1, make_moons
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
@@ -21,7 +22,7 @@ from sklearn.preprocessing import StandardScaler, scale
 from torch.nn.functional import softplus
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from skdistill.distillers import GPEDDistiller
+from skdistill.distillers import BDistilBooster, GPEDDistiller
 from skdistill.distillers.gped import _estimator, _online
 from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
 from skdistill.expectations import EntropyExpectation, Expectation
@@ -854,3 +855,39 @@ def test_monitored_rows_of_a_frame_are_read_once(wrap):
     fitted.fit(X, y, X_monitor=wrap(X[:9]))
     error = np.abs(fitted.predict_proba(X[:9]) - fitted.monitor_["predictive"]).mean()
     assert fitted.monitor_error_["predictive"] == pytest.approx(error, rel=1e-5)
+
+
+# ------------------------------------------------------------------------------------------
+# The student's own error
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [GPEDDistiller, BDistilBooster])
+def test_intervals_hold_a_constant_that_the_teacher_knows(cls):
+    X = np.random.RandomState(0).randn(100, 3)
+    y = np.full(100, 7.0)
+    fitted = cls(RandomForestRegressor(3), random_state=0, max_epochs=30).fit(X, y)
+    low, high = fitted.predict_interval(X, 0.9).T
+    assert ((low <= 7) & (7 <= high)).mean() > 0.7
+    mean, std = fitted.predict(X, return_std=True)
+    error = np.sqrt(np.mean((mean - 7) ** 2))
+    assert error / 2 < std.mean() < 2 * error + 0.01
+
+
+@pytest.mark.slow
+def test_intervals_of_targets_without_noise_cover_as_the_teachers():
+    X, X_test = np.random.RandomState(0).randn(2, 500, 5)
+    teacher = BayesianEnsembleRegressor(n_members=5)
+    fitted = GPEDDistiller(teacher, random_state=0).fit(X, X[:, 0] + X[:, 1])
+    y, covers = X_test[:, 0] + X_test[:, 1], []
+    for model in (fitted, fitted.teacher_):
+        low, high = model.predict_interval(X_test, 0.9).T
+        covers.append(((low <= y) & (y <= high)).mean())
+    assert covers[0] > covers[1] - 0.05
+
+
+def test_the_monitored_dirichlet_is_compared_with_expected_log_probabilities():
+    X, y = load_iris(return_X_y=True)
+    model = GPEDDistiller(RandomForestClassifier(10, max_depth=2, random_state=0), random_state=0)
+    model.set_params(expectations="dirichlet").fit(X, y, X_monitor=X)
+    assert model.monitor_error_["dirichlet"] < 0.3 * np.abs(model.monitor_["dirichlet"]).mean()

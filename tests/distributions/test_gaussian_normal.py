@@ -211,3 +211,9 @@ def test_bad_input_is_named():
     message = "coverage must be strictly between 0 and 1, got 1"
     with pytest.raises(ValueError, match=message):
         d.interval(1.0)
+
+
+def test_quantiles_far_from_0_are_finite():
+    near = GaussianNormal.from_outputs(torch.zeros(1, 3, 4, dtype=torch.float64))
+    far = near.affine(torch.tensor([1e17], dtype=torch.float64), torch.ones(1, dtype=torch.float64))
+    assert (far.quantile([0.05, 0.5, 0.95]) == 1e17).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -427,7 +428,65 @@ def test_results_have_the_dtype_of_the_outputs(loss, target):
         close(part.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-# the series
+# concentrations of any size
+
+# Student and target: the former far above, far below, of the same mean, and near.
+EXTREMES = {
+    "above": ([30, 27, 26, 25, -3, -3, -3], [9000, 500, 300, 200, 1, 1, 1]),
+    "at the limits": ([40, -20, 40, 0, -20, 40], [2, 3, 1, 1e5, 1, 70]),
+    "below": ([-6, -5, -20, 2], [9000, 500, 8, 1e7]),
+    "same means": ([30, 28, 27], [math.exp(9), math.exp(7), math.exp(6)]),
+    "near": ([9.001, 7.002, 6.003, 0.1], [math.exp(9), math.exp(7), math.exp(6), 1.0]),
+}
+
+
+def divergence_by_mpmath(outputs, beta, offset, forward):
+    """Divergence and its gradient in the outputs, with 80 digits."""
+    with mpmath.workdps(80):
+        slope = [mpmath.exp(mpmath.mpf(z)) for z in outputs]
+        a, b = [s + offset for s in slope], [mpmath.mpf(x) for x in beta]
+        a_0, b_0 = sum(a), sum(b)
+        one, other = (b, a) if forward else (a, b)
+        psi_0 = mpmath.digamma(sum(one))
+        loss = sum(
+            mpmath.loggamma(y) - mpmath.loggamma(x) + (x - y) * (mpmath.digamma(x) - psi_0)
+            for x, y in zip(one, other, strict=True)
+        )
+        loss += mpmath.loggamma(sum(one)) - mpmath.loggamma(sum(other))
+        if forward:
+            common = mpmath.digamma(a_0) - mpmath.digamma(b_0)
+            rest = [
+                mpmath.digamma(x) - mpmath.digamma(y) - common for x, y in zip(a, b, strict=True)
+            ]
+        else:
+            common = (a_0 - b_0) * mpmath.psi(1, a_0)
+            rest = [(x - y) * mpmath.psi(1, x) - common for x, y in zip(a, b, strict=True)]
+        return float(loss), [float(s * r) for s, r in zip(slope, rest, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n_rows", [1, 300])  # by torch's functions, and by the series
+@pytest.mark.parametrize("forward", [False, True], ids=["reverse", "forward"])
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("case", EXTREMES)
+def test_divergences_of_extremes_are_those_of_80_digits(case, offset, forward, n_rows, dtype):
+    outputs, beta = (torch.tensor(values, dtype=dtype) for values in EXTREMES[case])
+    loss, gradient = divergence_by_mpmath(outputs.tolist(), beta.tolist(), offset, forward)
+    of = losses.dirichlet_forward_kl if forward else losses.dirichlet_reverse_kl
+    found = of.and_gradient(*(t.repeat(n_rows, 1) for t in (outputs, beta)), offset)
+    rounding = {torch.float32: 4e-6, torch.float64: 1e-9}[dtype]  # of trigamma, in torch
+    close(found[0], [loss] * n_rows, rtol=rounding, atol=rounding)
+    # A gradient is a difference of numbers of the size of the concentrations.
+    expected = torch.tensor(gradient, dtype=dtype)
+    size = 1 + beta + expected.abs() + (outputs.exp() if forward else 0)
+    assert ((found[1] - expected).abs() <= rounding * size).all()
+
+
+def test_reverse_kl_of_a_student_that_is_far_too_sure():
+    outputs = torch.tensor([[33.0, 30, 29, 28, 0, 0, 0, 0, 0, 0]]) - 3
+    beta = torch.tensor([[9000.0, 500, 300, 200, 1, 1, 1, 1, 1, 1]])
+    loss, _ = divergence_by_mpmath(outputs[0].tolist(), beta[0].tolist(), 1, False)
+    assert losses.dirichlet_reverse_kl(outputs, beta).item() == pytest.approx(loss, rel=1e-5)
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
@@ -436,14 +495,13 @@ def test_the_series_agrees_with_torch_in_float64(offset):
     a = (23 * torch.rand(4000, generator=torch.Generator().manual_seed(0)) - 8).exp() + offset
     b = a[torch.randperm(4000, generator=torch.Generator().manual_seed(1))]
     b[:1000] = a[:1000] * 1.001
-    divergence, trigamma = _dirichlet._bregman_by_series(b, a)
-    expected, slope = _dirichlet._bregman(b.double(), a.double())
+    rest, excess = _dirichlet._remainder_by_series(b, a)
+    expected, slope = _dirichlet._remainder(b.double(), a.double())
     eps = torch.finfo(torch.float32).eps
-    close(trigamma.double(), slope, rtol=3 * eps, atol=0)
-    # What is rounded are the result, and the difference and its quotients, whose sum is 0.
-    difference = (b - a).double().abs()
-    allowed = eps * (4 * expected + 24 * difference * (1 + 1 / a.double())) + 1e-9
-    assert ((divergence.double() - expected).abs() <= allowed).all()
+    close(excess.double(), slope, rtol=30 * eps, atol=0)
+    # What is rounded are the result, and the quotients of the difference, whose sum is 0.
+    allowed = eps * (30 * expected.abs() + 30 * ((b - a) / a).double().abs()) + 1e-9
+    assert ((rest.double() - expected).abs() <= allowed).all()
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
@@ -451,10 +509,10 @@ def test_the_series_takes_any_outputs(offset):
     least, largest = (math.exp(limit) for limit in Dirichlet.output_limits)
     ends = torch.tensor([least, 1.0, 1e7, largest]) + offset
     b, a = torch.cartesian_prod(ends, ends).unbind(-1)
-    divergence, trigamma = _dirichlet._bregman_by_series(b, a)
-    expected, slope = _dirichlet._bregman(b.double(), a.double())
-    close(divergence.double(), expected, rtol=1e-6)
-    close(trigamma.double(), slope, rtol=1e-6)
+    rest, excess = _dirichlet._remainder_by_series(b, a)
+    expected, slope = _dirichlet._remainder(b.double(), a.double())
+    close(rest.double(), expected, rtol=3e-6)
+    close(excess.double(), slope, rtol=3e-6, atol=0)
 
 
 # the paper's Figs 1 and 3

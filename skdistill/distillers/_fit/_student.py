@@ -18,7 +18,7 @@ from torch import nn
 from ..._data.checks import check_weights
 from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import as_rows, read_in_chunks, rows_first
-from ..._estimator.calibration import fit_calibration
+from ..._estimator.calibration import ApproximationError, fit_calibration
 from ..._estimator.warm_start import in_dtype_of, load_weights, scaling_of
 from ..._method.objective import Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
@@ -43,9 +43,11 @@ from ...losses import moments
 from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
 from ...pruning import GroupLasso, ProximalStep, prune, widths
 from ...settings import Runtime
+from ...transfer import Mixup, Munge, prepare_lacking
 from ._rows import student_rows, suited_to
 from ._spec import FitArguments, FitSpec
 from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
+from ._validate import maker_that_changes
 
 # For max_epochs="auto": samples that a student of n training samples is shown, over the root of n,
 # and limits for the epochs. On validation samples of ten tables of 400 to 11,000, two thirds of the
@@ -422,6 +424,36 @@ class OwnFunctions(NamedTuple):
         found: np.ndarray = distribution_of(task, members).uncertainty().epistemic.numpy()
         is_numeric = task.kind == "regressor"
         return found * np.square(self.spec.scaling["y_scale"]) if is_numeric else found
+
+
+@stage("approximation error", is_measured=False)
+def with_approximation_error(
+    fitted: Fitted, spec: FitSpec, predictions: MemberPredictions
+) -> Fitted:
+    """Return a student of numbers whose variance includes its own error in the teacher's mean.
+
+    The error is measured on new samples near those of a table, on which the teacher is asked, or
+    on the samples themselves of images, series and `member_predictions`.
+    """
+    plan: Any = fitted.plan
+    if plan.task.kind == "classifier":
+        return fitted
+    X, members, weight = spec.X, predictions.of_X, spec.weight
+    maker = Munge(base=Mixup(), share=0.5) if len(spec.recipe.row_shape) == 1 else None
+    if predictions.predict is not None:
+        every = -(-len(X) // _ROWS_FOR_START)
+        X, weight = X[::every], weight[::every]
+        if (maker := maker_that_changes(spec, maker)) is not None:
+            rows = torch.from_numpy(X.copy())
+            generator = torch.Generator().manual_seed(0)
+            draw = prepare_lacking(maker, rows, torch.from_numpy(weight).to(rows))
+            X = draw(rows, torch.arange(len(rows)), generator).numpy()
+        members = predictions.predict(X)
+    target = torch.from_numpy(plan.target_of(members)).unsqueeze(0)
+    student = read_in_chunks(fitted.module, X, lambda outputs, _: plan.read_mean(outputs))
+    squares = (plan.read_mean(target).numpy() - student).astype(np.float64) ** 2
+    error = np.average(squares, axis=0, weights=weight)
+    return read_by(replace(plan, calibration=ApproximationError(tuple(error.tolist()))), fitted)
 
 
 def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:

@@ -67,6 +67,7 @@ class RoundsPlan(Plan):
     temperature: float
     classes: tuple[tuple[int, int], ...]  # to search: number of a model class, of connections
     structure: tuple[tuple[int, int], ...] = ()  # the same for each learner that was found
+    calibration: Any = None  # of the fitted student
 
     tells_parts: ClassVar[bool] = False  # learners correct each other
 

@@ -26,7 +26,7 @@ from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
 from ...settings import WeakLearnerSearch
 from .._fit._rows import prepare_maker, training_set
 from .._fit._spec import FitSpec
-from .._fit._student import widen_where_unknown
+from .._fit._student import widen_where_unknown, with_approximation_error
 from .._fit._teacher import MemberPredictions
 from ._plan import RoundsPlan, WeakLearnerObjective
 
@@ -82,7 +82,7 @@ def play_game(
             search.play()
         finally:
             if search.rounds:
-                yield search.fitted()
+                yield with_approximation_error(search.fitted(), spec, predictions)
 
 
 def _rows_and_targets(

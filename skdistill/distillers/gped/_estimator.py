@@ -38,10 +38,9 @@ from ...transfer import (
     make_transfer,
 )
 from .._fit._spec import PARAMETER_TABLE, PRUNING, FitSpec, begun, check_kind, kind_as_teacher
-from .._fit._student import train_student
+from .._fit._student import train_student, with_approximation_error
 from .._fit._teacher import MemberPredictions, fit_teacher_of
 from .._fit._validate import check_further_rows, fit_spec, maker_that_changes
-from ._estimates import pooled, targets_of
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 # From more samples than so many on, transfer="auto" is None: each would be predicted too seldom.
@@ -363,8 +362,7 @@ def distil_members(
         raise ValueError("X_monitor must be None with member_predictions, which are for X alone.")
     predictions.count(spec.X)
     for fitted in train_student(spec, plan, predictions, task):
+        fitted = with_approximation_error(fitted, spec, predictions)
         yield fitted
     if monitored is not None and predict is not None:
-        values = torch.from_numpy(predict(monitored)).movedim(1, 0).split(plan.n_values, dim=-1)
-        means = targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))
-        yield plan.monitored(fitted, means)
+        yield plan.monitored(fitted, torch.from_numpy(plan.target_of(predict(monitored))))

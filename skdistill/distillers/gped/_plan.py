@@ -45,6 +45,7 @@ class ExpectationsPlan(Plan):
     n_values: tuple[int, ...]  # how many values each g gives
     columns: tuple[slice, ...]  # place of each among the outputs
     replays: bool = True  # whether it learns from stored members, not from running estimates
+    calibration: Any = None  # of the fitted student
 
     has_members: ClassVar[bool] = False
     in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
@@ -80,6 +81,12 @@ class ExpectationsPlan(Plan):
         if not self.all_online:
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
         return pooled(self.expectations, values).unsqueeze(1).numpy()
+
+    def target_of(self, values: np.ndarray) -> np.ndarray:
+        """Return the targets of the student, (n, n_outputs), for :meth:`values` of members."""
+        parts = torch.from_numpy(values).movedim(1, 0).split(self.n_values, dim=-1)
+        mean = pooled(self.expectations, parts)
+        return targets_of(self.expectations, list(self.n_values), mean).numpy()
 
     def in_units(self, label: str, values: Tensor, module: DistributionStack) -> Tensor:
         """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
