@@ -443,10 +443,10 @@ def with_approximation_error(
     if predictions.predict is not None:
         every = -(-len(X) // _ROWS_FOR_START)
         X, weight = X[::every], weight[::every]
-        if (maker := maker_that_changes(spec, maker)) is not None:
+        if (changing := maker_that_changes(spec, maker)) is not None:
             rows = torch.from_numpy(X.copy())
             generator = torch.Generator().manual_seed(0)
-            draw = prepare_lacking(maker, rows, torch.from_numpy(weight).to(rows))
+            draw = prepare_lacking(changing, rows, torch.from_numpy(weight).to(rows))
             X = draw(rows, torch.arange(len(rows)), generator).numpy()
         members = predictions.predict(X)
     target = torch.from_numpy(plan.target_of(members)).unsqueeze(0)
