@@ -158,21 +158,22 @@ class Heads(Settings):
 
     Parameters
     ----------
-    n_heads : int, default=None
-        Number of heads M; None is one for each member. With fewer heads than members, head
-        n mod M imitates member n; with more, head m imitates member m mod N. One head is plain
-        distillation (Hinton's), which cannot tell the parts of the uncertainty.
+    n_heads : int, "auto" or None, default="auto"
+        Number of heads M; None is one for each member, "auto" also, but at most 20. With fewer
+        heads than members, head n mod M imitates member n; with more, head m imitates member
+        m mod N. One head is plain distillation (Hinton's), which cannot tell the parts of the
+        uncertainty.
     head_layers : int, default=1
         How many of the module's last layers with parameters belong to a head; the others are the
         core that the heads share.
     """
 
     _parameter_table = {
-        "n_heads": Number(Integral, 1, others=(None,)),
+        "n_heads": Number(Integral, 1, others=(None, "auto")),
         "head_layers": Number(Integral, 1),
     }
 
-    n_heads: int | None = None
+    n_heads: int | str | None = "auto"
     _: KW_ONLY
     head_layers: int = 1
 

@@ -42,8 +42,10 @@ _FACTORS, _SAMPLES_OF_SPLINE, _ROUNDING = (8, 4, 2, 1), 100_000, 1e-12
 _WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05
 
 # Half the width of a bin that stands for a step, in standard deviations of the column: so narrow
-# that few samples lie in it, and wide enough for float32.
-_HALF_STEP = 1e-3
+# that few samples lie in it, and wide enough for float32. In the bulk of a column of heavy tails it
+# is this share of the values, by the gaps between the share of them that lies on each side; but at
+# least so many parts of a value, which float32 resolves.
+_HALF_STEP, _SHARE_OF_STEP, _SHARE_BESIDE, _RESOLVED = 1e-3, 4e-4, 0.02, 1e-6
 
 # A leaf of a tree that finds bins holds at least this part of an equal share of the samples.
 _LEAVES_OF_LEAST_SIZE = 10
@@ -175,13 +177,20 @@ class InputEncoding:
             encoding = cls(*plain, np.zeros(n_columns, dtype=int), np.zeros(n_columns, dtype=bool))
         edges = list(encoding.edges or [np.zeros(0)] * n_columns)
         for column, own in enumerate(thresholds):
-            deviation = float(np.nanstd(X[:, column], dtype=np.float64)) if len(own) else 0.0
-            if encoding.n_categories[column] == 0 and deviation > 0:
+            if encoding.n_categories[column] or not len(own):
+                continue
+            values = np.unique(X[:, column][~np.isnan(X[:, column])]).astype(np.float64)
+            if len(values) > 1:
                 loc, scale = encoding.loc[column], encoding.scale[column]
-                at, half = (own - loc) / scale, _HALF_STEP * deviation / scale
-                found = np.sort(np.concatenate([edges[column], at - half, at + half]))
-                apart = np.diff(found, prepend=-np.inf) > half / 2  # widths are divided by
-                edges[column] = found[apart]
+                # Trees separate missing values by thresholds beyond all others.
+                own = own[(own > values[0]) & (own < values[-1])]
+                plain, half = edges[column] * scale + loc, _half_steps(values, own)
+                found = np.concatenate([plain, own - half, own + half])
+                least = np.concatenate([_half_steps(values, plain), half, half]) / 2
+                order = np.argsort(found)
+                # Widths are divided by.
+                apart = np.diff(found[order], prepend=-np.inf) > least[order]
+                edges[column] = (found[order][apart] - loc) / scale
         return replace(encoding, edges=tuple(edges))
 
     @property
@@ -283,6 +292,16 @@ def _of_least_bic(
 def _hats(x: np.ndarray, knots: np.ndarray) -> Any:
     """Return the linear splines (n, n_knots) that are 1 at one knot, and 0 at the others."""
     return BSpline.design_matrix(x, np.pad(knots, 1, mode="edge"), 1)
+
+
+def _half_steps(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return half the widths of steps at places of a column that has these values, sorted."""
+    n, place = len(values), np.searchsorted(values, at)
+    n_near = max(1, int(_SHARE_BESIDE * n))
+    low, high = np.clip(place - n_near, 0, n - 1), np.clip(place + n_near - 1, 0, n - 1)
+    gaps = (values[high] - values[low]) / np.maximum(high - low, 1)
+    local = np.maximum(_SHARE_OF_STEP * n * gaps, _RESOLVED * np.abs(at))
+    return np.minimum(_HALF_STEP * values.std(), local)
 
 
 def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:

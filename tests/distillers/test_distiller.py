@@ -319,7 +319,8 @@ def test_models_of_scikit_learn_teach(name, task):
     model = task.student(teacher, **settings).fit(X, y, sample_weight=weight)
     members = as_teacher(model.teacher_).predict_members(X)
     expected = {"forest": 30, "votes": 1 + 2, "boosting": 1}.get(name, 6)
-    assert members.shape[1] == model.n_heads_ == expected
+    assert members.shape[1] == expected
+    assert model.n_heads_ == min(expected, 20)
     assert (model.predict_uncertainty(X).epistemic is None) == (name == "boosting")
     teacher = members.mean(axis=1)[..., 0]  # probabilities of the first class, or means
     student = model.predict_members(X).mean(axis=1)[..., 0]

@@ -86,7 +86,9 @@ def n_networks(task, n_heads):
     return n_heads + (n_heads > 1 and not task.is_classification)
 
 
-@pytest.mark.parametrize(("n_heads", "expected"), [(None, 3), (1, 1), (2, 2), (3, 3), (5, 5)])
+@pytest.mark.parametrize(
+    ("n_heads", "expected"), [("auto", 3), (None, 3), (1, 1), (2, 2), (3, 3), (5, 5)]
+)
 def test_any_number_of_heads(n_heads, expected, frozen, task):
     model = task.student(frozen, heads=n_heads).fit(*task.data)
     assert model.n_heads_ == expected
@@ -95,6 +97,20 @@ def test_any_number_of_heads(n_heads, expected, frozen, task):
     assert np.isfinite(members).all()
     of_head = (8 + 1) * n_outputs(task)
     assert model.n_parameters_ == 8 * 4 + n_networks(task, expected) * of_head
+
+
+@pytest.mark.filterwarnings("error:The teacher has")
+@pytest.mark.parametrize(("heads", "expected"), [("auto", 20), (None, 120), (Heads(), 20), (7, 7)])
+def test_heads_of_a_teacher_of_many_members(heads, expected, task):
+    X, y = task.data
+    draw = np.random.default_rng(0)
+    members = draw.uniform(0.5, 1.5, size=(len(X), 120, 1, 2))
+    if task.is_classification:
+        members = draw.dirichlet(np.ones(len(np.unique(y))), size=(len(X), 120))
+    student = task.student(None, heads=heads, max_epochs=1)
+    student.fit(*task.data, member_predictions=members)
+    assert student.n_heads_ == expected
+    assert student.predict_members(X).shape[1] == expected
 
 
 def test_one_head_cannot_tell_the_parts(frozen, task):

@@ -129,3 +129,36 @@ def test_files_and_further_training_keep_the_steps(is_classifier, tmp_path):
     assert student.n_epochs_ == 5
     student.partial_fit(X[:50], y[:50])
     assert student.module_.inputs.n_inputs == n_inputs
+
+
+@pytest.mark.filterwarnings("error")
+def test_thresholds_beyond_the_values_are_no_steps():
+    own = np.array([-np.inf, -3.4e38, 20.0, np.inf])
+    steps = InputEncoding.with_steps(None, X.astype(np.float32), [own, np.array([])])
+    assert [len(edges) for edges in steps.edges] == [2, 0]
+
+
+def test_steps_are_as_narrow_as_the_values_about_them():
+    heavy = np.exp(4 * np.random.default_rng(1).standard_normal(2000))[:, None]
+    values, at = np.sort(heavy[:, 0]), np.quantile(heavy, [0.1, 0.5, 0.9])
+    (edges,) = InputEncoding.with_steps(None, heavy, [at]).edges
+    assert len(edges) == 6
+    low, high = np.searchsorted(values, edges.reshape(3, 2)).T
+    assert (high - low <= 8).all()  # of 2,000 samples
+    np.testing.assert_allclose(edges.reshape(3, 2).mean(axis=1), at)
+
+
+@pytest.mark.slow
+def test_a_student_of_trees_does_not_care_for_the_scale_of_features():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(1000, 2))
+    y = np.sin(2 * normal[:, 0]) + 0.5 * normal[:, 1] + 0.1 * rng.normal(size=1000)
+
+    def distance(table):
+        forest = RandomForestRegressor(20, min_samples_leaf=3, random_state=0)
+        forest.fit(table[:400], y[:400])
+        student = HydraPlusRegressor(FrozenEstimator(forest), max_epochs=60, random_state=0)
+        gap = student.fit(table[:400], y[:400]).predict(table[400:]) - forest.predict(table[400:])
+        return np.sqrt(np.mean(gap**2)) / y.std()
+
+    assert distance(np.c_[np.exp(4 * normal[:, 0]), normal[:, 1]]) < 1.5 * distance(normal)

@@ -18,7 +18,6 @@ from ..._training.stream import is_stream
 from ..._utils.settings import SettingsRule
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import OneOf
-from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
 from ...pruning import GroupLasso
@@ -35,9 +34,6 @@ from .._fit._student import calibrated, train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
 from .._fit._validate import fit_spec, stream_spec
 from ._plan import HydraPlan
-
-# Default number of heads above which a warning suggests fewer, for forests say.
-_MANY_HEADS = 100
 
 # What transfer="auto" stands for where it is not as usual.
 _AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
@@ -79,12 +75,6 @@ def _fit(hydra: DistributionEstimator, X, y, *arguments, **part: object) -> Dist
         predictions = fit_teacher_of(spec, task, default)
         hydra._keep(predictions.facts)
         plan = spec.plan.taught_by(predictions.count(spec.X))
-        if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
-            warn(
-                f"The teacher has {plan.n_members} members, and with heads=None the student a head "
-                "for each. Fewer are cheaper: heads=20, say, or "
-                "as_teacher(teacher, max_members=20).",
-            )
         fitted: Any = spec.mode.before
         for fitted in train_student(spec, plan, predictions, task, n_heads_=plan.n_heads):
             hydra._keep(fitted.attributes)
@@ -101,7 +91,7 @@ def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
             "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose samples have no "
             f"labels; got {loss.teacher_weight!r}."
         )
-    heads = Heads.of(hydra.heads)
+    heads = hydra.heads if isinstance(hydra.heads, Heads) else Heads(hydra.heads)
     return HydraPlan(
         task, heads.head_layers, loss, wanted_heads=heads.n_heads, ddof=int(hydra.ddof)
     )
@@ -133,8 +123,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``, as an ``nn.Sequential``; the MLP has, unless given,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")``.
-    heads : int, Heads or None, default=None
-        Number of heads M, or :class:`skdistill.settings.Heads`; None is one for each member.
+    heads : int, "auto", None or Heads, default="auto"
+        Number of heads M, or :class:`skdistill.settings.Heads`; None is one for each member, "auto"
+        also, but at most 20, which then imitate several members each.
     loss : HydraLoss, default=None
         Weights of its terms; None is :class:`skdistill.settings.HydraLoss` with its defaults.
     ddof : {0, 1}, default=1
@@ -261,7 +252,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         teacher: BaseEstimator | None = None,
         *,
         module: ModelClass = MLP,
-        heads: int | Heads | None = None,
+        heads: int | str | Heads | None = "auto",
         loss: HydraLoss | None = None,
         ddof: int = 1,
         transfer: str | TransferMaker | TransferOnly | None = "auto",
@@ -407,7 +398,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         teacher: BaseEstimator | None = None,
         *,
         module: ModelClass = MLP,
-        heads: int | Heads | None = None,
+        heads: int | str | Heads | None = "auto",
         loss: HydraLoss | None = None,
         ddof: int = 1,
         transfer: str | TransferMaker | TransferOnly | None = "auto",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A core with heads, one for each member (Hydra+, Ferianc & Rodrigues, 2022)."""
+"""A core with heads, for a member or several each (Hydra+, Ferianc & Rodrigues, 2022)."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ _LARGEST_LOG_GAIN = math.log(10.0)
 # Share of a head's variance that stays, at least, where the gain takes from it.
 _SHARE_KEPT = 0.5
 
+# With heads="auto". A head for each of 500 trees is slower to train, and than the trees.
+_MOST_HEADS = 20
+
 _CHUNK = 2**17  # outputs of the samples whose loss for classes is computed at a time
 
 
@@ -55,12 +58,13 @@ class HydraPlan(Plan):
     n_members: int = 1  # of the teacher
     has_gain: bool = False
     calibration: Any = None  # of the fitted student
-    wanted_heads: int | None = None  # None is one for each member
+    wanted_heads: Any = "auto"  # see `Heads`
     ddof: int = 0
 
     def taught_by(self, n_members: int) -> HydraPlan:
         """Return the plan of a student of so many members, as is known when they are fitted."""
-        n_heads = n_members if self.wanted_heads is None else self.wanted_heads
+        words: dict[Any, int] = {"auto": min(n_members, _MOST_HEADS), None: n_members}
+        n_heads: int = words.get(self.wanted_heads, self.wanted_heads)
         is_numeric = isinstance(self.task, RegressionTask)
         has_gain = is_numeric and n_heads > 1 and self.loss.spread_weight > 0
         return replace(self, n_networks=n_heads + has_gain, n_members=n_members, has_gain=has_gain)
