@@ -168,7 +168,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     -----
     The spread of the rounds is not that of a posterior: learners correct each other. So
     `predict_uncertainty` gives the total alone, the entropy of the probabilities, or the variance
-    that the learners have taken over from the teacher; its parts are None.
+    that the learners have taken over from the teacher, with the mean squared error of their mean
+    in the teacher's, found on new samples; its parts are None.
 
     If no weak learner is found in any class, the rounds before are kept, with a warning. Ctrl-C
     keeps the rounds that are finished and raises ``KeyboardInterrupt``.

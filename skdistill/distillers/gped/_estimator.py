@@ -153,6 +153,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     part is the expected entropy, but at most the total. Expected entropies and variances are
     softplus of an output; the paper has exponentials.
 
+    Without chains, a regressor's epistemic part includes the mean squared error of the student in
+    the teacher's mean, found on new samples; :meth:`predict_expectation` does not.
+
     Bayesian Dark Knowledge [2]_ is ``expectations="predictive", estimate="stochastic",
     transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.
 
@@ -337,8 +340,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Returns
         -------
         values : ndarray of shape (n_samples,), or (n_samples, n_values) where it has several
-            In units of y, or their square, for "mean", "aleatoric" and "epistemic"; otherwise
-            values of `g`.
+            In units of y, or their square, for "mean", "aleatoric" and "epistemic"; for "dirichlet"
+            expected log probabilities at its temperature; otherwise values of `g`.
         """
         check_is_fitted(self)
         plan = self._plan
