@@ -21,7 +21,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
 
     Every member minimises the cross-entropy of the labels with a Gaussian prior on the weights.
     Members differ in their initial weights and in the order of their minibatches, as in deep
-    ensembles [1]_, or are draws from the posterior, see `inference`. The predicted probabilities
+    ensembles [1]_, and in the weights of the samples, see :class:`skdistill.samplers.DeepEnsemble`;
+    or they are draws from the posterior, see `inference`. The predicted probabilities
     are the mean over members. The entropy of that mean is the total uncertainty, the members' mean
     entropy the aleatoric part, and the mutual information of label and member the epistemic part
     [2]_, all in nats.

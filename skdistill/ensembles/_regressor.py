@@ -21,7 +21,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
 
     Every member minimises the negative log-likelihood of a Gaussian (or its beta-NLL [2]_) with a
     Gaussian prior on the weights. Members differ in their initial weights and in the order of their
-    minibatches, as in deep ensembles [1]_. They are trained together, in stacks.
+    minibatches, as in deep ensembles [1]_, and in noise that is added to their targets, see
+    :class:`skdistill.samplers.DeepEnsemble`. They are trained together, in stacks.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         :class:`skdistill.samplers.DeepEnsemble`.
     calibration_ : Temperature
         With calibration: its `temperature`, a tuple for several targets, multiplies the members'
-        variances in all predictions.
+        variances in all predictions, and its `spread` the variance of their means.
     tuning_ : list of dict
         With ``inference__tune``, the `params` of each setting that was tried and its `loss`, the
         mean negative log-likelihood in nats of the samples left out, for standardised targets.

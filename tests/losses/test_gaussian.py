@@ -81,10 +81,11 @@ def test_the_weight_of_beta_nll_passes_no_gradient(beta):
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_noise_moves_the_targets_of_the_mean_alone(beta):
-    outputs, y, noise = outputs_of(gaussians(3, 6, 2)), randn(6, 2, seed=1), randn(3, 6, 2, seed=2)
-    deviation = losses.Gaussian.from_outputs(outputs).variance.sqrt()
-    moved = outputs.clone().requires_grad_(True)  # s z is a constant
-    losses.gaussian_nll(moved, y + deviation * noise, beta).sum().backward()
+    g, y, noise = gaussians(3, 6, 2), randn(6, 2, seed=1), randn(3, 6, 2, seed=2)
+    outputs = outputs_of(g)
+    moved = outputs.clone().requires_grad_(True)
+    targets = y + g.variance.sqrt() * noise  # a constant: no gradient passes through it
+    losses.gaussian_nll(moved, targets, beta).sum().backward()
     plain_loss, plain = losses.gaussian_nll.and_gradient(outputs, y, beta)
     loss, found = losses.gaussian_nll.and_gradient(outputs, y, beta, noise=noise)
     close(found[..., :2], moved.grad[..., :2])
