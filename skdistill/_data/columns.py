@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 
 from .._utils.validation import OneOf, errors_about
 from .._utils.warnings import warn
-from .conversions import in_words, known_categories
+from .conversions import in_words, known_categories, number_of
 
 # Categories of a column at most, the most frequent ones; others are read as if they were missing.
 _MOST_CATEGORIES = 255
@@ -429,7 +429,7 @@ def _warn_of_text(X: ArrayLike, counts_of: dict[int, Counter]) -> None:
             continue
         name, n_values = name_of_column(X, number), counts.total()
         n_dates = sum(count for value, count in counts.items() if _DATE.match(str(value)))
-        others = [value for value in counts if not _is_number(value)]
+        others = [value for value in counts if number_of(value) is None]
         n_numbers = n_values - sum(counts[value] for value in others)
         if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
             _warn_of_numbers(column, name, counts, others)
@@ -490,14 +490,6 @@ def _warn_of_numbers(column: object, name: object, counts: Counter, others: list
         f"all of its {counts.total()} values are numbers{but}. To have numbers, {read}take {mend}. "
         "To have categories, make the column categorical."
     )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def line_that_converts(X: ArrayLike, number: int, kind: str, value: object = None) -> str:

@@ -28,14 +28,14 @@ def known_categories(
     """
     aliases = _aliases(categories)
     kinds = {_kind(category) for category in categories}
-    if all(_number(category) is not None for category in categories):
+    if all(number_of(category) is not None for category in categories):
         kinds.add("numbers")  # which text may be, too
     found, refused = {}, []
     for value in values:
         plain = _plain(value)
         rounded = _in_float32(plain) if isinstance(plain, float) else None
         category = next((aliases[v] for v in (plain, rounded) if _is_in(v, aliases)), None)
-        is_number = "numbers" in kinds and _number(plain) is not None
+        is_number = "numbers" in kinds and number_of(plain) is not None
         if category is not None:
             found[value] = category
         elif categories and not is_number and _kind(plain) not in kinds:
@@ -66,7 +66,7 @@ def _aliases(categories: list) -> dict[Any, Any]:
 
 def _renditions(category: object) -> list:
     """What a category is in other types."""
-    number = _number(category)
+    number = number_of(category)
     if isinstance(category, str):
         if category in _BOOLEANS:
             return [bool(_BOOLEANS[category])]
@@ -97,14 +97,14 @@ def numbers_of(
     values: list, is_boolean: bool, refuse: Callable[[Any, list], ValueError]
 ) -> np.ndarray:
     """Read values, None for missing ones, as numbers; others are refused as other categories."""
-    numbers = [np.nan if value is None else _number(value, is_boolean) for value in values]
+    numbers = [np.nan if value is None else number_of(value, is_boolean) for value in values]
     refused = [value for value, number in zip(values, numbers, strict=True) if number is None]
     if refused:
         raise refuse(refused[0], refused)
     return np.array(numbers, dtype=np.float64)
 
 
-def _number(value: Any, is_boolean: bool = False) -> float | None:
+def number_of(value: Any, is_boolean: bool = False) -> float | None:
     """Return a value as a number, None if it is none."""
     value = _plain(value)
     if isinstance(value, str):

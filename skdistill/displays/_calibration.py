@@ -25,7 +25,6 @@ from ._display import (
     draw,
     draw_reference,
     labelled,
-    literal,
     merged_style,
 )
 
@@ -121,7 +120,9 @@ class ReliabilityDisplay(Display):
         )
         # Among the curves of many classes there is no room for their names.
         place: Any = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if of_classes else {}
-        ax.legend(title=literal(name or "") if of_classes else None, fontsize="small", **place)
+        ax.legend(
+            title=self._literal(name or "") if of_classes else None, fontsize="small", **place
+        )
         return self
 
     @classmethod

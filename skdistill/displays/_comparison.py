@@ -26,7 +26,6 @@ from ._display import (
     draw,
     known_parts,
     label_log_axis,
-    literal,
 )
 from ._grids import check_target
 
@@ -259,7 +258,7 @@ class UncertaintyHistogramDisplay(Display):
         self.histograms_ = {}
         for panel, part in zip(axes, self.edges, strict=True):
             self.histograms_[part] = self._draw_part(panel, part, kwargs)
-            panel.set_title(literal(self._title(part)), fontsize="medium")
+            panel.set_title(self._literal(self._title(part)), fontsize="medium")
             panel.set_xlabel(f"{part.capitalize()} ({UNITS[self.measure]})")
             panel.set_xlim(self.edges[part][[0, -1]])
             panel.set_yscale(**_SQUARE_ROOT if yscale == "sqrt" else {"value": yscale})

@@ -22,7 +22,6 @@ from ._display import (
     documented_dataclass,
     draw,
     known_parts,
-    literal,
 )
 from ._grids import check_target, grid_over
 
@@ -116,8 +115,8 @@ class DecisionUncertaintyDisplay(Display):
             self.uncertainty_maps_[part] = drawn
         self.scatters_ = [] if self.x_true is None else self._draw_data(scatter_kwargs)
         for panel in axes:
-            panel.set_xlabel(literal(self.feature_names[0]))
-        axes[0].set_ylabel(literal(self.feature_names[1]))
+            panel.set_xlabel(self._literal(self.feature_names[0]))
+        axes[0].set_ylabel(self._literal(self.feature_names[1]))
         return self
 
     def _draw_map(self, ax, values, defaults, given):
@@ -150,7 +149,7 @@ class DecisionUncertaintyDisplay(Display):
 
         below_labels = ScaledTranslation(0, -40 / 72, self.figure_.dpi_scale_trans)
         patches = [
-            Patch(facecolor=colormap(k), label=literal(c)) for k, c in enumerate(self.classes)
+            Patch(facecolor=colormap(k), label=self._literal(c)) for k, c in enumerate(self.classes)
         ]
         ax.legend(
             handles=patches,

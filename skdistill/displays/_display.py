@@ -172,6 +172,8 @@ _RETURNS = "Returns\n-------\ndisplay : {}\n    The display, drawn."
 class Display:
     """Base of displays: their axes, and the late import of matplotlib."""
 
+    _literal = staticmethod(literal)
+
     @classmethod
     def _needs_matplotlib(cls, method: str) -> None:
         import_pyplot(f"{cls.__name__}.{method}")

@@ -24,7 +24,6 @@ from ._display import (
     draw,
     draw_reference,
     labelled,
-    literal,
     part_of,
 )
 from ._grids import check_line, check_target, grid_over, named_column
@@ -128,7 +127,7 @@ class UncertaintyBandDisplay(Display):
         # Room for the legend, since matplotlib ignores bands when it places one.
         ax.update_datalim([(self.x[0], np.max(high) + 0.25 * (np.max(high) - np.min(low)))])
         ax.autoscale_view()
-        ax.set(xlabel=literal(self.feature_name), ylabel="Prediction (units of y)")
+        ax.set(xlabel=self._literal(self.feature_name), ylabel="Prediction (units of y)")
         ax.legend(loc="upper center", ncols=2, fontsize="small")
         return self
 
@@ -315,10 +314,10 @@ class UncertaintyProfileDisplay(Display):
             ends, mean = [min(places), max(places)], np.average(self.means, weights=self.counts)
             self.mean_line_ = draw_reference(ax, ends, [mean] * 2, "mean of all samples")
         if labels is not None:
-            ax.set_xticks(places, map(literal, labels), rotation=30, ha="right")
+            ax.set_xticks(places, map(self._literal, labels), rotation=30, ha="right")
         unit = f" ({self.unit})" if self.unit else ""
-        ax.set(xlabel=literal(self.feature_name))
-        ax.set(ylabel=literal(f"Mean {self.part or 'uncertainty'}{unit}"))
+        ax.set(xlabel=self._literal(self.feature_name))
+        ax.set(ylabel=self._literal(f"Mean {self.part or 'uncertainty'}{unit}"))
         ax.set_ylim(bottom=0, auto=True)  # the next model's means may be larger
         ax.legend(fontsize="small")
         return self

@@ -17,16 +17,7 @@ from ..metrics import (
     risk_coverage_curve,
     sparsification_curve,
 )
-from ._display import (
-    Axes,
-    Display,
-    Keywords,
-    documented_dataclass,
-    draw,
-    labelled,
-    literal,
-    part_of,
-)
+from ._display import Axes, Display, Keywords, documented_dataclass, draw, labelled, part_of
 from ._grids import check_target
 
 # The risk is drawn at this many coverages besides those of the samples, between which it is curved.
@@ -119,7 +110,7 @@ class RejectionCurveDisplay(Display):
 
         ax.set(
             xlabel=_X_LABELS[against],
-            ylabel=literal(f"Risk: mean {self.loss_name} of samples predicted"),
+            ylabel=self._literal(f"Risk: mean {self.loss_name} of samples predicted"),
             xlim=(0, 1),
         )
         _fit_height(ax, against)

@@ -105,15 +105,12 @@ def labels_of(task: Any) -> np.ndarray:
         )
     if task.labels.dtype.kind in "biu":
         return task.labels.astype(np.int64)
-    if task.labels.dtype.kind == "f":
-        return task.labels
-    texts = task.labels.astype(str).astype(object)
-    if not all(isinstance(label, str) for label in task.labels.tolist()):
+    if (dtype := task.labels.dtype).kind in "mM":
+        example = str(task.labels[0])
         warn(
-            f"Labels of {task.labels.dtype} are text in ONNX, such as {texts[0]!r}. Compare with "
-            "y.astype(str), or fit on labels that are text or numbers."
+            f"Labels of {dtype} are text in ONNX, such as {example!r}. Compare with y.astype(str)."
         )
-    return texts
+    return task.labels if dtype.kind == "f" else task.labels.astype(str).astype(object)
 
 
 def _add_labels(onnx: Any, graph: Any, labels: np.ndarray) -> None:
