@@ -123,14 +123,20 @@ def test_rows_left_out_have_no_influence(params):
 # ------------------------------------------------------------------------------------------
 
 
-def out_of_bag(ensemble, y, X=X):
-    """Members' predictions of each sample by the two of 20 that have left it out, (n, 2, ...)."""
-    left_out = ~parts_of(ensemble._kind, y).are_seen(range(20)).T
+def raw_members(ensemble, X=X):
+    """What members predict without calibration and functions."""
     module = ensemble.module_
     ensemble.module_ = copy.copy(module)
     ensemble.module_.calibration = ensemble.module_.functions = None
     members = ensemble.predict_members(X)
     ensemble.module_ = module
+    return members
+
+
+def out_of_bag(ensemble, y, X=X):
+    """Members' predictions of each sample by the two of 20 that have left it out, (n, 2, ...)."""
+    left_out = ~parts_of(ensemble._kind, y).are_seen(range(20)).T
+    members = raw_members(ensemble, X)
     return np.stack([of_row[judging] for of_row, judging in zip(members, left_out, strict=True)])
 
 
@@ -141,12 +147,20 @@ def test_the_temperature_of_numbers_has_the_least_crps_on_rows_left_out(n):
     ensemble = BayesianEnsembleRegressor(20, **SMALL).fit(rows, y)
     mean, variance = np.moveaxis(out_of_bag(ensemble, y, rows)[:, :, 0], -1, 0) / y.std()
     variance /= y.std()  # of standardised targets
+    members = raw_members(ensemble, rows)[:, :, 0, 0] / y.std()
+    # Members k and k + 10 have the same noise: they differ by all else.
+    apart = np.square(members[:, :10] - members[:, 10:]).mean() / 2
+    spread = members.var(1, ddof=1)
+    common = min(np.clip(1 - apart / spread.mean(), 0.1, 1) / 0.9, 1)
+    # All members say how much they vary for a sample, the two that left it out how much more so.
+    spread = spread * mean.var(1, ddof=1).mean() / spread.mean()
+    stated = spread * (common * (1 - 1 / 20) + 1 / 2 - 1 / 20)
     functions = ensemble._recipe.functions  # members differ by them, too
     added = (functions.scale / y.std()) ** 2 * functions.left_out
     y = y / y.std()
 
     def loss(log_temperature):
-        total = np.exp(log_temperature) * variance.mean(1) + mean.var(1) + added
+        total = np.exp(log_temperature) * variance.mean(1) + stated + added
         std, centre = np.sqrt(total), mean.mean(1)
         z = (y - centre) / std
         crps = std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
@@ -154,6 +168,8 @@ def test_the_temperature_of_numbers_has_the_least_crps_on_rows_left_out(n):
 
     best = np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
     assert ensemble.calibration_.temperature == pytest.approx(best, rel=1e-3)
+    assert ensemble.calibration_.spread == pytest.approx(common, rel=1e-6)
+    assert 0.1 < common < 1
 
 
 def test_the_temperature_of_classes_is_extrapolated_to_all_members():
@@ -201,19 +217,20 @@ def test_intervals_cover_what_they_say():
     x = rng.normal(size=(1200, 8))
     y = x[:, 0] + np.sin(2 * x[:, 1]) + rng.normal(size=1200)
     coverage = {}
-    for calibrate in (None, "auto"):
+    for bootstrap, calibrate in ((False, None), (False, "auto"), ("auto", "auto")):
         ensemble = BayesianEnsembleRegressor(
             20,
-            inference=DeepEnsemble(calibrate=calibrate),
+            inference=DeepEnsemble(bootstrap=bootstrap, calibrate=calibrate),
             distance_aware=False,
             max_epochs=60,
             random_state=0,
             runtime=Runtime(device="cpu"),
         )
         ensemble.fit(x[:200], y[:200])
-        coverage[calibrate] = interval_coverage(y[200:], ensemble.predict_interval(x[200:], 0.9))
-    assert coverage[None] < 0.8
-    assert coverage["auto"] == pytest.approx(0.9, abs=0.04)
+        intervals = ensemble.predict_interval(x[200:], 0.9)
+        coverage[bootstrap, calibrate] = interval_coverage(y[200:], intervals)
+    assert coverage.pop((False, None)) < 0.8
+    assert all(abs(found - 0.9) < 0.04 for found in coverage.values()), coverage
 
 
 def test_classes_that_are_never_mistaken_keep_a_finite_temperature():
@@ -524,7 +541,8 @@ def test_best_epochs_of_noisy_classes_are_better_than_the_last(monkeypatch):
     many, fresh = rng.normal(size=(300, 5)), rng.normal(size=(2000, 5))
     y, y_fresh = (rng.random(len(rows)) < 1 / (1 + np.exp(-rows[:, 0])) for rows in (many, fresh))
     settings = {**SMALL, "max_epochs": 80, "module__hidden_units": (50, 50), "lr": 0.02}
-    settings["inference"] = DeepEnsemble(tune=None)
+    # Random weights make up for some of what the best epoch would tell.
+    settings["inference"] = DeepEnsemble(bootstrap=False, tune=None)
 
     def score():
         return BayesianEnsembleClassifier(10, **settings).fit(many, y).score(fresh, y_fresh)

@@ -213,7 +213,8 @@ def test_members_differ_by_order_of_rows_alone(data):
         return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
 
     X, y = data
-    settings = {"module": same_weights, "max_epochs": 3, "inference": DeepEnsemble(calibrate=None)}
+    plain = DeepEnsemble(bootstrap=False, calibrate=None)
+    settings = {"module": same_weights, "max_epochs": 3, "inference": plain}
     one_batch, batches = (
         BayesianEnsembleRegressor(3, batch_size=size, **settings).fit(X, y) for size in (60, 20)
     )
@@ -299,8 +300,8 @@ def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
         "random_state": 0,
     }
     BayesianEnsembleRegressor(3, module=build, **settings).fit(X, y)
-    drawn = np.random.RandomState(0).randint(2**31 - 1, size=3)
-    assert [seed for seed in seeds if seed != THROW_AWAY] == drawn.tolist()
+    _, *drawn = np.random.RandomState(0).randint(2**31 - 1, size=4)  # the first: of the noise
+    assert [seed for seed in seeds if seed != THROW_AWAY] == drawn
 
 
 def test_a_member_does_not_depend_on_the_others(data):
@@ -333,7 +334,8 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
 def test_integer_weights_equal_repetitions_in_full_batches(data):
     X, y = data
     weight = np.tile([1, 2, 0], 20)
-    settings = {"batch_size": 100, "inference": DeepEnsemble(calibrate=None)}
+    # With noise of targets these are equal in distribution alone.
+    settings = {"batch_size": 100, "inference": DeepEnsemble(bootstrap=False, calibrate=None)}
     weighted = ensemble(**settings).fit(X, y, sample_weight=weight)
     repeated = ensemble(**settings).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     assert_same_members(weighted, repeated, X, rtol=1e-7)
@@ -452,12 +454,14 @@ def test_early_stopping_costs_no_accuracy():
         distribution = model.fit(X[train], y[train]).predict_distribution(X[test])
         return -distribution.log_prob(torch.from_numpy(y[test, None])).mean().item()
 
-    # Without, -.82; with a quarter of the epochs as patience -.70.
-    without, auto = test_nll(), test_nll(inference=DeepEnsemble(early_stopping=True))
+    # Without, -.71; with a quarter of the epochs as patience -.63. (Two members that learn targets
+    # with noise are too few for it to cancel.)
+    plain = DeepEnsemble(bootstrap=False)
+    without = test_nll(inference=plain)
+    auto = test_nll(inference=clone(plain).set_params(early_stopping=True))
     assert auto < without + 0.2
-    assert auto + 0.1 < test_nll(
-        inference=DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=20))
-    )  # -.54
+    impatient = clone(plain).set_params(early_stopping=EarlyStopping(n_iter_no_change=20))
+    assert auto + 0.1 < test_nll(inference=impatient)  # -.19
 
 
 def test_tol_is_the_least_improvement(data):

@@ -288,7 +288,9 @@ def test_on_large_tables_noisy_classes_are_predicted_better(data):
         log_loss(
             y_fresh,
             ensemble(
-                BayesianEnsembleClassifier, inference=DeepEnsemble(calibrate=calibrate), **settings
+                BayesianEnsembleClassifier,
+                inference=DeepEnsemble(bootstrap=False, calibrate=calibrate),
+                **settings,
             )
             .fit(X, y)
             .predict_proba(fresh),
