@@ -33,7 +33,8 @@ LEAST_SAMPLES = 5
 
 # Samples, at most, that distances are measured on; among them inducing points are chosen, and one
 # sample at a time, or blocks, are left out.
-_N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 64, 1_000, 300
+_N_SAMPLES, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 1_000, 300
+_N_INDUCING = 64, 256  # for numbers, and for classes
 
 # Inducing points are the farthest of their samples. For numbers as many others, if there are so
 # many at least, tell how far from the points new samples are. For classes functions would be too
@@ -58,8 +59,9 @@ _LEFT = 1e-5
 # what they have learnt. (Two ensembles of halves of ten tables, 500 samples each: in the fifth of
 # the samples with the largest stated variance it was 2.7 times the squared difference, 3.8 on the
 # worst table; with .9, 256 points and .15 for `_MOST_ADDED` 3.9 and 8.4, without functions 1.7 and
-# 3.5. NLL of six gaps and tails 3.21, and 3.22.)
-_USUAL_GIVEN, _USUAL_OUT = 0.99, 0.98
+# 3.5. NLL of six gaps and tails 3.21, and 3.22. For classes the functions are not too wide there.)
+_USUAL_GIVEN = 0.99
+_USUAL_OUT = 0.98, 0.9  # of numbers, and of classes
 
 # Numbers of predictions by which the relevance of columns is measured; how little it may be; and
 # the number of columns up to which it is.
@@ -77,9 +79,10 @@ _WIDTH_OF_GAP, _BESIDE_GAP, _UNIT_OF_GAP = 0.25, 0.05, np.sqrt(12)
 _LEAST_UNKNOWN, _UNTOLD, _LEAST_IN_BLOCK = 0.3, 0.5, 5
 
 # Standard deviations that are tried, in units of that of y; and by how much, at most, what is left
-# of the functions' variance may add to that of the residuals of held-out samples.
+# of the functions' variance may add to that of the residuals of held-out samples: of numbers, and
+# of classes.
 _SCALES = np.geomspace(0.01, 1.0, 21)
-_MOST_ADDED = 0.01
+_MOST_ADDED = 0.01, 0.15
 
 # Beyond all samples functions grow by so much of the deviation of y, at least, for each deviation,
 # though of their variance no more than this share may be left.
@@ -284,8 +287,10 @@ def find_functions(
     relevance = _relevance(X, standardised, random_state)[encoder.columns]
     weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
     ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
-    inducing = weighted[_inducing_points(weighted, ridge.length_scale)].astype(np.float32)
-    usual, left_out = _usual(inducing, weighted, relevance * further, ridge.length_scale)
+    chosen = _inducing_points(weighted, ridge.length_scale, _N_INDUCING[are_classes])
+    inducing = weighted[chosen].astype(np.float32)
+    fresh = relevance * further
+    usual, left_out = _usual(inducing, weighted, fresh, ridge.length_scale, are_classes)
     blocks = _blocks(inputs[:_N_IN_BLOCKS], random_state)
     scale = _scales(ridge, few, varies, are_classes, blocks, held_out_error, usual, left_out)
     radius, slope = _radius_and_slope(X, encoding, inputs, outputs, predict, are_classes, usual)
@@ -351,7 +356,8 @@ def _scales(
     scale = np.zeros(y.shape[1])
     for columns in [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]:
         error = None if held_out_error is None else float(held_out_error[columns].mean())
-        scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out)
+        most = _MOST_ADDED[are_classes]
+        scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out, most)
     return scale
 
 
@@ -506,12 +512,12 @@ def _thirds(values: np.ndarray, unit: float) -> Iterable[tuple[np.ndarray, np.nd
             yield block, np.minimum(1, 4 * below * above / (unit * (ends[1] - ends[0])))
 
 
-def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
+def _inducing_points(points: np.ndarray, length_scale: float, n_most: int) -> np.ndarray:
     """Choose points one by one, each where the variance given the others is largest.
 
     It is the Cholesky decomposition of the kernel matrix with complete pivoting.
     """
-    n_most = min(_N_INDUCING, len(points))
+    n_most = min(n_most, len(points))
     variance, factor = np.ones(len(points)), np.zeros((len(points), n_most))
     chosen: list[int] = []
     for k in range(n_most):
@@ -527,7 +533,11 @@ def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
 
 
 def _usual(
-    inducing: np.ndarray, points: np.ndarray, fresh: np.ndarray, length_scale: float
+    inducing: np.ndarray,
+    points: np.ndarray,
+    fresh: np.ndarray,
+    length_scale: float,
+    are_classes: bool,
 ) -> tuple[float, float]:
     """Return the variance that most samples like those of training have, and what others add.
 
@@ -543,7 +553,10 @@ def _usual(
     kernel = squared_exponential(some, some, length_scale)
     inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(some)))
     left_out = (1 / np.diag(inverse) - _NUGGET).clip(min=0.0)  # Rasmussen & Williams, Eq 5.12
-    usual = max(float(np.quantile(given, _USUAL_GIVEN)), float(np.quantile(left_out, _USUAL_OUT)))
+    usual = max(
+        float(np.quantile(given, _USUAL_GIVEN)),
+        float(np.quantile(left_out, _USUAL_OUT[are_classes])),
+    )
     return usual, max(float(np.maximum(v - usual, 0.0).mean()) for v in (given, left_out))
 
 
@@ -593,17 +606,17 @@ class _Ridge(NamedTuple):
         return found
 
     def scale(
-        self, y: np.ndarray, blocks, error: float | None, usual: float, left_out: float
+        self, y: np.ndarray, blocks, error: float | None, usual: float, left_out: float, most: float
     ) -> float:
         """Return the standard deviation of functions that suits errors in blocks, for y (n, q).
 
-        It is the most likely one of those that add little to the squared `error` of the ensemble
-        for held-out samples; None is that of the regression. `usual` is taken off their variance,
-        and `left_out` is left of it there, as shares of the prior one.
+        It is the most likely one of those that add at `most` so much of the squared `error` of the
+        ensemble for held-out samples; None is that of the regression. `usual` is taken off their
+        variance, and `left_out` is left of it there, as shares of the prior one.
         """
         exact, inverse = self.inverse(_NUGGET), self.inverse(self.noise)
         noise = float(self.squared_errors(y).mean())
-        is_little = _SCALES**2 * left_out <= _MOST_ADDED * (noise if error is None else error)
+        is_little = _SCALES**2 * left_out <= most * (noise if error is None else error)
         candidates = _SCALES[: max(1, np.count_nonzero(is_little))]
         missed = _missed(inverse, inverse @ y, blocks)
         added = [np.diag(np.linalg.inv(exact[np.ix_(block, block)])) for block in blocks]
