@@ -238,3 +238,10 @@ def seed_where_unset(estimator: BaseEstimator, seed: int) -> None:
     unset = (name for name in sorted(params) if params[name] is None)
     names = [name for name in unset if name.split("__")[-1] == "random_state"]
     estimator.set_params(**{name: int(draw.randint(SEED_LIMIT)) for name in names})
+
+
+def without_seeds(estimator: BaseEstimator) -> BaseEstimator:
+    """Return a clone in which every ``random_state`` is None."""
+    copied = clone(estimator)
+    names = [name for name in copied.get_params() if name.split("__")[-1] == "random_state"]
+    return copied.set_params(**dict.fromkeys(names))

@@ -115,7 +115,9 @@ class OutOfBag(NamedTuple):
             return found_of
         is_drawn = job.perturbation_seed is not None and job.plan.n_sharing == 1
         means = module.read(torch.from_numpy(outputs).transpose(0, 1).double()).means
+        # Members of an earlier fit may have had draws from another seed.
         pairs = pairs_with_same_draws(numbers if is_drawn else [])
+        pairs = pairs[asked[pairs].all(1)]
         # Of the samples that one of two members has seen, the other has left out one part.
         share = share_in_common(means.numpy(), pairs) / (1 - 1 / N_PARTS)
         common = torch.from_numpy(share.clip(max=1.0))

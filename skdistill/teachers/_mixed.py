@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models of different kinds as one teacher, weighted by what they say of samples not seen."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +13,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -31,6 +33,7 @@ from .._estimator.unwrapping import (
     is_prefitted,
     seeded_clone,
     tags_of,
+    without_seeds,
 )
 from .._training.resume import TimeBudget
 from .._training.trainer import SEED_LIMIT
@@ -321,6 +324,19 @@ class MixedModels(EstimatorOfModels):
         widths = np.repeat(self.weights_[kept] / counts, counts)
         shares = np.split(shares_of_groups(widths, self.n_members), np.cumsum(counts)[:-1], axis=1)
         return copied, sum(map(spread_of_groups, shares))
+
+    def with_known_weights(self) -> MixedModels:
+        """Return a mixture to fit of the models that were kept, with their weights.
+
+        For each of its fits on a third of the samples a budget leaves a twelfth.
+        """
+        kept = [without_seeds(model) for model in self.models_ if model is not None]
+        seconds = self.max_time
+        for model in kept if seconds is not None else ():
+            if "max_time" in model.get_params(deep=False):
+                model.set_params(max_time=None)
+        mixture = clone(self).set_params(models=kept, weights=self.weights_[self.weights_ > 0])
+        return without_seeds(mixture).set_params(max_time=seconds and seconds / 12)
 
     def _probabilities(self, fitted, X) -> np.ndarray:
         return align_classes(read_probabilities(fitted, X), fitted.classes_, self.classes_)

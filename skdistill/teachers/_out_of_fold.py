@@ -32,7 +32,8 @@ def out_of_fold_members(
 
     On the samples that they were fitted on, the members of an overfitted teacher agree; a student
     of out-of-fold predictions sees their disagreement elsewhere. (In regression a model without
-    bags is also fitted five times in every fold, for its residual variance.)
+    bags is also fitted five times in every fold, for its residual variance.) The epistemic part has
+    a scale of its own in every fold, see :class:`Teacher`.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -17,11 +17,13 @@ from torch import nn
 
 from .._data.checks import check_trainable, check_weights
 from .._data.columns import as_table
+from .._estimator.functions import align_classes
 from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
 from .._utils.moments import resolves, standardisation
 from .._utils.validation import Number, OneOf
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._base import EstimatorOfModels
+from ._epistemic_scale import EpistemicScale, has_own_scale, measured_scale
 from ._fitted import FittedModels
 from ._members import (
     check_member_predictions,
@@ -54,6 +56,7 @@ def as_teacher(
     quantiles: ArrayLike | None = None,
     batch_size: int | None = None,
     max_time: float | None = None,
+    epistemic_scale: Any = "halves",
 ) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
@@ -63,8 +66,8 @@ def as_teacher(
         One of
 
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
-          TransformedTargetRegressor around one: returned as it is, unless `max_members` or
-          `batch_size` is given;
+          TransformedTargetRegressor around one: returned as it is, unless `max_members`,
+          `batch_size` or a number for `epistemic_scale` is given;
         - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`, as
           does what follows;
         - a torch module, or a list of fitted models that belong together: :class:`FittedModels`,
@@ -85,6 +88,8 @@ def as_teacher(
         See :class:`QuantileModels`.
     max_time : float, default=None
         Seconds that the fit of a mixture is to take, see :class:`MixedModels`.
+    epistemic_scale : "halves", None or float, default="halves"
+        See :class:`Teacher`.
 
     Returns
     -------
@@ -109,7 +114,11 @@ def as_teacher(
     """
     given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
     given = {name: value for name, value in given.items() if value is not None}
-    of_teacher = {"max_members": max_members, "batch_size": batch_size}
+    of_teacher: dict[str, Any] = {
+        "max_members": max_members,
+        "batch_size": batch_size,
+        "epistemic_scale": epistemic_scale,
+    }
     if max_time is not None and weights is None and not isinstance(model, str):
         raise ValueError(
             f"max_time is for mixtures, model='auto' or a list with weights; got {max_time!r} with "
@@ -124,7 +133,8 @@ def as_teacher(
             f"quantiles for lists of models to fit; got {found} with {type(model).__name__}."
         )
     _check_model(model)
-    if has_members(model) and max_members is None and batch_size is None:
+    is_scaled = not (epistemic_scale is None or isinstance(epistemic_scale, str))
+    if has_members(model) and max_members is None and batch_size is None and not is_scaled:
         return model
     return Teacher(model, **of_teacher)
 
@@ -174,10 +184,21 @@ class Teacher(EstimatorOfModels):
         student needs no head for each of 500 trees. The mean and the total uncertainty stay (nearly
         so, if `max_members` does not divide the number of members), but of mixtures of g members
         the epistemic variance, or mutual information, is about 1/g of what it was, and the rest
-        goes to the aleatoric part. None keeps every member.
+        goes to the aleatoric part, before `epistemic_scale`. None keeps every member.
     batch_size : int, default=None
         Samples that the model is asked about at a time, for models whose memory grows with them
         (:doc:`/user_guide/foundation_models`). None leaves it to scikit-learn's ``working_memory``.
+    epistemic_scale : "halves", None or float, default="halves"
+        By what the variance between members is multiplied, to be on one scale for all models.
+        "halves" also fits the model on three random thirds of the samples, which takes about as
+        long as one more fit: the factor is the ratio of the mean squared difference of two models,
+        on the third that neither has seen, to the sum of the variances that they state. Where the
+        squared difference is not proportional to the stated variance, the variance is also raised
+        to a power. Models that are fitted already, Gaussian processes and estimators of this
+        package keep their own scale, as do all with fewer than 40 samples, or than 3 of a class.
+        None keeps it too. The mean stays, and so does the total: a variance that the epistemic part
+        loses is aleatoric, and what it gains was, but for 5 % of the total, which stay aleatoric.
+        Class probabilities spread as far as all of a sample's are positive.
 
     Attributes
     ----------
@@ -188,11 +209,16 @@ class Teacher(EstimatorOfModels):
         Classes in the order of the members' columns. Only for classifiers.
     n_outputs_ : int
         Number of targets. Only for regressors.
+    epistemic_scale_ : float, ndarray of shape (`n_outputs_`,) or None
+        By what the epistemic variance of a sample was multiplied where it was as large as on
+        average, of several targets one each; None if the model keeps its own scale.
     residual_variance_ : ndarray of shape (`n_outputs_`,) or None
         In squared units of y; None if members predict their variance. Only for regressors.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
+
+    _scale: EpistemicScale | None = None
 
     def __init__(
         self,
@@ -200,10 +226,12 @@ class Teacher(EstimatorOfModels):
         *,
         max_members: int | None = None,
         batch_size: int | None = None,
+        epistemic_scale: Any = "halves",
     ):
         self.estimator = estimator
         self.max_members = max_members
         self.batch_size = batch_size
+        self.epistemic_scale = epistemic_scale
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Fit the model, and find the residual variance of a regressor that needs one.
@@ -213,15 +241,31 @@ class Teacher(EstimatorOfModels):
         """
         for name in ("max_members", "batch_size"):
             Number(Integral, 1, others=(None,)).check(getattr(self, name), name)
+        scale = Number(Real, 0, closed="neither", others=("halves", None))
+        scale.check(self.epistemic_scale, "epistemic_scale")
         _check_model(self.estimator)
         self.__dict__.pop("n_members_", None)  # a fit that fails leaves no fitted teacher behind
+        self._scale = None
         X = as_table(X)
         weights = weights_for(self.estimator, sample_weight)
-        self.estimator_ = clone(self.estimator).fit(X, y, **weights)
-        if is_classifier(self):
-            self._set_classes(as_rows(X), np.asarray(y))
-        else:
-            self._set_targets(as_rows(X), np.asarray(y), sample_weight)
+        model = clone(self.estimator)
+        is_measured = self.epistemic_scale == "halves" and not has_own_scale(model)
+        seconds = model.max_time if isinstance(model, MixedModels) and is_measured else None
+        if seconds is not None:
+            model.set_params(max_time=0.8 * seconds)
+        self.estimator_ = model.fit(X, y, **weights)
+        X, y = as_rows(X), np.asarray(y)
+        set_up = self._set_classes if is_classifier(self) else self._set_targets
+        n_members = set_up(X, y, sample_weight)
+        if is_measured and n_members > 1:
+            weight = check_weights(sample_weight, len(y))
+            given = self.estimator, self.estimator_, self._expected
+            self._scale = measured_scale(*given, X, y, weight)
+        elif isinstance(self.epistemic_scale, Real):
+            self._scale = EpistemicScale(np.full(1, float(self.epistemic_scale)))
+        if seconds is not None:
+            self.estimator_.set_params(max_time=seconds)
+        self.n_members_ = n_members
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -327,13 +371,40 @@ class Teacher(EstimatorOfModels):
 
     # --- members
 
-    def _read(self, X) -> np.ndarray:
+    @property
+    def epistemic_scale_(self) -> Any:
+        """By what the mean epistemic variance was multiplied; None if it was not."""
+        check_is_fitted(self)
+        if self._scale is None:
+            return None
+        if is_classifier(self) or self._y_is_1d:
+            return float(self._scale.factor[0])
+        return np.broadcast_to(self._scale.factor, self.n_outputs_)
+
+    def _read(self, X, model: Any = None) -> np.ndarray:
         """Predictions of all members: probabilities (n, S, K), or moments (n, S, t, 3)."""
+        model = self.estimator_ if model is None else model
         if is_classifier(self):
-            read = partial(read_probabilities, self.estimator_)
+            read = partial(read_probabilities, model)
         else:
-            read = partial(read_moments, self.estimator_, n_targets=self.n_outputs_)
+            read = partial(read_moments, model, n_targets=self.n_outputs_)
         return in_batches(read, X, self.batch_size)
+
+    def _expected(self, model, X) -> np.ndarray:
+        """Probabilities, or means, (n, S, t) of the members of a model, grouped as asked for."""
+        members = self._read(X, model)
+        if is_classifier(self):
+            members = align_classes(
+                members, getattr(model, "classes_", self.classes_), self.classes_
+            )
+            return (
+                members
+                if self.max_members is None
+                else group_probabilities(members, self.max_members)
+            )
+        if self.max_members is not None:
+            members = group_moments(members, self.max_members)
+        return members[..., 0]
 
     def _members(self, X, most: int | None) -> np.ndarray:
         """Predictions of the members, grouped if there are more than `most`."""
@@ -345,7 +416,7 @@ class Teacher(EstimatorOfModels):
             members = in_chunks(self._read, X, lambda members, _: group(members, most))
         dtype = dtype_for(X)
         if is_classifier(self):
-            return members.astype(dtype, copy=False)
+            return self.on_scale(members).astype(dtype, copy=False)
         members = with_variance(members, self.residual_variance_, self._y_scale[1])
         if not np.isfinite(members).all():
             row = int((~np.isfinite(members).all(axis=(1, 2, 3))).argmax())
@@ -353,7 +424,15 @@ class Teacher(EstimatorOfModels):
                 "X must have samples for which the model's arithmetic does not overflow; what "
                 f"{type(self.estimator).__name__} predicts for sample {row} is not finite."
             )
+        members = self.on_scale(members)
         return members.astype(dtype, copy=False) if resolves(dtype, *self._y_scale) else members
+
+    def on_scale(self, members: np.ndarray) -> np.ndarray:
+        """Scale the epistemic part of predictions of members, such as out-of-fold ones."""
+        if self._scale is None or members.shape[1] == 1:
+            return members
+        scaled = self._scale.of_probabilities if is_classifier(self) else self._scale.of_moments
+        return scaled(members)
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of targets where y had none."""
@@ -361,7 +440,7 @@ class Teacher(EstimatorOfModels):
 
     # --- fitted attributes
 
-    def _set_classes(self, X, y: np.ndarray) -> None:
+    def _set_classes(self, X, y: np.ndarray, sample_weight) -> int:
         if y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
                 f"y must have one column of classes to fit a teacher, got {y.shape[1]} columns."
@@ -382,9 +461,9 @@ class Teacher(EstimatorOfModels):
                 f"{self.classes_.tolist()}; name those of torch modules by as_teacher(..., "
                 "classes=...)."
             )
-        self._set_n_members(X, n_classes=n_columns)
+        return self._count_members(X, n_classes=n_columns)
 
-    def _set_targets(self, X, y: np.ndarray, sample_weight) -> None:
+    def _set_targets(self, X, y: np.ndarray, sample_weight) -> int:
         self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
         self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
         targets, weight = y.reshape(len(y), -1), check_weights(sample_weight, len(y))
@@ -395,13 +474,13 @@ class Teacher(EstimatorOfModels):
             self.residual_variance_ = residual_variance(
                 self.estimator, self.estimator_, self._read, X, y, sample_weight, self.batch_size
             )
-        self._set_n_members(X, n_targets=self.n_outputs_)
+        return self._count_members(X, n_targets=self.n_outputs_)
 
-    def _set_n_members(self, X, **expected) -> None:
+    def _count_members(self, X, **expected) -> int:
         """Count the members and check their predictions, on one sample."""
         members = self._members(rows_at(X, slice(0, 1)), self.max_members)
         check_member_predictions(members, 1, name="teacher's predictions", **expected)
-        self.n_members_ = members.shape[1]
+        return members.shape[1]
 
 
 def _check_model(model) -> None:

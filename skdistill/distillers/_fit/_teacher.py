@@ -108,15 +108,15 @@ def fit_teacher_of(
     teacher = unfitted_teacher(settings, seed, default)
     _share_time(teacher, spec)
     task, of_X = task.subtask("teacher"), None
-    if settings.teacher_cv is not None:
-        with stage("out-of-fold predictions"):
-            of_X = once(partial(_out_of_fold, teacher, spec, seed))
     before = spec.mode.before
     fitted = None if before is None else before.facts.get("teacher_")
     if fitted is None:
         fitted = _fitted(teacher, spec, task, once)
     else:
         check_teacher(fitted, spec)
+    if settings.teacher_cv is not None:
+        with stage("out-of-fold predictions"):
+            of_X = once(partial(_out_of_fold, teacher, fitted, spec, seed))
     networks, functions, share = networks_and_functions(fitted, spec)
     is_of_others = not isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
     predict = predictor_of(networks, spec)
@@ -174,14 +174,21 @@ def _last_step(teacher: BaseEstimator) -> BaseEstimator:
     return model
 
 
-def _out_of_fold(teacher: BaseEstimator, spec: FitSpec, seed: int) -> np.ndarray:
-    """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
-    settings = spec.settings
+def _out_of_fold(
+    teacher: BaseEstimator, fitted: BaseEstimator, spec: FitSpec, seed: int
+) -> np.ndarray:
+    """Out-of-fold predictions of members for X, encoded, with `teacher_cv`.
+
+    Their epistemic part has the scale of the `fitted` teacher.
+    """
+    settings, teacher = spec.settings, clone(teacher)
     predict = check_memory(settings.memory).cache(out_of_fold_members, ignore=["verbose"])
     has_ensemble = ensemble_inside(teacher, _ENSEMBLES, fitted=False) is not None
     if spec.plan.takes_functions and has_ensemble:
-        teacher = clone(teacher)
         ensemble_inside(teacher, _ENSEMBLES, fitted=False).set_params(distance_aware=False)
+    scaled, _ = final_step(fitted)
+    if isinstance(scaled, Teacher):
+        final_step(teacher)[0].set_params(epistemic_scale=None)
     X, y, sample_weight = spec.arguments
     members = predict(
         teacher,
@@ -195,6 +202,8 @@ def _out_of_fold(teacher: BaseEstimator, spec: FitSpec, seed: int) -> np.ndarray
         verbose=settings.verbose,
     )
     members = _checked(spec, members, len(members), teacher)
+    if isinstance(scaled, Teacher):
+        members = scaled.on_scale(members)
     weight = spec.plan.task.weights_of_rows(members, sample_weight)
     kept = members if weight is None else members[weight > 0]
     return spec.plan.encode_members(kept, spec.scaling, spec.X.dtype)
@@ -461,7 +470,8 @@ def networks_and_functions(
         return teacher, None, 0.0
     copied = copy.copy(mixture)
     copied.estimator_, share = mixture.estimator_.without_functions(_without_functions)
-    return with_inside(teacher, copied), None, share
+    factor = mixture.epistemic_scale_
+    return with_inside(teacher, copied), None, share * (1.0 if factor is None else np.mean(factor))
 
 
 def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The epistemic part of foreign models against variances in closed form."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.ensemble import (
+    BaggingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingRegressor,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_members
+from skdistill.teachers import Teacher, as_teacher
+from skdistill.teachers._epistemic_scale import EpistemicScale
+
+N_COLUMNS, NOISE = 20, 0.5
+
+
+def plane(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, N_COLUMNS))
+    return X, X @ np.linspace(-1, 1, N_COLUMNS) + NOISE * random.normal(size=n)
+
+
+def variance_of_the_mean(X: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Of a linear model with an intercept: noise x' (X' X)^-1 x."""
+    X, rows = (np.column_stack([np.ones(len(one)), one]) for one in (X, rows))
+    return NOISE**2 * np.einsum("ni,ij,nj->n", rows, np.linalg.inv(X.T @ X), rows)
+
+
+def bag(n_members: int = 20, **params) -> BaggingRegressor:
+    return BaggingRegressor(LinearRegression(), n_members, random_state=0, **params)
+
+
+# ------------------------------------------------------------------------------------------
+# Truth
+# ------------------------------------------------------------------------------------------
+
+TIMID = [(str(alpha), Ridge(alpha)) for alpha in (0.1, 0.3, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("model", "low", "high"),
+    [(bag(), 0.7, 1.4), (bag(max_samples=0.2), 0.05, 0.3), (VotingRegressor(TIMID), 100, 1000)],
+)
+def test_the_mean_variance_is_that_of_the_models_mean(model, low, high):
+    (X, y), (rows, _) = plane(), plane(500, seed=1)
+    teacher = as_teacher(model).fit(X, y)
+    assert low <= teacher.epistemic_scale_ <= high
+    members = teacher.predict_members(rows)[:, :, 0, 0]
+    ratio = members.var(axis=1, ddof=1).mean() / variance_of_the_mean(X, rows).mean()
+    assert 0.6 < ratio < 1.7
+
+
+def test_samples_of_no_weight_tell_nothing():
+    (X, y), (rows, _) = plane(), plane(500, seed=1)
+    weight = np.repeat([1.0, 0.0], 300)
+    y = np.where(weight > 0, y, 1e3 * np.sin(X[:, 0] * 9))
+    teacher = as_teacher(bag(max_samples=0.5)).fit(X, y, sample_weight=weight)
+    members = teacher.predict_members(rows)[:, :, 0, 0]
+    ratio = members.var(axis=1, ddof=1).mean() / variance_of_the_mean(X[:300], rows).mean()
+    assert 0.5 < ratio < 2
+
+
+def test_each_target_has_its_scale():
+    X, y = plane()
+    both = np.column_stack([y, 1e3 * y[::-1]])
+    teacher = as_teacher(bag(max_samples=0.2)).fit(X, both)
+    alone = as_teacher(bag(max_samples=0.2)).fit(X, y)
+    assert_allclose(teacher.epistemic_scale_[0], alone.epistemic_scale_)
+    assert teacher.epistemic_scale_.shape == (2,)
+    assert 0.05 < teacher.epistemic_scale_[1] < 0.3
+
+
+def test_mixtures_of_members_stay_on_the_scale():
+    X, y = plane(300)
+    forest = RandomForestRegressor(60, random_state=0)
+    every, some = (as_teacher(forest, max_members=n).fit(X, y) for n in (None, 10))
+    whole, grouped = (one.predict_uncertainty(X[:50]) for one in (every, some))
+    assert every.epistemic_scale_ < 0.6 < some.epistemic_scale_
+    assert_allclose(grouped.total, whole.total)
+    assert 0.6 < grouped.epistemic.mean() / whole.epistemic.mean() < 1.5
+
+
+# ------------------------------------------------------------------------------------------
+# What stays
+# ------------------------------------------------------------------------------------------
+
+
+def test_mean_and_total_stay(classes, numbers):
+    for model, (X, y) in [
+        (RandomForestRegressor(12, random_state=0), numbers),
+        (RandomForestClassifier(12, random_state=0), classes),
+    ]:
+        scaled = as_teacher(model).fit(X, y)
+        plain = as_teacher(model, epistemic_scale=None).fit(X, y)
+        assert plain.epistemic_scale_ is None
+        assert scaled.epistemic_scale_ < 1
+        assert_array_equal(scaled.predict(X), plain.predict(X))
+        ours, theirs = scaled.predict_uncertainty(X), plain.predict_uncertainty(X)
+        assert_allclose(ours.total, theirs.total, rtol=1e-10)
+        assert (ours.epistemic <= theirs.epistemic + 1e-12).all()
+        assert_allclose(
+            scaled.predict_members(X).mean(axis=1)[..., :1],
+            plain.predict_members(X).mean(axis=1)[..., :1],
+        )
+
+
+def test_moments_by_hand():
+    members = np.array([[[[1.0, 2.0]], [[3.0, 4.0]]]])  # a spread of 1, a mean variance of 3
+    quarter = EpistemicScale(np.array([0.25])).of_moments(members)
+    assert_allclose(quarter[0, :, 0], [[1.5, 2.75], [2.5, 4.75]])
+    double = EpistemicScale(np.array([2.0])).of_moments(members)
+    assert_allclose(double[0, :, 0, 0], 2 + np.sqrt(2) * np.array([-1, 1]))
+    assert_allclose(double[0, :, 0, 1], np.array([2, 4]) * 2 / 3)
+    most = EpistemicScale(np.array([9.0])).of_moments(members)
+    assert_allclose(most[0, :, 0, 1].mean(), 0.05 * 4)  # of the total
+
+
+def test_the_power_depends_on_the_stated_variance():
+    # Deviations of 1 and 3 state variances of 2 and 18 with ddof=1.
+    means = np.array([[-1.0, 1.0], [-3.0, 3.0]])
+    members = np.stack([means, np.full((2, 2), 50.0)], axis=-1)[:, :, None]
+    scale = EpistemicScale(np.array([0.5]), np.array([-1.0]), np.array([2.0]))
+    found = scale.of_moments(members)[:, 1, 0, 0]
+    assert_allclose(np.square(found), [0.5 * 1, 0.5 * 9 / 9])
+
+
+def test_probabilities_stay_in_the_simplex():
+    members = np.random.default_rng(0).dirichlet([5.0, 3.0, 0.5], size=(40, 10))
+    for factor in (0.3, 4.0, 900.0):
+        found = EpistemicScale(np.array([factor])).of_probabilities(members)
+        assert (found >= 0).all()
+        assert_allclose(found.sum(axis=-1), 1)
+        assert_allclose(found.mean(axis=1), members.mean(axis=1), atol=1e-12)
+    close = 0.2 + 0.01 * members / members.sum(axis=-1, keepdims=True) + 0.13
+    found = EpistemicScale(np.array([4.0])).of_probabilities(close / close.sum(-1, keepdims=True))
+    assert_allclose(
+        found.std(axis=1), 2 * (close / close.sum(-1, keepdims=True)).std(axis=1), rtol=1e-6
+    )
+
+
+def test_it_is_reproducible_and_pickled(numbers):
+    X, y = numbers
+    model = as_teacher(RandomForestRegressor(8, random_state=3))
+    first, second = (clone(model).fit(X, y) for _ in range(2))
+    assert_array_equal(first.predict_members(X), second.predict_members(X))
+    copied = pickle.loads(pickle.dumps(first))
+    assert copied.epistemic_scale_ == first.epistemic_scale_
+    assert_array_equal(copied.predict_members(X), first.predict_members(X))
+
+
+# ------------------------------------------------------------------------------------------
+# Which models
+# ------------------------------------------------------------------------------------------
+
+
+def test_what_is_fitted_or_exact_or_has_one_member_keeps_its_scale(numbers):
+    X, y = numbers
+    forest = RandomForestRegressor(5, random_state=0)
+    ensemble = BayesianEnsembleRegressor(3, max_epochs=1)
+    fitted = forest.fit(X, y)
+    for teacher in (
+        as_teacher(FrozenEstimator(fitted)),
+        as_teacher([fitted, clone(forest).set_params(random_state=1).fit(X, y)]),
+        as_teacher(GaussianProcessRegressor()),
+        as_teacher(Ridge()),
+        as_teacher(ensemble, max_members=2),
+    ):
+        assert teacher.fit(X, y).epistemic_scale_ is None
+
+
+def test_few_samples_keep_the_scale(numbers, classes):
+    X, y = numbers
+    assert as_teacher(bag()).fit(X[:39], y[:39]).epistemic_scale_ is None
+    X, y = classes
+    y = np.where(np.arange(len(y)) < 2, "fir", y)
+    assert as_teacher(RandomForestClassifier(5)).fit(X, y).epistemic_scale_ is None
+
+
+class NeedsMany(BaggingRegressor):
+    def fit(self, X, y, sample_weight=None):
+        if len(X) < 100:
+            raise RuntimeError("too few")
+        return super().fit(X, y, sample_weight=sample_weight)
+
+
+def test_a_model_that_cannot_be_fitted_on_a_third_says_so(numbers):
+    with pytest.warns(UserWarning, match="NeedsMany keeps its own scale.*RuntimeError: too few"):
+        teacher = as_teacher(NeedsMany(random_state=0)).fit(*numbers)
+    assert teacher.epistemic_scale_ is None
+
+
+def test_the_best_of_a_search_is_fitted_again(numbers):
+    X, y = numbers
+    forest = RandomForestRegressor(6, random_state=0)
+    search = GridSearchCV(forest, {"max_depth": [3]}, cv=2)
+    found = as_teacher(make_pipeline(StandardScaler(), search)).fit(X, y)
+    best = as_teacher(clone(forest).set_params(max_depth=3)).fit(X, y)
+    assert_allclose(as_teacher(search).fit(X, y).epistemic_scale_, best.epistemic_scale_)
+    assert found.epistemic_scale_ is not None
+
+
+def test_mixtures_are_fitted_again_with_their_weights():
+    X, y = plane(200)
+    models = [bag(5, max_samples=0.3), Ridge(), Ridge(1e9)]
+    teacher = as_teacher(models, weights="oof").set_params(estimator__random_state=0).fit(X, y)
+    assert 0 < teacher.epistemic_scale_ < 1
+    again = teacher.estimator_.with_known_weights()
+    assert [type(model) for model in again.models] == [BaggingRegressor, Ridge][: len(again.models)]
+    assert_allclose(sum(again.weights), 1)
+    assert again.models[0].random_state is None
+
+
+def test_a_number_multiplies_the_variance(numbers):
+    X, y = numbers
+    fitted = FrozenEstimator(RandomForestRegressor(6, random_state=0).fit(X, y))
+    plain = as_teacher(fitted).fit(X, y)
+    scaled = as_teacher(fitted, epistemic_scale=0.25).fit(X, y)
+    assert scaled.epistemic_scale_ == 0.25
+    assert_allclose(
+        scaled.predict_uncertainty(X).epistemic, plain.predict_uncertainty(X).epistemic / 4
+    )
+    ensemble = BayesianEnsembleRegressor(3, max_epochs=1)
+    assert isinstance(as_teacher(ensemble, epistemic_scale=0.5), Teacher)
+    assert as_teacher(ensemble) is ensemble
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(0, ValueError), (-1.0, ValueError), ("half", TypeError), ([1], TypeError)]
+)
+def test_the_scale_is_checked(value, error, numbers):
+    with pytest.raises(error, match="epistemic_scale must be"):
+        Teacher(Ridge(), epistemic_scale=value).fit(*numbers)
+
+
+class Counted(BaggingRegressor):
+    sizes: list[int] = []
+
+    def fit(self, X, y, sample_weight=None):
+        self.sizes.append(len(X))
+        return super().fit(X, y, sample_weight=sample_weight)
+
+
+def test_out_of_fold_members_have_the_scale_of_the_teacher():
+    X, y = plane(120)
+    Counted.sizes.clear()
+    student = DistributionDistiller(
+        Counted(LinearRegression(), random_state=0), teacher_cv=2, max_epochs=1, random_state=0
+    ).fit(X, y)
+    assert sorted(Counted.sizes) == [40, 40, 40, 60, 60, 120]
+    teacher = student.teacher_
+    raw = clone(teacher).set_params(epistemic_scale=None).fit(X, y)
+    assert_allclose(teacher.on_scale(predict_members(raw, X)), predict_members(teacher, X))
