@@ -252,6 +252,40 @@ def test_every_target_has_its_temperature():
     )
 
 
+def test_what_members_have_in_common_is_what_they_say_they_vary_by():
+    y = np.column_stack([NUMBERS, RNG.normal(size=80)])
+    found = BayesianEnsembleRegressor(20, distance_aware=False, **SMALL).fit(X, y)
+    spread = np.array(found.calibration_.spread)
+    assert spread.shape == (2,)
+    assert ((spread > 0.1) & (spread < 1)).all()
+    mean, calibrated = found.predict(X), found.predict_uncertainty(X).epistemic
+    found.module_.calibration = None
+    epistemic = found.predict_uncertainty(X).epistemic
+    np.testing.assert_allclose(calibrated, epistemic * spread, rtol=1e-9)
+    np.testing.assert_allclose(mean, found.predict(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n_members", "params"),
+    [
+        (11, {}),  # one pair of members with the same draws says too little
+        (20, {"inference": DeepEnsemble(bootstrap=False)}),
+        (20, {"inference": DeepEnsemble(bootstrap=True)}),
+    ],
+)
+def test_without_pairs_of_the_same_draws_members_vary_by_all_they_do(n_members, params):
+    found = BayesianEnsembleRegressor(n_members, **{**SMALL, **params}).fit(X, NUMBERS)
+    assert found.calibration_.spread == 1
+
+
+def test_members_of_two_fits_with_draws_of_their_own_are_no_pairs():
+    """With another seed, or other samples, members k and k + 10 have nothing in common."""
+    settings = {**SMALL, "random_state": np.random.RandomState(0), "warm_start": True}
+    grown = BayesianEnsembleRegressor(10, **settings).fit(X, NUMBERS)
+    grown.set_params(n_members=20).fit(X, NUMBERS)
+    assert grown.calibration_.spread == 1
+
+
 @pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
 def test_a_calibrated_ensemble_is_kept_with_its_temperature(cls, y, tmp_path):
     ensemble = cls(10, **SMALL).fit(X, y)
@@ -274,13 +308,16 @@ def test_few_rows_are_not_calibrated_unless_asked_for():
         asked.fit(X[:9], NUMBERS[:9])
 
 
+@pytest.mark.parametrize(("few", "many"), [(3, 6), (6, 24)])
 @pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
-def test_further_members_leave_out_rows_as_in_one_fit(cls, y):
-    params = {**SMALL, "runtime": Runtime(member_block=3)}
-    grown = cls(3, warm_start=True, **params).fit(X, y)
-    grown.set_params(n_members=6).fit(X, y)
-    at_once = cls(6, **params).fit(X, y)
+def test_further_members_leave_out_rows_as_in_one_fit(cls, y, few, many):
+    settings = {"inference": DeepEnsemble(tune=None), "runtime": Runtime(member_block=3)}
+    params = {**SMALL, **settings, "distance_aware": False}  # functions are of the first members
+    grown = cls(few, warm_start=True, **params).fit(X, y)
+    grown.set_params(n_members=many).fit(X, y)
+    at_once = cls(many, **params).fit(X, y)
     assert_same_weights(grown, at_once)
+    assert grown.calibration_ == at_once.calibration_
 
 
 def test_what_members_see_in_full_is_not_calibrated():

@@ -337,6 +337,17 @@ def test_small_and_large_weights_are_counts(cls, y):
     assert spreads[0] == pytest.approx(spreads[1] / 100, rel=0.3)
 
 
+@pytest.mark.filterwarnings("ignore:The weights of the samples sum to")
+@pytest.mark.filterwarnings("ignore:Member")  # worse than a constant: hardly a sample counts
+@pytest.mark.parametrize("weight", [1e-3, 1e-8])
+@ENSEMBLES
+def test_no_member_diverges_by_tiny_weights(cls, y, weight):
+    """Gamma numbers of a small mean underflow, sometimes those of all samples."""
+    model = cls(inference=PERTURBED, **SMALL).fit(X, y, sample_weight=np.full(80, weight))
+    assert model.n_restarts_.tolist() == [0] * 4
+    assert np.isfinite(model.predict_members(X)).all()
+
+
 @pytest.mark.parametrize("bootstrap", ["auto", False])
 @ENSEMBLES
 def test_members_that_share_weights_are_perturbed(cls, y, bootstrap):
