@@ -33,8 +33,7 @@ LEAST_SAMPLES = 5
 
 # Samples, at most, that distances are measured on; among them inducing points are chosen, and one
 # sample at a time, or blocks, are left out.
-_N_SAMPLES, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 1_000, 300
-_N_INDUCING = 64, 256  # for numbers, and for classes
+_N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 256, 1_000, 300
 
 # Inducing points are the farthest of their samples. For numbers as many others, if there are so
 # many at least, tell how far from the points new samples are. For classes functions would be too
@@ -57,9 +56,9 @@ _LEFT = 1e-5
 # Shares of the samples like those of training whose variance, given the inducing points, and given
 # all other samples, is at most the baseline that is subtracted everywhere: there members differ by
 # what they have learnt. (Two ensembles of halves of ten tables, 500 samples each: in the fifth of
-# the samples with the largest stated variance it was 2.7 times the squared difference, 3.8 on the
-# worst table; with .9, 256 points and .15 for `_MOST_ADDED` 3.9 and 8.4, without functions 1.7 and
-# 3.5. NLL of six gaps and tails 3.21, and 3.22. For classes the functions are not too wide there.)
+# the samples with the largest stated variance it was 2.1 times the squared difference, 3.8 on the
+# worst table; with .9 and .15 for `_MOST_ADDED` 3.9 and 8.4, without functions 1.7 and 3.5. NLL of
+# six gaps and tails 3.19, and 3.22. For classes the functions are not too wide there.)
 _USUAL_GIVEN = 0.99
 _USUAL_OUT = 0.98, 0.9  # of numbers, and of classes
 
@@ -287,8 +286,7 @@ def find_functions(
     relevance = _relevance(X, standardised, random_state)[encoder.columns]
     weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
     ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
-    chosen = _inducing_points(weighted, ridge.length_scale, _N_INDUCING[are_classes])
-    inducing = weighted[chosen].astype(np.float32)
+    inducing = weighted[_inducing_points(weighted, ridge.length_scale)].astype(np.float32)
     fresh = relevance * further
     usual, left_out = _usual(inducing, weighted, fresh, ridge.length_scale, are_classes)
     blocks = _blocks(inputs[:_N_IN_BLOCKS], random_state)
@@ -512,12 +510,12 @@ def _thirds(values: np.ndarray, unit: float) -> Iterable[tuple[np.ndarray, np.nd
             yield block, np.minimum(1, 4 * below * above / (unit * (ends[1] - ends[0])))
 
 
-def _inducing_points(points: np.ndarray, length_scale: float, n_most: int) -> np.ndarray:
+def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
     """Choose points one by one, each where the variance given the others is largest.
 
     It is the Cholesky decomposition of the kernel matrix with complete pivoting.
     """
-    n_most = min(n_most, len(points))
+    n_most = min(_N_INDUCING, len(points))
     variance, factor = np.ones(len(points)), np.zeros((len(points), n_most))
     chosen: list[int] = []
     for k in range(n_most):

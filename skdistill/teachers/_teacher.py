@@ -56,7 +56,7 @@ def as_teacher(
     quantiles: ArrayLike | None = None,
     batch_size: int | None = None,
     max_time: float | None = None,
-    epistemic_scale: Any = "halves",
+    epistemic_scale: Any = None,
 ) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
@@ -88,7 +88,7 @@ def as_teacher(
         See :class:`QuantileModels`.
     max_time : float, default=None
         Seconds that the fit of a mixture is to take, see :class:`MixedModels`.
-    epistemic_scale : "halves", None or float, default="halves"
+    epistemic_scale : "halves", None or float, default=None
         See :class:`Teacher`.
 
     Returns
@@ -188,7 +188,7 @@ class Teacher(EstimatorOfModels):
     batch_size : int, default=None
         Samples that the model is asked about at a time, for models whose memory grows with them
         (:doc:`/user_guide/foundation_models`). None leaves it to scikit-learn's ``working_memory``.
-    epistemic_scale : "halves", None or float, default="halves"
+    epistemic_scale : "halves", None or float, default=None
         By what the variance between members is multiplied, to be on one scale for all models.
         "halves" also fits the model on three random thirds of the samples, which takes about as
         long as one more fit: the factor is the ratio of the mean squared difference of two models,
@@ -226,7 +226,7 @@ class Teacher(EstimatorOfModels):
         *,
         max_members: int | None = None,
         batch_size: int | None = None,
-        epistemic_scale: Any = "halves",
+        epistemic_scale: Any = None,
     ):
         self.estimator = estimator
         self.max_members = max_members

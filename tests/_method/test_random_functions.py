@@ -317,7 +317,7 @@ def test_the_variance_at_samples_left_out_is_that_of_the_conditioned_process(mon
         others = np.arange(150) != k
         inner = kernel[np.ix_(others, others)] + 1e-4 * np.eye(149)
         variances.append(1 - kernel[k, others] @ np.linalg.solve(inner, kernel[others, k]))
-    assert found.usual == pytest.approx(np.quantile(variances, 0.9), rel=1e-6)
+    assert found.usual == pytest.approx(np.quantile(variances, 0.98), rel=1e-6)
     left = np.maximum(np.array(variances) - found.usual, 0)
     assert found.left_out == pytest.approx(left.mean(), rel=1e-6)
 
@@ -342,7 +342,7 @@ def test_functions_vanish_at_samples_that_are_dense_and_without_noise():
     assert (beyond > 0).all()
 
 
-@pytest.mark.parametrize(("n", "least", "most"), [(4_000, 0.0, 0.03), (2_000, 0.05, 0.2)])
+@pytest.mark.parametrize(("n", "least", "most"), [(4_000, 0.0, 0.03), (2_000, 0.02, 0.2)])
 def test_of_many_samples_others_tell_how_far_new_ones_are(n, least, most):
     # Inducing points are the farthest of their own samples, whose distances say too little.
     rng = np.random.RandomState(0)
@@ -358,8 +358,8 @@ def test_far_off_numbers_grow_by_a_share_of_their_deviation_whatever_is_taken_of
     y = _sum_of_sines(rows)
     found = find_functions(rows, y, None, _sum_of_sines, np.array([1e-3]), False, rng)
     assert 0.5 < found.usual < 0.98
-    beyond = np.zeros((2, 12))
-    beyond[:, 0] = np.array([1_000, 1_001]) * rows[:, 0].std()
+    # One deviation apart; beyond five deviations a column counts as a logarithm.
+    beyond = rows.mean(0) + np.array([[4.0], [4.0 + 1 / np.sqrt(12)]]) * rows.std(0)
     deviations = np.sqrt(variance(found.of_members(range(2)), beyond))
     assert np.diff(deviations, axis=0) >= 0.24 * y.std()
 
@@ -729,7 +729,7 @@ def test_students_have_the_functions_of_their_teacher(student, ensembles):
     assert ood_auroc(near, far) == 1
     if own.members == of_teacher.members:
         ratio = (far / teacher.predict_uncertainty(FAR).epistemic)[[0, 3]]
-        np.testing.assert_allclose(ratio, 1, atol=0.1 if is_numeric else 0.7)
+        np.testing.assert_allclose(ratio, 1, atol=0.1 if is_numeric else 0.9)
 
 
 def _ensemble(**params):
@@ -773,7 +773,8 @@ def test_students_of_an_ensemble_inside_have_functions_of_their_own(teacher, tmp
 @pytest.mark.parametrize("in_pipeline", [False, True])
 def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
     kinds = [_ensemble(n_members=20), DecisionTreeRegressor(min_samples_leaf=10, random_state=0)]
-    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
+    teacher = as_teacher(kinds, weights="equal", epistemic_scale=None)
+    teacher.set_params(estimator__random_state=0)
     teacher = make_pipeline(StandardScaler(), teacher) if in_pipeline else teacher
     teacher.fit(X, Y)
     student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
