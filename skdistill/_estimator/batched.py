@@ -196,7 +196,7 @@ def read_rows(
 
 def rows_first(outputs: Tensor, rows: Tensor) -> Tensor:
     """Return outputs (S, n, p) as (n, S, p), to be read."""
-    return outputs.transpose(0, 1)
+    return outputs.detach().transpose(0, 1)  # a view of a parameter would keep its gradient
 
 
 def _configured(fill: Callable[[range], None]) -> Callable[[range], None]:

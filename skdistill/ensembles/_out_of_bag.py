@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,6 +33,10 @@ _N_TOGETHER, _N_TOGETHER_OF_CLASSES = 5, 2
 # Samples count that so many members have left out as all but this share of them have, and of large
 # tables so many of them: their errors in a temperature are below 1 %.
 _FEWER_JUDGES, _MOST_JUDGED = 0.2, 50_000
+
+# Of numbers the temperature is no less. (A table with little noise, where members vary by more than
+# they err: NLL 5.25 with a temperature of .012, around each of 20 means, as one Gaussian -.56.)
+_LEAST_TEMPERATURE = 0.5
 
 # With fewer samples calibrate="auto" does nothing: they say little of a temperature.
 LEAST_ROWS = 50
@@ -139,10 +142,7 @@ class OutOfBag(NamedTuple):
         means of two ensembles differ by, .42 to .64 of the variance where .6 to 1.1 was right.)
         """
         if self.y.is_floating_point():
-            further = torch.as_tensor(added, dtype=torch.float64)
-            judged = self._of_many(n_members).with_mean_variance(further)
-            found = fit_temperature(judged, self.y, self.weight)
-            return replace(found, spread=plain(torch.as_tensor(self.common).reshape(-1)))
+            return self._of_numbers(n_members, torch.as_tensor(added, dtype=torch.float64))
         fitted = partial(fit_temperature, self.distribution, self.y, self.weight)
         found, steps = fitted(), self._steps_to(n_members)
         if steps == 0.0:
@@ -150,23 +150,50 @@ class OutOfBag(NamedTuple):
         ratio = min(found.temperature / fitted(_loss_without_one).temperature, 1.0)
         return Temperature(found.temperature * ratio**steps)
 
+    def _of_numbers(self, n_members: int | None, added: Tensor) -> Temperature:
+        """Return the temperature and spread of numbers; `added` is the variance of functions."""
+        judged = self._of_many(n_members).with_mean_variance(added)
+        found = fit_temperature(judged, self.y, self.weight)
+        common = torch.as_tensor(self.common, dtype=torch.float64).expand(self.y.shape[1])
+        temperature = torch.as_tensor(found.temperature, dtype=torch.float64).reshape(-1)
+        if self.spread is not None and (temperature < _LEAST_TEMPERATURE).any():
+            # Members vary by more than they err: less of that, not narrow spikes around each.
+            stated = self._variance() * common
+            rest = judged.variance - judged.variances[0] - stated
+            least = torch.full_like(temperature, _LEAST_TEMPERATURE)
+            swapped = EmpiricalGaussian(
+                judged.means, stated[None], least * judged.variances[0] + rest.clamp(min=0.0)
+            )
+            factor = fit_temperature(swapped, self.y, self.weight).temperature
+            factor = torch.as_tensor(factor, dtype=torch.float64).reshape(-1).clamp(max=1.0)
+            common = torch.where(temperature < least, common * factor, common)
+            temperature = temperature.maximum(least)
+        return Temperature(plain(temperature), plain(common))
+
+    def _variance(self) -> Tensor:
+        """Variance of the means of members (m, t), as of samples that none has seen.
+
+        Members have seen most of the samples, of which they vary less: by as much as k of them do
+        that have not, on average.
+        """
+        variance: Any = self.spread
+        if len(self.distribution.means) == 1:
+            return variance
+        share = self.weight / self.weight.sum()
+        unseen, seen = (share @ v for v in (self.distribution.means.var(0), variance))
+        return variance * torch.where(seen > 0, unseen / seen, 1.0)
+
     def _of_many(self, n_members: int | None) -> EmpiricalGaussian:
         """The prediction of numbers by the mean of k members, with the variance of all of them.
 
         The squared error of the mean of k members is that of S members plus (1 / k - 1 / S) of the
-        members' variance, and S members state (1 - 1 / S) of what their draws account for. Members
-        have seen most of the samples, of which they vary less: by as much as k of them do that have
-        not, on average.
+        members' variance, and S members state (1 - 1 / S) of what their draws account for.
         """
-        found, variance = self.distribution, self.spread
-        if variance is None:
+        found = self.distribution
+        if self.spread is None:
             return found
         k, n = len(found.means), n_members or len(found.means)
-        if k > 1:
-            share = self.weight / self.weight.sum()
-            unseen, seen = (share @ v for v in (found.means.var(0), variance))
-            variance = variance * torch.where(seen > 0, unseen / seen, 1.0)
-        stated = variance * (self.common * (1 - 1 / n) + 1 / k - 1 / n)
+        stated = self._variance() * (self.common * (1 - 1 / n) + 1 / k - 1 / n)
         return EmpiricalGaussian(found.mean[None], found.variances.mean(0)[None], stated)
 
     def _steps_to(self, n_members: int | None) -> float:

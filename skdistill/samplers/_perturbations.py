@@ -16,6 +16,9 @@ from scipy.special import gammaincinv, ndtri
 # So many members in turn have one draw in each of as many strata, and so many others the same.
 N_STRATA = 10
 
+# Noise and weights are finite and positive, also of samples that hardly have a weight.
+_TINY = 1e-15
+
 
 def stratified(seed: Sequence[int], members: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
     """Draw uniform numbers of `shape` for each of the members, (S, *shape).
@@ -32,7 +35,7 @@ def stratified(seed: Sequence[int], members: Sequence[int], shape: tuple[int, ..
         of_group = generator.permuted(strata, axis=-1) + generator.random((*shape, N_STRATA))
         for row in np.flatnonzero(groups == group):
             drawn[row] = of_group[..., members[int(row)] % N_STRATA] / N_STRATA
-    return drawn
+    return drawn.clip(_TINY, 1 - _TINY)
 
 
 def pairs_with_same_draws(members: Sequence[int]) -> np.ndarray:
@@ -95,4 +98,5 @@ def random_weights(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.
     """
     found: np.ndarray
     found = -np.log1p(-uniform) if weight is None else gammaincinv(weight, uniform) / weight
+    found = np.maximum(found, _TINY)
     return found
