@@ -184,13 +184,10 @@ class InputEncoding:
                 loc, scale = encoding.loc[column], encoding.scale[column]
                 # Trees separate missing values by thresholds beyond all others.
                 own = own[(own > values[0]) & (own < values[-1])]
-                plain, half = edges[column] * scale + loc, _half_steps(values, own)
-                found = np.concatenate([plain, own - half, own + half])
-                least = np.concatenate([_half_steps(values, plain), half, half]) / 2
-                order = np.argsort(found)
-                # Widths are divided by.
-                apart = np.diff(found[order], prepend=-np.inf) > least[order]
-                edges[column] = (found[order][apart] - loc) / scale
+                half, plain = _half_steps(values, own), edges[column] * scale + loc
+                found = np.sort(np.concatenate([plain, own - half, own + half]))
+                least = _half_steps(values, found) / 2  # widths are divided by
+                edges[column] = (found[np.diff(found, prepend=-np.inf) > least] - loc) / scale
         return replace(encoding, edges=tuple(edges))
 
     @property

@@ -8,19 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import (
-    MaxAbsScaler,
-    MinMaxScaler,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-)
+from sklearn.preprocessing import OrdinalEncoder
 
 from .._estimator.unwrapping import inside, weights_of_voters
 from ._fitted import FittedModels
@@ -30,16 +24,6 @@ Split = tuple[int, float, float]  # number of a feature, threshold and gain
 
 # The threshold of a split of missing values from all others: 1e300 in LightGBM, else infinite.
 _INFINITE = 1e300
-
-# Transformers of each column by itself, by an increasing function.
-_SCALERS = (
-    MaxAbsScaler,
-    MinMaxScaler,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    StandardScaler,
-)
 
 
 class Splits(NamedTuple):
@@ -132,7 +116,8 @@ def _before(step: Any, splits: Splits) -> Splits:
         return splits
     if step in (None, "passthrough") or getattr(step, "func", step) is None:
         return splits
-    if isinstance(step, _SCALERS):
+    is_one_to_one = isinstance(step, OneToOneFeatureMixin) and not isinstance(step, OrdinalEncoder)
+    if is_one_to_one and hasattr(step, "inverse_transform"):
         return _unscaled(step, splits)
     if isinstance(step, SimpleImputer):
         keeps_all = step.keep_empty_features or step.strategy == "constant"
