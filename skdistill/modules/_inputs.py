@@ -94,8 +94,9 @@ class InputEncoder(nn.Module):
         z = (z - kept["starts"]) / kept["widths"]
         inputs = z.clamp(kept["low"], kept["high"]) if self.is_bounded else z  # bins: Eq 1
         if self.compresses and not self._are_near(z, inputs):
-            _, bins = inputs.split_with_sizes(sizes, -1)
-            inputs = torch.cat([compressed(z.narrow(-1, 0, self.n_numbers)), bins], -1)
+            numbers = compressed(z.narrow(-1, 0, self.n_numbers))
+            bins = inputs.narrow(-1, self.n_numbers, self.n_bins)
+            inputs = torch.cat([numbers, bins], -1) if self.n_bins else numbers
         if kept["indicators"] is None and not self.n_categories:
             return inputs
         numbers, bins = inputs.split_with_sizes(sizes, -1)

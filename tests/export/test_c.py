@@ -260,7 +260,7 @@ WITHOUT_PLAIN_NUMBERS = {
 def test_tables_without_a_plain_number(name, tmp_path):
     frame = pd.DataFrame(WITHOUT_PLAIN_NUMBERS[name])
     y = np.linspace(0, 1, 60) + (TOWNS == "Rome")
-    model = numbers(BayesianEnsembleRegressor, runtime=Runtime(dtype="float64")).fit(frame, y)
+    model = numbers(runtime=Runtime(dtype="float64")).fit(frame, y)
     rows, given = frame[:20], frame[:20].copy()
     for column, categories in model.categories_.items():
         codes = {category: code for code, category in enumerate(categories)}

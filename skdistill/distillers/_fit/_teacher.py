@@ -108,15 +108,16 @@ def fit_teacher_of(
     teacher = unfitted_teacher(settings, seed, default)
     _share_time(teacher, spec)
     task, of_X = task.subtask("teacher"), None
+    of_folds = None if settings.teacher_cv is None else clone(teacher)  # the fit changes `verbose`
     before = spec.mode.before
     fitted = None if before is None else before.facts.get("teacher_")
     if fitted is None:
         fitted = _fitted(teacher, spec, task, once)
     else:
         check_teacher(fitted, spec)
-    if settings.teacher_cv is not None:
+    if of_folds is not None:
         with stage("out-of-fold predictions"):
-            of_X = once(partial(_out_of_fold, teacher, fitted, spec, seed))
+            of_X = once(partial(_out_of_fold, of_folds, fitted, spec, seed))
     networks, functions, share = networks_and_functions(fitted, spec)
     is_of_others = not isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
     predict = predictor_of(networks, spec)
@@ -181,7 +182,7 @@ def _out_of_fold(
 
     Their epistemic part has the scale of the `fitted` teacher.
     """
-    settings, teacher = spec.settings, clone(teacher)
+    settings = spec.settings
     predict = check_memory(settings.memory).cache(out_of_fold_members, ignore=["verbose"])
     has_ensemble = ensemble_inside(teacher, _ENSEMBLES, fitted=False) is not None
     if spec.plan.takes_functions and has_ensemble:
