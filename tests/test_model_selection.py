@@ -48,6 +48,7 @@ from skdistill.model_selection import (
     pareto_front,
 )
 from skdistill.modules import ConvNet
+from skdistill.samplers import DeepEnsemble
 from skdistill.transfer import TransferSet
 
 
@@ -368,7 +369,9 @@ def iris():
 
 
 def small_classifier():
-    return BayesianEnsembleClassifier(2, max_epochs=30, distance_aware=False, random_state=0)
+    params = {"max_epochs": 30, "distance_aware": False, "random_state": 0}
+    inference = DeepEnsemble(bootstrap=False)
+    return BayesianEnsembleClassifier(2, inference=inference, **params)
 
 
 def test_chooses_the_cheapest_within_the_tolerance(iris):

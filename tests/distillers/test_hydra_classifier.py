@@ -23,6 +23,7 @@ from skdistill._method.task import ClassificationTask
 from skdistill.distillers.hydra import _plan
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Heads, HydraLoss
 from skdistill.teachers import as_teacher
 
@@ -504,7 +505,8 @@ NET = {"module": ConvNet, "module__channels": (4,), "module__hidden_units": (12,
 
 @pytest.fixture(scope="module")
 def seer(images):
-    ensemble = BayesianEnsembleClassifier(3, max_epochs=30, random_state=0, **NET)
+    plain = DeepEnsemble(bootstrap=False)
+    ensemble = BayesianEnsembleClassifier(3, max_epochs=30, random_state=0, inference=plain, **NET)
     return FrozenEstimator(ensemble.fit(*images))
 
 

@@ -43,6 +43,7 @@ from ...losses import moments
 from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
 from ...pruning import GroupLasso, ProximalStep, prune, widths
 from ...settings import Runtime
+from ...teachers._rows_and_folds import in_chunks
 from ...transfer import Mixup, Munge, prepare_lacking
 from ._rows import student_rows, suited_to
 from ._spec import FitArguments, FitSpec
@@ -438,7 +439,7 @@ def with_approximation_error(
     plan: Any = fitted.plan
     if plan.task.kind == "classifier":
         return fitted
-    X, members, weight = spec.X, predictions.of_X, spec.weight
+    X, weight = spec.X, spec.weight
     maker = Munge(base=Mixup(), share=0.5) if len(spec.recipe.row_shape) == 1 else None
     if predictions.predict is not None:
         every = -(-len(X) // _ROWS_FOR_START)
@@ -448,10 +449,12 @@ def with_approximation_error(
             generator = torch.Generator().manual_seed(0)
             draw = prepare_lacking(changing, rows, torch.from_numpy(weight).to(rows))
             X = draw(rows, torch.arange(len(rows)), generator).numpy()
-        members = predictions.predict(X)
-    target = torch.from_numpy(plan.target_of(members)).unsqueeze(0)
+        target = in_chunks(predictions.predict, X, lambda members, _: plan.target_of(members))
+    else:
+        target = plan.target_of(predictions.of_X)
     student = read_in_chunks(fitted.module, X, lambda outputs, _: plan.read_mean(outputs))
-    squares = (plan.read_mean(target).numpy() - student).astype(np.float64) ** 2
+    known = plan.read_mean(torch.from_numpy(target).unsqueeze(0)).numpy()
+    squares = (known - student).astype(np.float64) ** 2
     error = np.average(squares, axis=0, weights=weight)
     return read_by(replace(plan, calibration=ApproximationError(tuple(error.tolist()))), fitted)
 
