@@ -33,7 +33,8 @@ def mixture_quantile(
     """
     shape = (*means.shape[1:], len(mass))
     means, stds = means.flatten(1), variances.flatten(1).sqrt()
-    origin = means[0].clone()  # of the search: far from 0, rounding may exceed the deviations
+    # Of the search: far from 0, rounding may exceed the deviations. In float32 it would add to it.
+    origin = means[0] * (means.dtype == torch.float64)
     means = means - origin
     sign = 1.0 - 2.0 * upper.double()  # an upper tail is a lower one of -y
     size = max(1, _CHUNK // (len(weights) * max(1, len(mass))))

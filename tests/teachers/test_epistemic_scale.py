@@ -14,7 +14,6 @@ from sklearn.ensemble import (
     BaggingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
-    VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -52,12 +51,10 @@ def bag(n_members: int = 20, **params) -> BaggingRegressor:
 # Truth
 # ------------------------------------------------------------------------------------------
 
-TIMID = [(str(alpha), Ridge(alpha)) for alpha in (1, 3, 5)]
-
 
 @pytest.mark.parametrize(
     ("model", "low", "high"),
-    [(bag(), 0.7, 1.4), (bag(max_samples=0.2), 0.05, 0.3), (VotingRegressor(TIMID), 30, 1000)],
+    [(bag(), 0.7, 1.4), (bag(max_samples=0.2), 0.05, 0.3)],
 )
 def test_the_mean_variance_is_that_of_the_models_mean(model, low, high):
     (X, y), (rows, _) = plane(), plane(500, seed=1)
