@@ -367,6 +367,9 @@ class _Translator(fx.Interpreter):
                     calls.append((n_weights, a.at(x), found.at(y), *block.shape))
                 blocks.append(block.flatten())
                 n_weights += block.numel()
+        if not calls:  # all weights are zero; compilers warn of what is not used
+            self.c.lines.append(f"(void){a.name};")
+            return found
         constant = self.c.constant(torch.cat([*blocks, torch.zeros(1, dtype=b.dtype)]))
         for w, *args in calls:
             self.c.call("dense", found.dtype, constant.at(w), *args)

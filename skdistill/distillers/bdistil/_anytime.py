@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -161,7 +162,9 @@ class LimitedRun:
             return self.distribution().mean.amax(-1) >= threshold
         if len(outputs) == 1:  # one round has no spread
             return torch.zeros(len(outputs[0]), dtype=torch.bool, device=outputs[0].device)
-        spread = self.module.predicted(torch.stack(outputs)).uncertainty().epistemic
+        bare = copy.copy(self.module)
+        bare.calibration = None  # the student's own error is no spread of the rounds
+        spread = bare.predicted(torch.stack(outputs)).uncertainty().epistemic
         return spread.view(len(spread), -1).amax(-1) <= threshold
 
 
