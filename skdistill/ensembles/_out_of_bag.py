@@ -16,7 +16,7 @@ from .._estimator.batched import read_in_chunks, rows_first
 from .._estimator.calibration import Temperature, crps_or_log_loss, fit_temperature, plain
 from .._method.task import Task
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
-from ..samplers._perturbations import pairs_with_same_draws, share_in_common
+from ._perturbations import pairs_with_same_draws, share_in_common
 
 # Each member leaves out one of so many parts of the samples: two of 20 members judge each sample,
 # and a member loses little. On five small tables NLL fell by .10, and RMSE rose by 1 %; with a

@@ -26,10 +26,10 @@ from .._training.stream import Part, Stream, rows_of_stream
 from .._training.trainer import SEED_LIMIT, has_epochs, on_device
 from ..modules import DistributionStack, weights_and_fan_ins
 from ..samplers import kept_iterations
-from ..samplers._perturbations import noise_of_targets, random_weights, stratified
 from ._diagnostics import SamplerDiagnostics
 from ._job import Data, EnsemblePlan, Job
 from ._out_of_bag import N_PARTS
+from ._perturbations import noise_of_targets, random_weights, stratified
 
 
 class ChainObserver(Protocol):

@@ -10,6 +10,7 @@ from ._mixed import MixedModels
 from ._out_of_fold import interpolates as interpolates
 from ._out_of_fold import out_of_fold_members
 from ._predictive import QuantileModels
+from ._rows_and_folds import in_chunks as in_chunks
 from ._teacher import Teacher, as_teacher
 from ._thresholds import Splits as Splits
 from ._thresholds import splits_of as splits_of

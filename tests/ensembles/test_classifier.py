@@ -35,10 +35,10 @@ from skdistill._training.trainer import SEED_LIMIT
 from skdistill.distributions import EmpiricalCategorical
 from skdistill.ensembles._fit import split
 from skdistill.ensembles._job import Data
+from skdistill.ensembles._perturbations import stratified
 from skdistill.ensembles._spec import EnsembleSpec
 from skdistill.modules import MLP, ConvNet
 from skdistill.samplers import DeepEnsemble
-from skdistill.samplers._perturbations import stratified
 from skdistill.settings import EarlyStopping, Optimizer
 
 

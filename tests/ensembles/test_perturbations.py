@@ -13,16 +13,16 @@ from small_models import assert_same_weights
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill._engine import Rows
 from skdistill._training.trainer import SEED_LIMIT
-from skdistill.model_selection import disagreement_of_halves
-from skdistill.modules import MLP, TabM
-from skdistill.samplers import DeepEnsemble
-from skdistill.samplers._perturbations import (
+from skdistill.ensembles._perturbations import (
     noise_of_targets,
     pairs_with_same_draws,
     random_weights,
     share_in_common,
     stratified,
 )
+from skdistill.model_selection import disagreement_of_halves
+from skdistill.modules import MLP, TabM
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
 SMALL = {

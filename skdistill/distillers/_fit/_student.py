@@ -43,7 +43,7 @@ from ...losses import moments
 from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
 from ...pruning import GroupLasso, ProximalStep, prune, widths
 from ...settings import Runtime
-from ...teachers._rows_and_folds import in_chunks
+from ...teachers import in_chunks
 from ...transfer import Mixup, Munge, prepare_lacking
 from ._rows import student_rows, suited_to
 from ._spec import FitArguments, FitSpec
