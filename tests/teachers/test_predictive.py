@@ -169,7 +169,7 @@ def test_a_deviation_that_is_always_zero_is_none(numbers):
     assert_allclose(teacher.residual_variance_, y.var(), rtol=0.1)
 
 
-@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # within scikit-learn's models
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value):RuntimeWarning")  # of NumPy
 def test_numbers_that_overflow_are_refused(numbers):
     X, y = numbers
     teacher, far = as_teacher(BayesianRidge()).fit(X, y), X.copy()
