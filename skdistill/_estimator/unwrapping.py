@@ -240,8 +240,8 @@ def seed_where_unset(estimator: BaseEstimator, seed: int) -> None:
     estimator.set_params(**{name: int(draw.randint(SEED_LIMIT)) for name in names})
 
 
-def without_seeds(estimator: BaseEstimator) -> BaseEstimator:
-    """Return a clone in which every ``random_state`` is None."""
-    copied = clone(estimator)
+def reseeded_clone(estimator: BaseEstimator, seed: int) -> BaseEstimator:
+    """Return a clone in which every ``random_state`` is drawn from `seed`."""
+    copied, draw = clone(estimator), np.random.RandomState(seed)
     names = [name for name in copied.get_params() if name.split("__")[-1] == "random_state"]
-    return copied.set_params(**dict.fromkeys(names))
+    return copied.set_params(**{name: int(draw.randint(SEED_LIMIT)) for name in sorted(names)})

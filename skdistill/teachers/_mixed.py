@@ -33,7 +33,6 @@ from .._estimator.unwrapping import (
     is_prefitted,
     seeded_clone,
     tags_of,
-    without_seeds,
 )
 from .._training.resume import TimeBudget
 from .._training.trainer import SEED_LIMIT
@@ -330,13 +329,13 @@ class MixedModels(EstimatorOfModels):
 
         For each of its fits on a third of the samples a budget leaves a twelfth.
         """
-        kept = [without_seeds(model) for model in self.models_ if model is not None]
+        kept = [clone(model) for model in self.models_ if model is not None]
         seconds = self.max_time
         for model in kept if seconds is not None else ():
             if "max_time" in model.get_params(deep=False):
                 model.set_params(max_time=None)
         mixture = clone(self).set_params(models=kept, weights=self.weights_[self.weights_ > 0])
-        return without_seeds(mixture).set_params(max_time=seconds and seconds / 12)
+        return mixture.set_params(max_time=seconds and seconds / 12)
 
     def _probabilities(self, fitted, X) -> np.ndarray:
         return align_classes(read_probabilities(fitted, X), fitted.classes_, self.classes_)
