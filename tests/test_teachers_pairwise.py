@@ -89,6 +89,13 @@ def bag(task, table):
     return kind(make_pipeline(StandardScaler(), tree), random_state=0)
 
 
+def ngboost(task, table):
+    module = pytest.importorskip("ngboost")
+    if task == "numbers":
+        return module.NGBRegressor(**FEW, verbose=False)
+    return module.NGBClassifier(module.distns.k_categorical(3), **FEW, verbose=False)
+
+
 def quantiles(task, table):
     levels = [0.1, 0.5, 0.9]
     settings = {"loss": "quantile", "max_iter": 30}
@@ -162,7 +169,7 @@ MODELS = {
         verbose=0,
         allow_writing_files=False,
     ),
-    "NGBoost": of_package("ngboost", "NGBRegressor", "NGBClassifier", **FEW, verbose=False),
+    "NGBoost": ngboost,
     "vote": composed(VotingRegressor, lambda members: VotingClassifier(members, voting="soft")),
     "stack": composed(StackingRegressor, StackingClassifier, cv=2),
     "bag of pipelines": bag,
@@ -202,5 +209,5 @@ def test_a_student_of_any_teacher_is_near_it(name, task, table):
     teacher = model if table == "array" else make_pipeline(columns(), model)
     kind = HydraPlusRegressor if task == "numbers" else HydraPlusClassifier
     student = kind(teacher, max_epochs=40, random_state=0).fit(X, TARGETS[task])
-    # Of 40 epochs; by the default number of them students are nearer.
-    assert distance(student, student.teacher_, X, task) < (0.4 if task == "numbers" else 0.2)
+    # A constant is at 1 for numbers, and at about .4 for classes.
+    assert distance(student, student.teacher_, X, task) < (0.4 if task == "numbers" else 0.15)

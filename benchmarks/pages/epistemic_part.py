@@ -33,6 +33,12 @@ def of_numbers(rows: list[dict[str, Any]], are_classes: bool = False) -> list[di
     return [row for row in rows if (row["set"] in epistemic.OF_CLASSES) == are_classes]
 
 
+def cells(rows: list[dict[str, Any]], keys: str, n: str = "n_train") -> list[list[Any]]:
+    """Cells of a table: data set, training samples and model, and what these keys stand for."""
+    first = [[row["set"], f"{row[n]:,}", row["model"]] for row in rows]
+    return [[*own, *map(row.get, keys.split())] for own, row in zip(first, rows, strict=True)]
+
+
 def or_none(columns: str, rows: list[list[Any]]) -> Table | str:
     """A table, or a line where the file has nothing for it."""
     return table(columns, rows) if rows else NOT_MEASURED
@@ -114,10 +120,7 @@ def epistemic_halves() -> Table | str:
     return or_none(
         "data set | n | model | coverage:.2f | lower fifths, least:.2f | largest:.2f | "
         "upper fifth:.2f | rank:.2f | RMSE:.3f | NLL:.3f",
-        [
-            [row["set"], f"{row['n_train']:,}", row["model"], *map(row.get, keys.split())]
-            for row in of_numbers(rows_of("halves"))
-        ],
+        cells(of_numbers(rows_of("halves")), keys),
     )
 
 
@@ -128,10 +131,7 @@ def epistemic_halves_of_classes() -> Table | str:
     return or_none(
         "data set | n | model | ratio:.2f | coverage:.2f | lower fifths, least:.2f | "
         "largest:.2f | upper fifth:.2f | rank:.2f | log loss:.3f",
-        [
-            [row["set"], f"{row['n_train']:,}", row["model"], *map(row.get, keys.split())]
-            for row in of_numbers(rows_of("halves"), are_classes=True)
-        ],
+        cells(of_numbers(rows_of("halves"), are_classes=True), keys),
     )
 
 
@@ -142,10 +142,7 @@ def epistemic_truth() -> Table | str:
     return or_none(
         "function | n | model | squared error:.3g | coverage:.2f | lower fifths, least:.2f | "
         "largest:.2f | upper fifth:.2f | rank:.2f",
-        [
-            [row["set"], f"{row['n']:,}", row["model"], *map(row.get, keys.split())]
-            for row in rows_of("truth")
-        ],
+        cells(rows_of("truth"), keys, n="n"),
     )
 
 
@@ -156,8 +153,5 @@ def epistemic_curves() -> Table | str:
     return or_none(
         "data set | n | model | n of the limit:, | squared error:.3g | limit:.3g | total:.3g | "
         "aleatoric / limit:.2f | epistemic / removed:.2f",
-        [
-            [row["set"], f"{row['n']:,}", row["model"], *map(row.get, keys.split())]
-            for row in rows_of("curve")
-        ],
+        cells(rows_of("curve"), keys, n="n"),
     )

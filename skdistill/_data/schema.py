@@ -278,7 +278,6 @@ def read_table(
     is_alone = isinstance(y, str) and y == "no_validation"
     _refuse_others(X)
     X = as_table(X)
-    _refuse_sparse(X)
     if schema is not None and schema.is_table:
         X = _converted(schema, X)
     refuse_masked(y, "y")
@@ -305,7 +304,11 @@ def read_table(
 
 
 def _refuse_others(X: Any) -> None:
-    """Raise an error for what is no table, in words that say what is one."""
+    """Raise an error for what is no table, in words that say what is one, or is sparse.
+
+    A network's first layer is dense, so a sparse X would become dense in any case: its memory,
+    which may be a thousand times that of X, is the user's to spend.
+    """
     is_records = isinstance(X, (list, tuple)) and isinstance((*X, None)[0], Mapping)
     if X is None or is_records or isinstance(X, (str, bytes, Mapping, Set, Iterator)):
         raise TypeError(
@@ -318,23 +321,14 @@ def _refuse_others(X: Any) -> None:
             f"X: Expected 2D array, got 1D array instead, a {type(X).__name__}. Reshape your "
             "data: frame.iloc[[0]], or frame[[0]] in polars, is a frame of one sample."
         )
-
-
-def _refuse_sparse(X: Any) -> None:
-    """Raise a TypeError for a sparse X.
-
-    A network's first layer is dense, so X would become dense in any case: its memory, which may be
-    a thousand times that of X, is the user's to spend.
-    """
-    if not issparse(X):
-        return
-    gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
-    raise TypeError(
-        f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
-        f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
-        "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
-        "skdistill.streams."
-    )
+    if issparse(X):
+        gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
+        raise TypeError(
+            f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
+            f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
+            "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
+            "skdistill.streams."
+        )
 
 
 def _converted(schema: InputSchema, X: ArrayLike) -> Any:

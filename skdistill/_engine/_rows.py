@@ -134,7 +134,8 @@ class Rows(torch.utils.data.Dataset):
 
     def gather_limit(self) -> int:
         """Largest number of samples to take at a time."""
-        return _GATHER_BYTES // sum(t[:1].nbytes for t in (self._dealt, *self.targets))
+        own = (target[0] for target in self.own_targets)
+        return _GATHER_BYTES // sum(t[:1].nbytes for t in (self._dealt, *self.targets, *own))
 
     def take(self, index: Tensor) -> Batch:
         """Inputs, targets and weights of the samples at `index`, of shape (..., S or 1, size)."""

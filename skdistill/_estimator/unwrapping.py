@@ -204,8 +204,8 @@ def check_takes_weights(model: BaseEstimator) -> None:
     accepted = signature(inner.fit).parameters
     if is_prefitted(model) or "sample_weight" in accepted:
         return
-    parts = [part for _, part in getattr(inner, "estimators", ())]
-    parts += [getattr(inner, name, None) for name in ("estimator", "regressor")]
+    parts = [part for _, part in vars(inner).get("estimators", ())]
+    parts += [vars(inner).get(name) for name in ("estimator", "regressor")]
     for part in parts:
         if hasattr(part, "fit"):  # None stands for a model that takes weights
             check_takes_weights(part)

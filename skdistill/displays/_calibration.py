@@ -230,8 +230,33 @@ def _positions(classes, labels):
     return [positions[label] for label in wanted]
 
 
+class _CurveDisplay(Display):
+    """A curve that follows the diagonal if a model is calibrated."""
+
+    def _draw_curve(
+        self,
+        ax: Any,
+        x: np.ndarray,
+        y: np.ndarray,
+        ends: list[float] | None,
+        name: str | None,
+        note: str | None,
+        given: Keywords,
+    ) -> Any:
+        """Draw the curve, with a note after its name, and the diagonal between `ends`."""
+        ax = self._open(ax)
+        self.ref_line_ = None
+        if ends is not None:
+            self.ref_line_ = draw_reference(ax, ends, ends, "perfectly calibrated", zorder=1.5)
+        label = name if note is None else labelled(name, note)
+        style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
+        self.line_ = draw(ax, "plot", x, y, given=given, **style)
+        ax.legend(fontsize="small")
+        return ax
+
+
 @documented_dataclass
-class RegressionCalibrationDisplay(Display):
+class RegressionCalibrationDisplay(_CurveDisplay):
     """How often the true value lies at or below each predicted quantile.
 
     A calibrated model follows the diagonal. A curve that is steeper in the middle comes from
@@ -274,23 +299,16 @@ class RegressionCalibrationDisplay(Display):
         self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: object
     ) -> Self:
         """Draw the curve."""
-        ax = self._open(ax)
-        self.ref_line_ = None
-        if ref_line:
-            diagonal = [0, 1], [0, 1], "perfectly calibrated"
-            self.ref_line_ = draw_reference(ax, *diagonal, zorder=1.5)
-        label = self.name if name is None else name
-        if self.calibration_error is not None:
-            label = labelled(label, f"error = {self.calibration_error:.3f}")
-        style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
-        self.line_ = draw(ax, "plot", self.nominal, self.observed, given=kwargs, **style)
+        error = self.calibration_error
+        note = None if error is None else f"error = {error:.3f}"
+        ends, name = [0.0, 1.0] if ref_line else None, self.name if name is None else name
+        ax = self._draw_curve(ax, self.nominal, self.observed, ends, name, note, kwargs)
         ax.set(
             xlabel="Nominal level of the predicted quantile",
             ylabel="Observed fraction of y at or below it",
             xlim=(-0.02, 1.02),
             ylim=(-0.02, 1.02),
         )
-        ax.legend(fontsize="small")
         return self
 
     @classmethod
@@ -347,7 +365,7 @@ class RegressionCalibrationDisplay(Display):
 
 
 @documented_dataclass
-class EpistemicCalibrationDisplay(Display):
+class EpistemicCalibrationDisplay(_CurveDisplay):
     """Squared errors of the mean against the epistemic variance that predicts them.
 
     Points are bins of equally many samples, in the order of the variance. A calibrated model
@@ -387,25 +405,17 @@ class EpistemicCalibrationDisplay(Display):
         self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: object
     ) -> Self:
         """Draw the bins on logarithmic axes."""
-        ax = self._open(ax)
-        self.ref_line_ = None
-        if ref_line:
-            positive = np.array([self.stated, self.seen])
-            ends = [positive[positive > 0].min(initial=np.inf), positive.max(initial=0)]
-            diagonal = ends, ends, "perfectly calibrated"
-            self.ref_line_ = draw_reference(ax, *diagonal, zorder=1.5)
-        label = self.name if name is None else name
-        if self.coverage is not None:
-            label = labelled(label, f"90 % intervals cover {self.coverage:.2f}")
-        style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
-        self.line_ = draw(ax, "plot", self.stated, self.seen, given=kwargs, **style)
+        note = None if self.coverage is None else f"90 % intervals cover {self.coverage:.2f}"
+        positive = np.array([self.stated, self.seen])
+        ends = [positive[positive > 0].min(initial=np.inf), positive.max(initial=0)]
+        diagonal, name = ends if ref_line else None, self.name if name is None else name
+        ax = self._draw_curve(ax, self.stated, self.seen, diagonal, name, note, kwargs)
         ax.set(
             xlabel="Epistemic variance",
             ylabel="Squared error of the mean",
             xscale="log",
             yscale="log",
         )
-        ax.legend(fontsize="small")
         return self
 
     @classmethod

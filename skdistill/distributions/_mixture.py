@@ -13,6 +13,8 @@ _TINY = torch.finfo(torch.float64).tiny
 _CHUNK = 2**16  # elements of one temporary: 512 KiB in float64, which fits caches
 _FEW = 2**10  # elements up to which an operation costs as much in float64 as in float32
 
+_FAR = 1e8  # so many deviations from 0, the rounding of numbers nears them
+
 _ROUGH_STEPS = 6  # at most so many, in float32
 _ROUGH = 0.01  # they end with one smaller than this, in standard deviations of the mixture
 _CONDITION = 16.0  # greatest error of x by the rounding of F, in units of the rounding of x
@@ -33,8 +35,8 @@ def mixture_quantile(
     """
     shape = (*means.shape[1:], len(mass))
     means, stds = means.flatten(1), variances.flatten(1).sqrt()
-    # Of the search: far from 0, rounding may exceed the deviations. In float32 it would add to it.
-    origin = means[0] * (means.dtype == torch.float64)
+    spread = means.amax(0) - means.amin(0) + stds.amax(0)
+    origin = torch.where(means[0].abs() > _FAR * spread, means[0], 0.0)  # of the search
     means = means - origin
     sign = 1.0 - 2.0 * upper.double()  # an upper tail is a lower one of -y
     size = max(1, _CHUNK // (len(weights) * max(1, len(mass))))

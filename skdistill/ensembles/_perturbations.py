@@ -96,7 +96,6 @@ def random_weights(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.
 
     They are exponential; of a sample of weight w, (n,), they are the mean of w such.
     """
-    found: np.ndarray
-    found = -np.log1p(-uniform) if weight is None else gammaincinv(weight, uniform) / weight
-    found = np.maximum(found, _TINY)
+    drawn = -np.log1p(-uniform) if weight is None else gammaincinv(weight, uniform) / weight
+    found: np.ndarray = np.maximum(drawn, _TINY)
     return found

@@ -109,7 +109,12 @@ def measured_scale(
         return None
     splitter = (StratifiedKFold if are_classes else KFold)(3, shuffle=True, random_state=0)
     thirds = [rows for _, rows in splitter.split(np.zeros(len(y)), y)]
-    again = _to_repeat(estimator, fitted)
+    # A mixture again with the weights that it has, a search with what it has found.
+    again = estimator
+    if isinstance(fitted, MixedModels):
+        again = fitted.with_known_weights()
+    elif is_search(fitted):
+        again = fitted.best_estimator_
 
     def asked(model, rows) -> np.ndarray:
         return in_chunks(partial(read, model), rows_at(X, rows), _mean_and_variance)
@@ -141,13 +146,6 @@ def measured_scale(
     weights = None if weight is None else weight[np.concatenate(thirds)]
     laws = [_law(*pair, weights) for pair in zip(seen.T, stated.T, strict=True)]
     return EpistemicScale(*map(np.array, zip(*laws, strict=True)))
-
-
-def _to_repeat(estimator: BaseEstimator, fitted: Any) -> BaseEstimator:
-    """Return the model to fit again: what a search has found, or a mixture of known weights."""
-    if isinstance(fitted, MixedModels):
-        return fitted.with_known_weights()
-    return fitted.best_estimator_ if is_search(fitted) else estimator
 
 
 def _mean_and_variance(members: np.ndarray, _: slice) -> np.ndarray:

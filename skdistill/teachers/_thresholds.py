@@ -14,7 +14,7 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OrdinalEncoder
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from .._estimator.unwrapping import inside, weights_of_voters
 from ._fitted import FittedModels
@@ -57,8 +57,8 @@ def splits_of(model: Any, weight: float = 1.0) -> Splits:
     """Find where the trees in a fitted model split the features of X.
 
     It is a tree, forest or boosting of scikit-learn, LightGBM, XGBoost or CatBoost, alone or in a
-    teacher, search or meta-estimator. Of a Pipeline that scales, imputes and selects columns,
-    thresholds are in units of X. Models behind other steps have no splits, nor have other models.
+    teacher, search or meta-estimator. Of a Pipeline that scales, imputes and selects
+    columns, thresholds are in units of X. Other models, and those behind other steps, have none.
     """
     if isinstance(model, Pipeline):
         return _before(model[:-1], splits_of(model[-1], weight))
@@ -82,7 +82,7 @@ def _parts(model: Any, weight: float) -> Iterator[Splits]:
     elif isinstance(model, FittedModels):
         models = model.models
     elif hasattr(model, "models_"):
-        models, weights = model.models_, getattr(model, "weights_", None)
+        models, weights = model.models_, vars(model).get("weights_")
     elif isinstance(model, CalibratedClassifierCV):
         models = [calibrated.estimator for calibrated in model.calibrated_classifiers_]
     elif isinstance(model, (VotingClassifier, VotingRegressor)):
@@ -102,8 +102,9 @@ def _parts(model: Any, weight: float) -> Iterator[Splits]:
 
 def _trees_of(model: Any) -> list[Any]:
     """Trees that a forest or boosting of scikit-learn consists of."""
-    models = getattr(model, "estimators_", [])
-    return [part for part in getattr(models, "flat", models) if hasattr(part, "tree_")]
+    models = vars(model).get("estimators_", [])
+    models = models.flat if isinstance(models, np.ndarray) else models
+    return [part for part in models if hasattr(part, "tree_")]
 
 
 def _before(step: Any, splits: Splits) -> Splits:
@@ -114,7 +115,7 @@ def _before(step: Any, splits: Splits) -> Splits:
         for _, one in reversed(step.steps):
             splits = _before(one, splits)
         return splits
-    if step in (None, "passthrough") or getattr(step, "func", step) is None:
+    if step in (None, "passthrough") or (isinstance(step, FunctionTransformer) and not step.func):
         return splits
     is_one_to_one = isinstance(step, OneToOneFeatureMixin) and not isinstance(step, OrdinalEncoder)
     if is_one_to_one and hasattr(step, "inverse_transform"):
@@ -142,7 +143,7 @@ def _unscaled(scaler: Any, splits: Splits) -> Splits:
 def _before_columns(step: ColumnTransformer, splits: Splits) -> Iterator[Splits]:
     """Splits of the columns that each of the transformers reads."""
     numbers = np.arange(step.n_features_in_)
-    by_name = dict(zip(getattr(step, "feature_names_in_", ()), numbers, strict=False))
+    by_name = dict(zip(vars(step).get("feature_names_in_", ()), numbers, strict=False))
     for name, transformer, columns in step.transformers_:
         place = step.output_indices_[name]
         own = _before(transformer, splits.among(np.arange(place.stop - place.start), place.start))

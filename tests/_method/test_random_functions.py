@@ -41,7 +41,7 @@ from skdistill.distributions import (
     NormalInverseGamma,
 )
 from skdistill.metrics import ood_auroc
-from skdistill.samplers import SGLD, MCDropout
+from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.teachers import as_teacher
 
 RNG = np.random.RandomState(0)
@@ -51,6 +51,7 @@ LABELS = (Y > 0).astype(int) + (np.abs(X[:, 0]) > 2.5)
 FAR = np.array([[-1e6], [-100.0], [100.0], [1e6]])
 SHUFFLED = KFold(2, shuffle=True, random_state=0)
 FAST = {"n_members": 4, "max_epochs": 5, "random_state": 0}
+FAST["inference"] = DeepEnsemble(bootstrap=False)
 
 
 def functions(
@@ -678,7 +679,7 @@ def test_few_samples_have_them(n):
 
 @pytest.mark.parametrize("inference", [SGLD(), MCDropout()], ids=["SGLD", "MCDropout"])
 def test_posterior_samples_have_them(inference):
-    model = BayesianEnsembleRegressor(**FAST, inference=inference).fit(X, Y)
+    model = BayesianEnsembleRegressor(**{**FAST, "inference": inference}).fit(X, Y)
     far = model.predict_uncertainty(FAR).epistemic
     assert far.min() > model.predict_uncertainty(X).epistemic.max()
 
@@ -729,7 +730,7 @@ def test_students_have_the_functions_of_their_teacher(student, ensembles):
     assert ood_auroc(near, far) == 1
     if own.members == of_teacher.members:
         ratio = (far / teacher.predict_uncertainty(FAR).epistemic)[[0, 3]]
-        np.testing.assert_allclose(ratio, 1, atol=0.1 if is_numeric else 0.9)
+        np.testing.assert_allclose(ratio, 1, atol=0.1 if is_numeric else 0.7)
 
 
 def _ensemble(**params):

@@ -62,9 +62,9 @@ class Task:
         return self.X, self.y
 
     def ensemble(self, **params: Any):
-        """An ensemble that is not calibrated: after five epochs its errors are no noise."""
+        """A plain ensemble, not calibrated: after five epochs its errors are no noise."""
         settings = {"max_epochs": 5, "module__hidden_units": (8,), **AS_THEY_ARE}
-        settings["inference"] = DeepEnsemble(calibrate=None)
+        settings["inference"] = DeepEnsemble(calibrate=None, bootstrap=False)
         return self.Ensemble(**{"n_members": 3, **settings, **params})
 
     def counting_ensemble(self):

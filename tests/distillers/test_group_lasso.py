@@ -97,7 +97,7 @@ def test_training_can_begin_again_with_new_weights(pruned, task):
     kept, restarted = (fit.history_[160]["train_loss"] for fit in fits)
     assert widths(fits[1].module_) == widths(fits[0].module_)
     assert len(fits[1].history_) == 320
-    assert restarted != kept
+    assert restarted > kept
     assert fits[1].history_[-1]["train_loss"] < fits[1].history_[159]["train_loss"]
     copied = pickle.loads(pickle.dumps(fits[1]))
     np.testing.assert_array_equal(copied.predict_members(task.X), fits[1].predict_members(task.X))
