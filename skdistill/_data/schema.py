@@ -309,6 +309,14 @@ def _refuse_others(X: Any) -> None:
     A network's first layer is dense, so a sparse X would become dense in any case: its memory,
     which may be a thousand times that of X, is the user's to spend.
     """
+    if issparse(X):
+        gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
+        raise TypeError(
+            f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
+            f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
+            "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
+            "skdistill.streams."
+        )
     is_records = isinstance(X, (list, tuple)) and isinstance((*X, None)[0], Mapping)
     if X is None or is_records or isinstance(X, (str, bytes, Mapping, Set, Iterator)):
         raise TypeError(
@@ -320,14 +328,6 @@ def _refuse_others(X: Any) -> None:
         raise ValueError(
             f"X: Expected 2D array, got 1D array instead, a {type(X).__name__}. Reshape your "
             "data: frame.iloc[[0]], or frame[[0]] in polars, is a frame of one sample."
-        )
-    if issparse(X):
-        gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
-        raise TypeError(
-            f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
-            f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
-            "make_pipeline(TruncatedSVD(50), model), or give fit dense samples batch by batch, see "
-            "skdistill.streams."
         )
 
 

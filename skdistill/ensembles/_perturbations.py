@@ -31,8 +31,10 @@ def stratified(seed: Sequence[int], members: Sequence[int], shape: tuple[int, ..
     groups = np.asarray(members) // (2 * N_STRATA)
     for group in np.unique(groups):
         generator = np.random.default_rng([*seed, group])
-        strata = np.broadcast_to(np.arange(N_STRATA), (*shape, N_STRATA))
-        of_group = generator.permuted(strata, axis=-1) + generator.random((*shape, N_STRATA))
+        strata = np.broadcast_to(np.arange(N_STRATA, dtype=np.uint8), (*shape, N_STRATA))
+        strata = generator.permuted(strata, axis=-1)
+        of_group = generator.random((*shape, N_STRATA))
+        of_group += strata  # in place, as the draws of large tables take much memory
         for row in np.flatnonzero(groups == group):
             drawn[row] = of_group[..., members[int(row)] % N_STRATA] / N_STRATA
     return drawn.clip(_TINY, 1 - _TINY)

@@ -160,7 +160,7 @@ def score_unseen(
     >>> model = BayesianEnsembleRegressor(5, max_epochs=20, random_state=0)
     >>> scores = score_unseen(model, X, y, cv=GapSplit([2, 8]), random_state=0)
     >>> scores.n_train, scores.n_unseen
-    (array([265, 265]), array([147, 147]))
+    (array([264, 265]), array([148, 147]))
     """
     Number(Real, 0, 1, closed="neither").check(held_out, "held_out")
     NumberOfJobs().check(n_jobs, "n_jobs")

@@ -328,6 +328,11 @@ class MixedModels(EstimatorOfModels):
         """Return a mixture to fit of the models that were kept, with their weights.
 
         For each of its fits on a third of the samples a budget leaves a twelfth.
+
+        Returns
+        -------
+        MixedModels
+            Not fitted.
         """
         kept = [clone(model) for model in self.models_ if model is not None]
         seconds = self.max_time

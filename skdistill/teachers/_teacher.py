@@ -428,7 +428,18 @@ class Teacher(EstimatorOfModels):
         return members.astype(dtype, copy=False) if resolves(dtype, *self._y_scale) else members
 
     def on_scale(self, members: np.ndarray) -> np.ndarray:
-        """Scale the epistemic part of predictions of members, such as out-of-fold ones."""
+        """Scale the epistemic part of predictions of members, such as out-of-fold ones.
+
+        Parameters
+        ----------
+        members : ndarray of shape (n_samples, n_members, ...)
+            Probabilities, or means and variances, as `predict_members` returns them.
+
+        Returns
+        -------
+        ndarray of the shape of members
+            The same predictions where there is no scale.
+        """
         if self._scale is None or members.shape[1] == 1:
             return members
         scaled = self._scale.of_probabilities if is_classifier(self) else self._scale.of_moments

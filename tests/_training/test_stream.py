@@ -115,8 +115,9 @@ def test_one_batch_trains_what_the_arrays_train(model, kind, is_weighted, table)
     expected = clone(plain).fit(*data)
     found = clone(plain).fit(Cut(*data, size=len(X)))
     uncertainties = (model.predict_uncertainty(X).total for model in (found, expected))
-    # Sums of weights are rounded in another way.
-    np.testing.assert_allclose(*uncertainties, rtol=1e-6 if is_weighted else 0.0)
+    # Sums of weights are rounded in another way; members of classes have weights of their own.
+    has_weights = is_weighted or (kind == "classifier" and "ensemble" in model)
+    np.testing.assert_allclose(*uncertainties, rtol=1e-5 if has_weights else 0.0)
     if not is_weighted:
         np.testing.assert_array_equal(found.predict(X), expected.predict(X))
     assert found.n_epochs_ == expected.n_epochs_

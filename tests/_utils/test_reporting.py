@@ -336,8 +336,8 @@ FITS = {
         HydraPlusRegressor(ENSEMBLE, teacher_cv=2, calibration_fraction=0.3, **SMALL),
         Y,
         [
-            "out-of-fold predictions",
             "teacher, 3 members",
+            "out-of-fold predictions",
             "transfer samples",
             "student, 2 epochs",
             "calibration",

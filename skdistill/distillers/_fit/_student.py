@@ -427,7 +427,6 @@ class OwnFunctions(NamedTuple):
         return found * np.square(self.spec.scaling["y_scale"]) if is_numeric else found
 
 
-@stage("approximation error", is_measured=False)
 def with_approximation_error(
     fitted: Fitted, spec: FitSpec, predictions: MemberPredictions
 ) -> Fitted:
