@@ -234,7 +234,7 @@ def test_getting_started_prints_what_it_shows(capsys):
             np.testing.assert_allclose(found["std"], shown["std"], rtol=0.2)
             np.testing.assert_allclose(found["aleatoric"], shown["aleatoric"], rtol=0.4)
     known, larger, elsewhere = names["student"].predict_uncertainty(names["strange"]).epistemic
-    assert min(larger, elsewhere) > 5000 * known, "thousands of times, says the page"
+    assert min(larger, elsewhere) > 1000 * known, "over a thousand times, says the page"
     width = np.ptp(names["student"].predict_interval(names["strange"]), axis=1)
     assert (width[1:] > 10 * width[0]).all(), "over ten times, says the page"
     lines = dict(line.rsplit(maxsplit=1) for line in printed.splitlines()[-3:])

@@ -204,9 +204,9 @@ def check_takes_weights(model: BaseEstimator) -> None:
     accepted = signature(inner.fit).parameters
     if is_prefitted(model) or "sample_weight" in accepted:
         return
-    parts = [part for _, part in vars(inner).get("estimators", ())]
-    parts += [vars(inner).get(name) for name in ("estimator", "regressor")]
-    for part in parts:
+    parts = [part for _, part in inner.estimators] if hasattr(inner, "estimators") else []
+    names = ("estimator", "regressor")
+    for part in [*parts, *(getattr(inner, name) for name in names if hasattr(inner, name))]:
         if hasattr(part, "fit"):  # None stands for a model that takes weights
             check_takes_weights(part)
     passes_on = any(one.kind is Parameter.VAR_KEYWORD for one in accepted.values())

@@ -82,7 +82,8 @@ def _parts(model: Any, weight: float) -> Iterator[Splits]:
     elif isinstance(model, FittedModels):
         models = model.models
     elif hasattr(model, "models_"):
-        models, weights = model.models_, vars(model).get("weights_")
+        models = model.models_
+        weights = model.weights_ if hasattr(model, "weights_") else None
     elif isinstance(model, CalibratedClassifierCV):
         models = [calibrated.estimator for calibrated in model.calibrated_classifiers_]
     elif isinstance(model, (VotingClassifier, VotingRegressor)):
@@ -102,7 +103,7 @@ def _parts(model: Any, weight: float) -> Iterator[Splits]:
 
 def _trees_of(model: Any) -> list[Any]:
     """Trees that a forest or boosting of scikit-learn consists of."""
-    models = vars(model).get("estimators_", [])
+    models = model.estimators_ if hasattr(model, "estimators_") else []
     models = models.flat if isinstance(models, np.ndarray) else models
     return [part for part in models if hasattr(part, "tree_")]
 
@@ -143,7 +144,8 @@ def _unscaled(scaler: Any, splits: Splits) -> Splits:
 def _before_columns(step: ColumnTransformer, splits: Splits) -> Iterator[Splits]:
     """Splits of the columns that each of the transformers reads."""
     numbers = np.arange(step.n_features_in_)
-    by_name = dict(zip(vars(step).get("feature_names_in_", ()), numbers, strict=False))
+    names = step.feature_names_in_ if hasattr(step, "feature_names_in_") else ()
+    by_name = dict(zip(names, numbers, strict=False))
     for name, transformer, columns in step.transformers_:
         place = step.output_indices_[name]
         own = _before(transformer, splits.among(np.arange(place.stop - place.start), place.start))
