@@ -182,7 +182,7 @@
   document.querySelector(".live").hidden = false; // without this script it stays away
   const views = [
     picture("live-line", [-6, 6], [-3, 3], drawLine, [0, 0], true),
-    picture("live-plane", EXTENT, EXTENT, drawPlane, [0, -8.5], false),
+    picture("live-plane", EXTENT, EXTENT, drawPlane, [0, -10], false),
   ];
   const redraw = () => views.forEach((view) => view.redraw());
   slider.addEventListener("input", redraw);

@@ -11,6 +11,9 @@ const liveStudent = (() => {
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
   const dot = (a, b) => a.reduce((total, value, i) => total + value * b[i], 0);
   const standardised = (x, { starts, widths }) => x.map((v, i) => (v - starts[i]) / widths[i]);
+  // Numbers grow as a logarithm beyond five standard deviations.
+  const compressed = (z) =>
+    Math.abs(z) > 5 ? Math.sign(z) * (5 + Math.log(Math.abs(z) - 4)) : z;
 
   // start + x @ rows
   function product(x, rows, start = new Array(rows[0].length).fill(0)) {
@@ -84,12 +87,8 @@ const liveStudent = (() => {
 
   // Standardised numbers, which grow as a logarithm beyond 5, and shares of bins.
   function encoded(x, { nNumbers, sources, starts, widths }) {
-    const compressed = (z) => Math.sign(z) * (5 + Math.log(Math.abs(z) - 4));
     const z = standardised(sources.map((column) => x[column]), { starts, widths });
-    return z.map((v, i) => {
-      if (i >= nNumbers) return clamp(v, 0, 1);
-      return Math.abs(v) > 5 ? compressed(v) : v;
-    });
+    return z.map((v, i) => (i < nNumbers ? compressed(v) : clamp(v, 0, 1)));
   }
 
   // What each head predicts.
@@ -108,7 +107,7 @@ const liveStudent = (() => {
 
   // Inputs, kernel functions and shares of gaps of random functions, and the variance of these.
   function features(functions, x) {
-    const all = standardised(x, functions);
+    const all = standardised(x, functions).map(compressed);
     const distance = clamp(Math.hypot(...all), functions.radius, 1e9);
     const z = all.map((v) => clamp(v, -50, 50));
     const atPoints = kernel(functions, z);

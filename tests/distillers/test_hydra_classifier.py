@@ -273,8 +273,8 @@ def test_heads_learn_the_members_that_are_theirs(teacher):
     }
     model = HydraPlusClassifier(teacher, max_epochs=300, random_state=0, **settings).fit(X, y)
     members, heads = teacher.predict_members(X), model.predict_members(X)
-    assert distance(members, heads) < 0.005
-    assert distance(np.roll(members, 1, axis=1), heads) > 0.02
+    assert distance(members, heads) < 0.01
+    assert distance(np.roll(members, 1, axis=1), heads) > 0.05
 
 
 @pytest.mark.slow
