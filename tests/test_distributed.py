@@ -46,7 +46,7 @@ def assert_as_at_once(found, expected):
     assert found.shape == expected.shape
     if expected.dtype.kind == "f":
         assert found.dtype == expected.dtype
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
     else:
         np.testing.assert_array_equal(found, expected)
 

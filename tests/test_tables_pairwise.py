@@ -139,7 +139,7 @@ def test_predictions_are_those_of_a_plain_frame(library, dtype, has_gap, teacher
     expected.fit(tables[1][0], y)
     predicted = found.predict(convert(tables[0][1]))
     assert np.isfinite(predicted).all()
-    rtol = 1e-3 if dtype == "float32" else 1e-5
+    rtol = 1e-2 if dtype == "float32" else 1e-5  # samples of transfer are drawn by distances
     np.testing.assert_allclose(predicted, expected.predict(tables[1][1]), rtol=rtol, atol=rtol)
 
 

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ..distributions import Distribution
+from ..distributions import Distribution, EmpiricalGaussian
 
 # Epistemic parts count as at least this much: their powers, which may be negative, stay finite.
 _LEAST = 1e-30
@@ -77,14 +77,20 @@ class Calibration:
 class ApproximationError:
     """A student's error in its teacher's mean, which is added to the epistemic part.
 
-    It is the mean square for each target, in units of their variance in training.
+    It is the mean square for each target, in units of their variance in training. Where a student
+    has members, whose spread is no epistemic part, it is added to their variances.
     """
 
     variance: tuple[float, ...]
 
     def __call__(self, distribution: Any) -> Any:
         """Return the distribution with this part, of the same kind."""
-        return distribution.with_mean_variance(torch.tensor(self.variance))
+        error = torch.tensor(self.variance)
+        if isinstance(distribution, EmpiricalGaussian):
+            return replace(
+                distribution, variances=distribution.variances + error.to(distribution.variances)
+            )
+        return distribution.with_mean_variance(error)
 
 
 def fit_temperature(

@@ -320,8 +320,9 @@ def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data)
     else:
         targets = torch.tensor(y[rows])
     expected = fit_temperature(found, targets, torch.ones(len(rows), dtype=torch.float64))
+    least = 0.5 if model._kind == "regressor" else 0.0
     temperature = model.calibration_.temperature
-    assert temperature == pytest.approx(expected.temperature, rel=1e-3)
+    assert temperature == pytest.approx(max(expected.temperature, least), rel=1e-3)
     assert temperature != 1
 
 

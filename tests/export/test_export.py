@@ -418,7 +418,7 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
         export_onnx(classes(max_epochs=1).fit(X, beyond), path)
     days = np.where(y == y[0], np.datetime64("2026-01-31"), np.datetime64("2026-02-01"))
     with pytest.warns(UserWarning, match=r"datetime64\[D\] are text in ONNX, such as '2026-01-31'"):
-        export_onnx(classes(max_epochs=1).fit(X, days), path)
+        export_onnx(classes(max_epochs=1).fit(X, days), tmp_path / "days.onnx")
     X, y = data_of("ensemble numbers")
     without_members = numbers(GPEDDistiller, max_epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="members"):

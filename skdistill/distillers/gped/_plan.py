@@ -163,6 +163,12 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         values = {e.label: e.predict(outputs[0, :, columns]) for e, columns in pairs}
         return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
 
+    def predicted(self, label: str, outputs: Tensor) -> Tensor:
+        values = super().predicted(label, outputs)
+        if label == "epistemic" and self.calibration is not None:
+            values = values + values.new_tensor(self.calibration.variance)
+        return values
+
     def read_mean(self, outputs: Tensor) -> Tensor:
         return self.predicted("mean", outputs[0, :, self.columns_of("mean")])
 
