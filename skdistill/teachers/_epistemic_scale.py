@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
-from sklearn.linear_model import GammaRegressor
+from sklearn.linear_model import ARDRegression, BayesianRidge, GammaRegressor
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from .._estimator.unwrapping import (
@@ -30,6 +31,9 @@ from .._estimator.unwrapping import (
 from .._utils.warnings import warn
 from ._mixed import MixedModels
 from ._rows_and_folds import fitted_on, in_chunks, rows_at
+
+# Their members are drawn from a posterior distribution.
+_EXACT = (GaussianProcessClassifier, GaussianProcessRegressor, BayesianRidge, ARDRegression)
 
 # Two thirds for two models, one to compare them on. Of forests of 500 samples of six tables, the
 # logarithm of the factor deviates by .3 from that of other samples; with 10 % to compare on, by .4.
@@ -90,9 +94,10 @@ class EpistemicScale:
 
 def has_own_scale(estimator: BaseEstimator) -> bool:
     """Tell whether a model keeps its scale: if it is fitted, an exact posterior, or of ours."""
-    exact = (GaussianProcessClassifier, GaussianProcessRegressor)
-    is_exact = isinstance(final_step(estimator)[0], exact)
-    return is_prefitted(estimator) or is_exact or has_members(estimator)
+    model, _ = final_step(estimator)
+    while isinstance(model, TransformedTargetRegressor) and model.regressor is not None:
+        model, _ = final_step(model.regressor)
+    return is_prefitted(estimator) or isinstance(model, _EXACT) or has_members(estimator)
 
 
 def measured_scale(

@@ -56,7 +56,7 @@ def as_teacher(
     quantiles: ArrayLike | None = None,
     batch_size: int | None = None,
     max_time: float | None = None,
-    epistemic_scale: Any = None,
+    epistemic_scale: Any = "halves",
 ) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
@@ -88,7 +88,7 @@ def as_teacher(
         See :class:`QuantileModels`.
     max_time : float, default=None
         Seconds that the fit of a mixture is to take, see :class:`MixedModels`.
-    epistemic_scale : "halves", None or float, default=None
+    epistemic_scale : "halves", None or float, default="halves"
         See :class:`Teacher`.
 
     Returns
@@ -188,17 +188,17 @@ class Teacher(EstimatorOfModels):
     batch_size : int, default=None
         Samples that the model is asked about at a time, for models whose memory grows with them
         (:doc:`/user_guide/foundation_models`). None leaves it to scikit-learn's ``working_memory``.
-    epistemic_scale : "halves", None or float, default=None
+    epistemic_scale : "halves", None or float, default="halves"
         By what the variance between members is multiplied, to be on one scale for all models.
         "halves" also fits the model on three random thirds of the samples, which takes about as
         long as one more fit: the factor is the ratio of the mean squared difference of two models,
         on the third that neither has seen, to the sum of the variances that they state. Where the
         squared difference is not proportional to the stated variance, the variance is also raised
-        to a power. Models that are fitted already, Gaussian processes and estimators of this
-        package keep their own scale, as do all with fewer than 40 samples, or than 3 of a class.
-        None keeps it too. The mean stays, and so does the total: a variance that the epistemic part
-        loses is aleatoric, and what it gains was, but for 5 % of the total, which stay aleatoric.
-        Class probabilities spread as far as all of a sample's are positive.
+        to a power. Models that are fitted already, Gaussian processes, Bayesian linear models and
+        estimators of this package keep their own scale, as do all with fewer than 40 samples, or
+        than 3 of a class. None keeps it too. The mean stays, and so does the total: a variance that
+        the epistemic part loses is aleatoric, and what it gains was, but for 5 % of the total,
+        which stay aleatoric. Class probabilities spread as far as all of a sample's are positive.
 
     Attributes
     ----------
@@ -226,7 +226,7 @@ class Teacher(EstimatorOfModels):
         *,
         max_members: int | None = None,
         batch_size: int | None = None,
-        epistemic_scale: Any = None,
+        epistemic_scale: Any = "halves",
     ):
         self.estimator = estimator
         self.max_members = max_members

@@ -28,6 +28,7 @@ from skdistill.teachers import Teacher, as_teacher
 from skdistill.teachers._epistemic_scale import EpistemicScale
 
 by_halves = partial(as_teacher, epistemic_scale="halves")
+own_scale = partial(as_teacher, epistemic_scale=None)
 
 N_COLUMNS, NOISE = 20, 0.5
 
@@ -69,7 +70,7 @@ def test_the_mean_variance_is_that_of_the_models_mean(model, low, high):
 def test_trees_that_agree_on_their_samples_keep_the_total():
     X, y = plane(200)
     forest = ExtraTreesRegressor(20, random_state=0)  # without bags: no spread where it was fitted
-    scaled, plain = (teacher(forest).fit(X, y) for teacher in (by_halves, as_teacher))
+    scaled, plain = (teacher(forest).fit(X, y) for teacher in (by_halves, own_scale))
     ours, theirs = (one.predict_uncertainty(plane(200, seed=1)[0]) for one in (scaled, plain))
     assert_allclose(ours.total, theirs.total)
     assert 0.02 < ours.epistemic.mean() / theirs.epistemic.mean() < 0.6

@@ -503,7 +503,7 @@ def test_names_of_modules_are_for_fitted_models():
 def test_density_of_the_mixture(numbers):
     X, y = numbers
     kinds = [LinearRegression(), DummyRegressor()]
-    teacher = as_teacher(kinds, weights=[1, 1]).fit(X, y)
+    teacher = as_teacher(kinds, weights=[1, 1], epistemic_scale=None).fit(X, y)
     teacher.estimator_.n_members = 2  # a member for each
     alone = [as_teacher(kind).fit(X, y) for kind in kinds]
     densities = [norm.pdf(y, one.predict(X), np.sqrt(one.residual_variance_)) for one in alone]

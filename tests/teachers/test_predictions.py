@@ -121,7 +121,8 @@ def test_members_out_of_fold_are_those_of_the_other_folds(classes):
     forest = RandomForestClassifier(12, random_state=0)
     fold = np.arange(len(y)) % 3
     weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
-    members = out_of_fold_members(forest, X, y, cv=PredefinedSplit(fold), sample_weight=weight)
+    teacher = as_teacher(forest, epistemic_scale=None)
+    members = out_of_fold_members(teacher, X, y, cv=PredefinedSplit(fold), sample_weight=weight)
     for k in range(3):
         train, test = fold != k, fold == k
         model = clone(forest).fit(X[train], y[train], weight[train])
