@@ -20,7 +20,8 @@ dropout   MC dropout
 sgld      a Markov chain by SGLD
 gp        exact Gaussian process with a length scale for each feature and white noise, standardised
           features, at most 1,000 training samples: not beyond
-forest    trees of a random forest of scikit-learn
+trees     trees of a random forest of scikit-learn
+forest    the same as a teacher, on the scale of halves
 catboost  ten virtual ensembles of CatBoost, if installed
 
 Models have their defaults and random_state=0. Scores are those of
@@ -101,9 +102,10 @@ SETS = tuple(dict.fromkeys(name for names in PROTOCOLS.values() for name in name
 SIZES = {"halves": (100, 500, 2000, 10_000), "truth": (100, 400, 2000), "curve": (400,)}
 
 
-def forest(fold: Fold, params: dict[str, Any]) -> Any:
+def forest(fold: Fold, params: dict[str, Any], scale: str | None = "halves") -> Any:
     kind = RandomForestClassifier if fold.rows.are_classes else RandomForestRegressor
-    return as_teacher(kind(random_state=0)).fit(fold.X_train, fold.y_train)
+    teacher = as_teacher(kind(random_state=0), epistemic_scale=scale)
+    return teacher.fit(fold.X_train, fold.y_train)
 
 
 def inferred(inference: Any) -> Callable[..., Any]:
@@ -117,6 +119,7 @@ CONTENDERS = {
     "dropout": Contender(inferred(MCDropout())),
     "sgld": Contender(inferred(SGLD())),
     "gp": unseen.CONTENDERS["gp"],
+    "trees": Contender(partial(forest, scale=None), package="scikit-learn"),
     "forest": Contender(forest, package="scikit-learn"),
     "catboost": unseen.CONTENDERS["catboost"],
 }

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted model on one page: how good it is, what it knows, what it costs."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from .._utils.typing import ArrayLike, BaseEstimator
 from ._model_report import ModelReport
 
@@ -15,6 +18,7 @@ def report(
     reference: BaseEstimator | None = None,
     *,
     feature_names: ArrayLike | None = None,
+    halves: Mapping[str, Any] | None = None,
 ) -> ModelReport:
     """Evaluate a fitted model on held-out samples, and return a report of one page.
 
@@ -40,6 +44,9 @@ def report(
         :func:`skdistill.metrics.fidelity`.
     feature_names : array-like of str of shape (n_features,), default=None
         Names of the columns. None takes those of a DataFrame, and numbers else.
+    halves : :class:`~sklearn.utils.Bunch`, default=None
+        What :func:`skdistill.model_selection.disagreement_of_halves` has found of clones of the
+        student; the report has a chapter on it.
 
     Returns
     -------
@@ -56,7 +63,7 @@ def report(
     ------
     TypeError, ValueError
         If a model predicts no uncertainty, there are too few samples, `y` does not go with `X` or
-        with the student, or `feature_names` not with the columns.
+        with the student, `feature_names` not with the columns, or `halves` are something else.
 
     Notes
     -----
@@ -75,4 +82,4 @@ def report(
     """
     from ._measured import measured  # it imports metrics, displays and more
 
-    return measured(student, X, y, teacher, reference, feature_names)
+    return measured(student, X, y, teacher, reference, feature_names, halves)

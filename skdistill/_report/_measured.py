@@ -26,6 +26,7 @@ from ._measurements import (
     Answers,
     agreement,
     costs,
+    disagreement,
     explained,
     parts_of_uncertainty,
     profiles,
@@ -38,9 +39,20 @@ _LEAST_ROWS = 20
 
 
 def measured(
-    student: Any, X: ArrayLike, y: ArrayLike, teacher: Any, reference: Any, feature_names: Any
+    student: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    teacher: Any,
+    reference: Any,
+    feature_names: Any,
+    halves: Any,
 ) -> ModelReport:
     notes: list[str] = []
+    if not (halves is None or {"coverage", "ratio", "stated"} <= set(halves)):
+        raise ValueError(
+            "halves must be what skdistill.model_selection.disagreement_of_halves returns, got "
+            f"{type(halves).__name__}."
+        )
     models = _models(student, teacher, reference, notes)
     y = _check_rows(student, X, y)
     names = _feature_names(X, feature_names)
@@ -61,11 +73,14 @@ def measured(
         *scores(answers, notes),
         *explained(found, part),
         *parts_of_uncertainty(answers),
+        *disagreement(halves),
         *agreement(models, X, y),
         *costs(models, X, notes),
     ]
     measurements = [measurement for measurement in found_all if measurement.values]
     pictures = [*of_scores(answers), *of_profiles(found, part, unit), *of_agreement(answers)]
+    if halves is not None:
+        pictures.append(_picture_of(halves))
     kinds = {role: type(final_step(model)[0]).__name__ for role, model in models.items()}
     summary = f"Measured on {len(y):,} samples"
     if "teacher" in kinds:
@@ -248,6 +263,28 @@ def _draw_rejection(answers: dict[str, Answers], ax: Any) -> None:
             plot_random=role == "student",
             **_STYLES[role],
         )
+
+
+def _picture_of(halves: Any) -> Picture:
+    """Draw the disagreement of two halves by what they state."""
+    return Picture(
+        "halves",
+        "Disagreement of two fits",
+        "Mean squared difference of the two predictions by the sum of their epistemic variances, "
+        "for ten groups of samples. On the dashed line they disagree as they say.",
+        partial(_draw_halves, halves),
+    )
+
+
+def _draw_halves(halves: Any, ax: Any) -> None:
+    displays.EpistemicCalibrationDisplay.from_predictions(
+        np.ravel(halves["squared_difference"]),
+        np.ravel(halves["stated"]),
+        name="student",
+        ax=ax,
+        **_STYLES["student"],
+    )
+    ax.set_ylabel("Squared difference")
 
 
 def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:

@@ -96,6 +96,22 @@ def parts_of_uncertainty(answers: dict[str, Answers]) -> Iterator[Measurement]:
     yield Measurement("uncertainty", "epistemic share of the mean", shares)
 
 
+def disagreement(halves: Mapping[str, Any] | None) -> Iterator[Measurement]:
+    """Tell how two fits to halves of a table disagree, by what they state."""
+    if halves is None:
+        return
+    lower, upper = halves["ratio"][:-1], halves["ratio"][-1]
+    for quantity, value, better in [
+        ("coverage of 90 % intervals of the difference", halves["coverage"], "near 0.9"),
+        ("stated variance / squared difference", halves["overall"], "near 1"),
+        ("the same, least of the four lower fifths", lower.min(), "near 1"),
+        ("the same, largest of the four lower fifths", lower.max(), "near 1"),
+        ("the same, fifth with the largest variance", upper, "near 1"),
+        ("rank correlation of the two", halves["rank"], "higher"),
+    ]:
+        yield Measurement("halves", quantity, {"student": float(value)}, "", better)
+
+
 def agreement(models: dict[str, Any], X: ArrayLike, y: np.ndarray) -> Iterator[Measurement]:
     """Measure how the student follows the teacher, and both the reference."""
     student, teacher, reference = map(models.get, ("student", "teacher", "reference"))

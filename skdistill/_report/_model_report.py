@@ -143,6 +143,13 @@ _CHAPTERS = [
         ("uncertainty",),
     ),
     (
+        "Disagreement of two halves",
+        "Two clones were fitted to disjoint samples, and predicted others. If the epistemic "
+        "variance is right, the squared difference of their means is the sum of the two, on "
+        "average. The bias that both share is not seen.",
+        ("halves",),
+    ),
+    (
         "Fidelity",
         "Sample by sample, does the student say of its uncertainty what the others say of theirs? "
         "With a reference, a larger ensemble, the teacher's own number is what a perfect imitation "

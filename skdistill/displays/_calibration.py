@@ -405,6 +405,8 @@ class EpistemicCalibrationDisplay(_CurveDisplay):
         self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: object
     ) -> Self:
         """Draw the bins on logarithmic axes."""
+        from matplotlib.ticker import LogFormatter
+
         note = None if self.coverage is None else f"90 % intervals cover {self.coverage:.2f}"
         positive = np.array([self.stated, self.seen])
         ends = [positive[positive > 0].min(initial=np.inf), positive.max(initial=0)]
@@ -416,6 +418,9 @@ class EpistemicCalibrationDisplay(_CurveDisplay):
             xscale="log",
             yscale="log",
         )
+        ax.tick_params(which="both", labelsize="small")
+        for axis in (ax.xaxis, ax.yaxis):  # where a decade has room, between its ends too
+            axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
         return self
 
     @classmethod

@@ -327,7 +327,8 @@ class MixedModels(EstimatorOfModels):
     def with_known_weights(self) -> MixedModels:
         """Return a mixture to fit of the models that were kept, with their weights.
 
-        For each of its fits on a third of the samples a budget leaves a twelfth.
+        Their seeds are drawn anew. For each of its fits on a third of the samples a budget leaves a
+        twelfth.
 
         Returns
         -------
@@ -335,6 +336,9 @@ class MixedModels(EstimatorOfModels):
             Not fitted.
         """
         kept = [clone(model) for model in self.models_ if model is not None]
+        for model in kept:
+            names = model.get_params()
+            model.set_params(**{n: None for n in names if n.split("__")[-1] == "random_state"})
         seconds = self.max_time
         for model in kept if seconds is not None else ():
             if "max_time" in model.get_params(deep=False):

@@ -33,7 +33,7 @@ from skdistill import (
 )
 from skdistill._report._measurements import jackknife_error, left_out
 from skdistill.metrics import fidelity, gaussian_nll, interval_coverage, uncertainty_profile
-from skdistill.model_selection import flops, n_parameters
+from skdistill.model_selection import disagreement_of_halves, flops, n_parameters
 from skdistill.teachers import as_teacher
 
 pd = pytest.importorskip("pandas")
@@ -160,6 +160,22 @@ def test_classes_in_a_pipeline_have_its_teacher_behind_the_same_steps(of_classes
         found = {quantity: value(of_classes, quantity, role) for quantity in expected}
         assert found == pytest.approx(expected, rel=1e-5)
     assert of_classes.title == "HydraPlusClassifier"
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_halves_of_the_table_have_a_chapter(kind, regressors, classifier):
+    model, y = (regressors[0], Y) if kind == "numbers" else (classifier, LABELS)
+    halves = disagreement_of_halves(model, X[TRAIN], y[TRAIN], random_state=0)
+    found = report(model, X[TEST], y[TEST], halves=halves)
+    rows = found.to_frame().query("section == 'halves'")
+    lower = halves.ratio[:-1]
+    expected = [halves.coverage, halves.overall, lower.min(), lower.max(), halves.ratio[-1]]
+    assert_allclose(rows["student"], [*expected, halves.rank])
+    page = found.to_html()
+    assert "<h2>Disagreement of two halves</h2>" in page
+    assert "Mean squared difference of the two predictions" in page
+    with pytest.raises(ValueError, match=r"halves must be what .*disagreement_of_halves.*got dict"):
+        report(model, X[TEST], y[TEST], halves={"coverage": 0.9})
 
 
 def test_standard_errors_of_a_mean_are_those_of_statistics():

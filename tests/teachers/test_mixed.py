@@ -45,7 +45,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._estimator.unwrapping import final_step
+from skdistill._estimator.unwrapping import final_step, reseeded_clone
 from skdistill.teachers import MixedModels, Teacher, as_teacher, out_of_fold_members
 from skdistill.teachers._mixed import (
     mixtures,
@@ -498,6 +498,17 @@ def test_auto_takes_text_and_missing_values():
 def test_names_of_modules_are_for_fitted_models():
     with pytest.raises(ValueError, match="for different lists of models"):
         as_teacher(REGRESSORS, weights="oof", task="regression")
+
+
+def test_fits_on_thirds_have_seeds_of_their_own(numbers):
+    forest = make_pipeline(StandardScaler(), RandomForestRegressor(3, random_state=7))
+    mixture = MixedModels([forest, LinearRegression()], weights=[1, 1]).fit(*numbers)
+    again = mixture.with_known_weights()
+    seeds = set()
+    for seed in range(3):
+        fitted = reseeded_clone(again, seed).fit(*numbers)
+        seeds.add(fitted.models_[0][-1].random_state)
+    assert len(seeds) == 3
 
 
 def test_density_of_the_mixture(numbers):
