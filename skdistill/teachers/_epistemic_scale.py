@@ -46,9 +46,10 @@ _OF_THIRDS = 1.3
 
 _SMALLEST, _LARGEST = 1e-4, 1e4
 
-# The power of the stated variance is shrunk by this ridge penalty, and ends at such a share of the
-# mean: in CatBoost, samples of a small stated variance have nearly the error of others.
-_PENALTY, _LEAST_SHARE = 0.2, 1e-2
+# The power of the stated variance is shrunk by this ridge penalty, and ends at such shares of the
+# mean: in CatBoost, samples of a small stated variance have nearly the error of others, and samples
+# far from those that were compared keep the epistemic part by which they are known to be so.
+_PENALTY, _SHARES = 0.2, (1e-2, 5.0)
 
 # Of a sample's total variance, at least so much is aleatoric.
 _LEAST_ALEATORIC = 0.05
@@ -84,12 +85,13 @@ class EpistemicScale:
         left = np.maximum(own + (1 - scale) * spread, _LEAST_ALEATORIC * (own + spread))
         lost, gained = np.minimum(left / own, 1), np.maximum(left - own, 0)
         variances = members[..., 1] * lost[:, None] + gained[:, None]
-        return np.stack([mean + np.sqrt(scale)[:, None] * gaps, variances], axis=-1)
+        found = np.stack([mean + np.sqrt(scale)[:, None] * gaps, variances], axis=-1)
+        return found.astype(members.dtype, copy=False)
 
     def _at(self, spread: np.ndarray, n_members: int) -> np.ndarray:
         """Scale (n, t) of samples whose members' squared deviations have this mean (n, t)."""
         stated = spread * n_members / max(n_members - 1, 1)
-        return self.factor * np.maximum(stated / self.reference, _LEAST_SHARE) ** self.power
+        return self.factor * np.clip(stated / self.reference, *_SHARES) ** self.power
 
 
 def has_own_scale(estimator: BaseEstimator) -> bool:
@@ -167,7 +169,7 @@ def _law(seen: np.ndarray, stated: np.ndarray, weights) -> tuple[float, float, f
     level, mean = (np.average(of, weights=weights) for of in (seen, stated))
     if not (level > 0 and mean > 0):
         return 1.0, 0.0, 1.0
-    share = np.maximum(stated / mean, _LEAST_SHARE)
+    share = np.clip(stated / mean, *_SHARES)
     ratio = np.maximum(seen / level / share, np.finfo(float).eps)  # it must be positive
     model = GammaRegressor(alpha=_PENALTY, max_iter=1_000)
     power = float(np.clip(model.fit(np.log(share)[:, None], ratio, weights).coef_[0], -1, 1))

@@ -156,12 +156,12 @@ def test_moments_by_hand():
 
 
 def test_the_power_depends_on_the_stated_variance():
-    # Deviations of 1 and 3 state variances of 2 and 18 with ddof=1.
-    means = np.array([[-1.0, 1.0], [-3.0, 3.0]])
-    members = np.stack([means, np.full((2, 2), 50.0)], axis=-1)[:, :, None]
+    # Deviations of 1, 2 and 3 state variances of 2, 8 and 18 with ddof=1: the last is far.
+    means = np.array([[-1.0, 1.0], [-2.0, 2.0], [-3.0, 3.0]])
+    members = np.stack([means, np.full((3, 2), 50.0)], axis=-1)[:, :, None]
     scale = EpistemicScale(np.array([0.5]), np.array([-1.0]), np.array([2.0]))
     found = scale.of_moments(members)[:, 1, 0, 0]
-    assert_allclose(np.square(found), [0.5 * 1, 0.5 * 9 / 9])
+    assert_allclose(np.square(found), [0.5 * 1, 0.5 * 4 / 4, 0.5 * 9 / 5])
 
 
 def test_probabilities_stay_in_the_simplex():
