@@ -177,7 +177,7 @@ def rows(n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
 
 def ensemble(setting: Setting, X, y) -> None:
     """Fit the networks that the others train."""
-    plain = {"distance_aware": False, "inference": DeepEnsemble(calibrate=None)}
+    plain = {"distance_aware": False, "inference": DeepEnsemble(bootstrap=False, calibrate=None)}
     if setting.module is MLP:
         plain["module__embeddings"] = None
     with_defaults(setting, X, y, **plain)

@@ -80,7 +80,8 @@ N_MANY, BATCH_OF_MANY = 300, 10
 def members(X: Tensor, y: Tensor, seed: int, **settings: Any) -> MembersModel:
     """Ten networks that follow values without noise, and differ elsewhere."""
     without_noise = {
-        **{"inference": DeepEnsemble(calibrate=None), "max_epochs": 1000, "prior_scale": 100.0},
+        "inference": DeepEnsemble(bootstrap=False, calibrate=None),
+        **{"max_epochs": 1000, "prior_scale": 100.0},
         "module__activation": "silu",
     }
     ensemble = BayesianEnsembleRegressor(10, **(without_noise | settings), random_state=seed)

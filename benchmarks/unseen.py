@@ -312,7 +312,12 @@ def networks(fold: Fold, params: Params, **settings) -> Any:
 
 
 def plain(fold: Fold, params: Params) -> Any:
-    return networks(fold, params, module__embeddings=None, inference=DeepEnsemble(calibrate=None))
+    return networks(
+        fold,
+        params,
+        module__embeddings=None,
+        inference=DeepEnsemble(bootstrap=False, calibrate=None),
+    )
 
 
 def mixed(fold: Fold, params: Params) -> Any:
