@@ -81,7 +81,8 @@ def members(X: Tensor, y: Tensor, seed: int, **settings: Any) -> MembersModel:
     """Ten networks that follow values without noise, and differ elsewhere."""
     without_noise = {
         "inference": DeepEnsemble(bootstrap=False, calibrate=None),
-        **{"max_epochs": 1000, "prior_scale": 100.0},
+        "max_epochs": 1000,
+        "prior_scale": 100.0,
         "module__activation": "silu",
     }
     ensemble = BayesianEnsembleRegressor(10, **(without_noise | settings), random_state=seed)

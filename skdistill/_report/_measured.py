@@ -79,8 +79,7 @@ def measured(
     ]
     measurements = [measurement for measurement in found_all if measurement.values]
     pictures = [*of_scores(answers), *of_profiles(found, part, unit), *of_agreement(answers)]
-    if halves is not None:
-        pictures.append(_picture_of(halves))
+    pictures += of_halves(halves)
     kinds = {role: type(final_step(model)[0]).__name__ for role, model in models.items()}
     summary = f"Measured on {len(y):,} samples"
     if "teacher" in kinds:
@@ -265,9 +264,11 @@ def _draw_rejection(answers: dict[str, Answers], ax: Any) -> None:
         )
 
 
-def _picture_of(halves: Any) -> Picture:
+def of_halves(halves: Any) -> Iterator[Picture]:
     """Draw the disagreement of two halves by what they state."""
-    return Picture(
+    if halves is None:
+        return
+    yield Picture(
         "halves",
         "Disagreement of two fits",
         "Mean squared difference of the two predictions by the sum of their epistemic variances, "

@@ -13,7 +13,7 @@ _TINY = torch.finfo(torch.float64).tiny
 _CHUNK = 2**16  # elements of one temporary: 512 KiB in float64, which fits caches
 _FEW = 2**10  # elements up to which an operation costs as much in float64 as in float32
 
-_FAR = 1e8  # so many deviations from 0, the rounding of numbers nears them
+_FAR = 1e8  # of means so many deviations from 0, rounding is no longer small beside a deviation
 
 _ROUGH_STEPS = 6  # at most so many, in float32
 _ROUGH = 0.01  # they end with one smaller than this, in standard deviations of the mixture
