@@ -28,6 +28,9 @@ _TEMPERATURES = (0.01, 100.0)
 _TOLERANCE = 1e-12
 _CONVERGED, _MOST_ROUNDS = 1e-5, 30
 
+# Standard deviation of the bias of a class, before the labels are seen.
+_PRIOR_OF_BIAS = 0.4
+
 # What a distribution loses by each of the labels, (n, t) of targets or (n, 1) of classes.
 Loss = Callable[[Any, Tensor], Tensor]
 
@@ -36,17 +39,21 @@ Loss = Callable[[Any, Tensor], Tensor]
 class Temperature:
     """A temperature: multiplies the aleatoric variance of numbers, or divides members' logits.
 
-    Then `spread` multiplies the epistemic part: exactly for numbers, for classes nearly, if it is
-    small. Several targets have one of each.
+    Then `spread` multiplies the epistemic part of numbers, and `bias` is added to members' log
+    probabilities (vector scaling: Guo, Pleiss, Sun & Weinberger, 2017). Several targets have one of
+    each, and each class a bias.
     """
 
     temperature: Any = 1.0
     spread: Any = 1.0
+    bias: tuple[float, ...] = ()
 
     def __call__(self, distribution: Any) -> Any:
         """Return the calibrated distribution, of the same kind."""
-        tempered = distribution.tempered(self.temperature)
-        return tempered if self.spread == 1.0 else tempered.widened(self.spread)
+        found = distribution.tempered(self.temperature)
+        if self.spread != 1.0:
+            found = found.widened(self.spread)
+        return found.displaced(torch.tensor(self.bias, dtype=torch.float64)) if self.bias else found
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,30 @@ def fit_temperature(
     found = Temperature(plain(torch.ones(y.shape[1] if is_numeric else 1)))
     prior = 0.0 if is_numeric else 1 / len(y)  # log(temperature)**2 / 2 in the sum of losses
     return _with_temperature(found, distribution, y, share, prior, loss or crps_or_log_loss)
+
+
+def fit_bias(
+    found: Temperature, distribution: Distribution, y: Tensor, weight: Tensor
+) -> Temperature:
+    """Fit the bias of each class: that of the least log loss of the labels at this temperature.
+
+    A temperature above 1 moves probability from frequent to rare classes, which the biases move
+    back: of one member, the mean probability of a class nears its frequency. They have a normal
+    prior, as few labels tell little.
+    """
+    share = (weight / weight.sum()).unsqueeze(-1)
+    tempered: Any = found(distribution)
+
+    def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+        bias = torch.from_numpy(values).requires_grad_()
+        losses = share * negative_log_likelihood(tempered.displaced(bias), y)
+        total = losses.sum() + bias.square().sum() / (2 * _PRIOR_OF_BIAS**2 * len(y))
+        (gradient,) = torch.autograd.grad(total, bias)
+        return total.item(), gradient.numpy()
+
+    start = np.zeros(tempered.mean.shape[1])
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", tol=_TOLERANCE).x
+    return replace(found, bias=tuple(best.tolist()))
 
 
 def fit_calibration(student: BaseEstimator, members: Any, y: Tensor, weight: Tensor) -> Calibration:

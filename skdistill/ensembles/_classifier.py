@@ -64,7 +64,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     calibration_ : Temperature
-        With calibration: its `temperature` divides the members' logits in all predictions.
+        With calibration: its `temperature` divides the members' logits in all predictions, and its
+        `bias`, one for each class, is added to them.
     module_ : CategoricalStack
         The members, as one torch module.
     n_members_, n_epochs_, n_restarts_, best_epochs_, tuning_, net_, sampler_diagnostics_, history_

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._data.encoding import MANY_ROWS
 from .._estimator.batched import read_in_chunks, rows_first
-from .._estimator.calibration import Temperature, crps_or_log_loss, fit_temperature, plain
+from .._estimator.calibration import Temperature, crps_or_log_loss, fit_bias, fit_temperature, plain
 from .._method.task import Task
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._perturbations import pairs_with_same_draws, share_in_common
@@ -34,9 +34,11 @@ _N_TOGETHER, _N_TOGETHER_OF_CLASSES = 5, 2
 # tables so many of them: their errors in a temperature are below 1 %.
 _FEWER_JUDGES, _MOST_JUDGED = 0.2, 50_000
 
-# Of numbers the temperature is no less. (A table with little noise, where members vary by more than
-# they err: NLL 5.25 with a temperature of .012, around each of 20 means, as one Gaussian -.56.)
-_LEAST_TEMPERATURE = 0.5
+# Temperatures of numbers below this are those of the least NLL, which minds the tails more than the
+# CRPS; and they leave the noise at least this share of the variance of members, as the mixture of
+# these is to be no row of spikes. (A table with little noise: NLL 5.25 with a temperature of .012,
+# around each of 20 means, as one Gaussian -.56.)
+_LOW_TEMPERATURE, _LEAST_NOISE = 0.5, 0.25
 
 # With fewer samples calibrate="auto" does nothing: they say little of a temperature.
 LEAST_ROWS = 50
@@ -129,7 +131,7 @@ class OutOfBag(NamedTuple):
     def temperature(
         self, n_members: int | None = None, added: np.ndarray | float = 0.0
     ) -> Temperature:
-        """Return the temperature that suits the labels best, for a mixture of `n_members`.
+        """Return the calibration that suits the labels best, for a mixture of `n_members`.
 
         That of classes: a mixture of the k members that have left out a sample is the surer of what
         is wrong, and its best temperature exceeds that of more of them by about c / k, in
@@ -145,10 +147,10 @@ class OutOfBag(NamedTuple):
             return self._of_numbers(n_members, torch.as_tensor(added, dtype=torch.float64))
         fitted = partial(fit_temperature, self.distribution, self.y, self.weight)
         found, steps = fitted(), self._steps_to(n_members)
-        if steps == 0.0:
-            return found
-        ratio = min(found.temperature / fitted(_loss_without_one).temperature, 1.0)
-        return Temperature(found.temperature * ratio**steps)
+        if steps > 0.0:
+            ratio = min(found.temperature / fitted(_loss_without_one).temperature, 1.0)
+            found = Temperature(found.temperature * ratio**steps)
+        return fit_bias(found, self.distribution, self.y, self.weight)
 
     def _of_numbers(self, n_members: int | None, added: Tensor) -> Temperature:
         """Return the temperature and spread of numbers; `added` is the variance of functions."""
@@ -156,18 +158,14 @@ class OutOfBag(NamedTuple):
         found = fit_temperature(judged, self.y, self.weight)
         common = torch.as_tensor(self.common, dtype=torch.float64).expand(self.y.shape[1])
         temperature = torch.as_tensor(found.temperature, dtype=torch.float64).reshape(-1)
-        if self.spread is not None and (temperature < _LEAST_TEMPERATURE).any():
-            # Members vary by more than they err: less of that, not narrow spikes around each.
-            stated = self._variance() * common
-            rest = judged.variance - judged.variances[0] - stated
-            least = torch.full_like(temperature, _LEAST_TEMPERATURE)
-            swapped = EmpiricalGaussian(
-                judged.means, stated[None], least * judged.variances[0] + rest.clamp(min=0.0)
-            )
-            factor = fit_temperature(swapped, self.y, self.weight).temperature
-            factor = torch.as_tensor(factor, dtype=torch.float64).reshape(-1).clamp(max=1.0)
-            common = torch.where(temperature < least, common * factor, common)
-            temperature = temperature.maximum(least)
+        low = temperature < _LOW_TEMPERATURE
+        if self.spread is not None and low.any():
+            share = self.weight / self.weight.sum()
+            stated, noise = (share @ v for v in (self._variance() * common, judged.variances[0]))
+            found = fit_temperature(judged, self.y, self.weight, _gaussian_nll)
+            lower = torch.as_tensor(found.temperature, dtype=torch.float64).reshape(-1)
+            lower = lower.maximum(_LEAST_NOISE * stated / noise).clamp(max=_LOW_TEMPERATURE)
+            temperature = torch.where(low, lower, temperature)
         return Temperature(plain(temperature), plain(common))
 
     def _variance(self) -> Tensor:
@@ -225,12 +223,17 @@ class OutOfBag(NamedTuple):
         is_numeric = self.y.is_floating_point()
         found: Any = self._of_many(n_members) if is_numeric else self.distribution
         if calibration is not None:
-            found = found.tempered(calibration.temperature)
+            found = found.tempered(calibration.temperature) if is_numeric else calibration(found)
         loss = -found.log_prob(self.y).reshape(len(self.y), -1).sum(1)
         steps = self._steps_to(n_members)
         if steps > 0.0:
             loss = loss + steps * (loss - _loss_without_one(found, self.y)[:, 0])
         return float(self.weight @ loss / self.weight.sum())
+
+
+def _gaussian_nll(found: Any, y: Tensor) -> Tensor:
+    """Negative log-likelihood of targets, (n, t), by the mean and variance, less a constant."""
+    return (found.variance.log() + (y - found.mean).square() / found.variance) / 2
 
 
 def _loss_without_one(found: EmpiricalCategorical, y: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ def test_members_are_the_softmax_of_their_networks(fitted, data):
     W1, b1, W2, b2 = (p.detach().numpy() for p in fitted.module_.parameters())
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     logits = np.maximum(X @ W1 + b1, 0) @ W2 + b2  # (S, n, K)
-    logits /= fitted.calibration_.temperature
+    logits = logits / fitted.calibration_.temperature + fitted.calibration_.bias
     expected = np.moveaxis(softmax(logits, axis=-1), 0, 1)
     np.testing.assert_allclose(fitted.predict_members(data[0]), expected, rtol=1e-10)
 

@@ -15,10 +15,17 @@ from scipy.special import softmax
 from scipy.stats import norm
 from small_models import assert_same_weights, weights
 
-from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, load, save
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    HydraPlusClassifier,
+    load,
+    save,
+)
+from skdistill._estimator.calibration import Temperature, fit_bias
 from skdistill._method.task import TASKS
 from skdistill._training.trainer import SEED_LIMIT
-from skdistill.distributions import EmpiricalCategorical
+from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian
 from skdistill.ensembles import _tuning
 from skdistill.ensembles._out_of_bag import N_PARTS, OutOfBag, Parts
 from skdistill.metrics import interval_coverage
@@ -209,6 +216,49 @@ def test_temperature_and_loss_of_many_members_are_told_by_few(k):
     best = found(n_members, n_members)
     assert (found(k, k) > best + [np.log(1.05), 0.01]).all()
     assert (abs(found(k, n_members) - best) < (found(k, k) - best) / 2).all()
+
+
+@pytest.mark.parametrize(("error", "temperature"), [(0.07, 0.0275), (1e-4, 0.0125)])
+def test_where_there_is_hardly_noise_the_epistemic_part_stays(error, temperature):
+    rng = np.random.default_rng(0)
+    mean = torch.zeros(1, 50_000, 1, dtype=torch.float64)
+    y = torch.from_numpy(error * rng.normal(size=(50_000, 1)))
+    spread = torch.full_like(y, 0.002)  # which 1/4 of is what the noise is at least
+    judged = EmpiricalGaussian(mean, mean + 0.04)
+    found = OutOfBag(judged, y, torch.ones(50_000, dtype=torch.float64), spread).temperature(20)
+    assert found.spread == 1
+    # One of 20 members errs by 1 - 1/20 of their variance more than all, which state as much.
+    assert 0.04 * 0.0275 + 0.002 * 2 * (1 - 1 / 20) == pytest.approx(0.07**2)
+    assert found.temperature == pytest.approx(temperature, rel=0.05)
+
+
+def test_biases_bring_the_frequencies_of_classes_back():
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy((rng.random(400) < 0.1).astype(int))
+    logits = torch.from_numpy(rng.normal(size=(1, 400, 2)))
+    weight = torch.ones(400, dtype=torch.float64)
+    found = fit_bias(Temperature(2.0), EmpiricalCategorical.from_logits(logits), y, weight)
+    mean = found(EmpiricalCategorical.from_logits(logits)).mean.mean(0).numpy()
+    assert np.allclose(mean, softmax(logits[0] / 2 + torch.tensor(found.bias), axis=1).mean(0))
+    # The gradient of the log loss with a normal prior is zero.
+    frequencies = np.bincount(y, minlength=2) / 400
+    expected = -np.array(found.bias) / (0.4**2 * 400)
+    np.testing.assert_allclose(mean - frequencies, expected, atol=1e-7)
+    assert abs(mean - frequencies).max() < 0.02
+
+
+def test_rare_classes_are_as_probable_as_they_are_frequent():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(4000, 5))
+    p = 1 / (1 + np.exp(3.3 - X[:, 0] - 0.5 * X[:, 1]))
+    y = (rng.random(4000) < p).astype(int)
+    ensemble = BayesianEnsembleClassifier(10, max_epochs=30, random_state=0)
+    found = ensemble.fit(X[:1000], y[:1000]).predict_proba(X[1000:])[:, 1]
+    error = np.sqrt((p[1000:] * (1 - p[1000:])).mean() * (1 / 1000 + 1 / 3000))
+    assert abs(found.mean() - y[1000:].mean()) < 2 * error
+    student = HydraPlusClassifier(ensemble, transfer=None, max_epochs=20, random_state=0)
+    found = student.fit(X[:1000], y[:1000]).predict_proba(X[1000:])[:, 1]
+    assert abs(found.mean() - y[1000:].mean()) < 2.5 * error
 
 
 @pytest.mark.slow
