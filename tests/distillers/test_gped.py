@@ -877,9 +877,9 @@ def test_intervals_hold_a_constant_that_the_teacher_knows(cls):
 @pytest.mark.slow
 def test_intervals_of_targets_without_noise_cover_as_the_teachers():
     gaps, errors = [], []
-    for seed, scale in enumerate([1, 1, 1e3]):
+    for seed, unit in enumerate([1, 1, 1e3]):
         X, X_test = np.random.RandomState(seed).randn(2, 500, 5)
-        y, y_test = (scale * (of[:, 0] + of[:, 1]) for of in (X, X_test))
+        y, y_test = (unit * (of[:, 0] + of[:, 1]) for of in (X, X_test))
         teacher = BayesianEnsembleRegressor(n_members=5)
         fitted = GPEDDistiller(teacher, random_state=seed).fit(X, y)
         covers = []
