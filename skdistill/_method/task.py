@@ -103,17 +103,21 @@ class RegressionTask:
         if not normalize_y:
             check_trainable(y, dtype, "y, which normalize does not standardise,")
             return self.scaling_by(np.zeros_like(y[0]), np.ones_like(y[0]), dtype)
-        y_loc, y_scale = standardisation(y, weight, constant=0.0)
         counted = y if weight is None else y[weight > 0]
-        if ((y_scale == 0) & (counted != counted[0]).any(axis=0)).any():
+        varies = (counted != counted[0]).any(axis=0)
+        return self.scaling_by(*standardisation(y, weight, constant=0.0), dtype, varies)
+
+    def scaling_by(self, y_loc, y_scale, dtype, varies: np.ndarray | bool = False) -> Buffers:
+        """Buffers of a location and scale, (t,), which is 0 where float64 tells no values apart.
+
+        A ValueError says where targets that vary have no scale, or one that `dtype` cannot hold.
+        """
+        if ((y_scale == 0) & varies).any():
             raise ValueError(
                 f"y must vary by more than float64 rounds around {y_loc.tolist()}; subtract a "
                 "constant from y before it is converted to float64."
             )
-        return self.scaling_by(y_loc, np.where(y_scale == 0, 1.0, y_scale), dtype)
-
-    def scaling_by(self, y_loc: np.ndarray, y_scale: np.ndarray, dtype) -> Buffers:
-        """Buffers of a location and scale, (t,); a ValueError if `dtype` cannot hold them."""
+        y_scale = np.where(y_scale == 0, 1.0, y_scale)
         limits = np.finfo(dtype)
         held = (y_scale > np.sqrt(limits.tiny)) & (SMALL_OUTPUT * y_scale < np.sqrt(limits.max))
         if not (held & np.isfinite(y_loc)).all():
@@ -290,7 +294,7 @@ class ClassificationTask:
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
         return {}  # classes have no scale
 
-    def scaling_by(self, y_loc, y_scale, dtype) -> Buffers:
+    def scaling_by(self, y_loc, y_scale, dtype, varies=False) -> Buffers:
         return {}
 
     def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:

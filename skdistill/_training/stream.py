@@ -95,6 +95,8 @@ class Stream:
         What is computed in.
     X_moments, y_moments : Moments
         Of the columns, if samples are those of a table; of the targets, if they are numbers.
+    y_varies : ndarray of bool
+        Whether targets that are numbers differ.
     X_limits : tuple of ndarray
         Smallest and largest values of the columns.
     examples : Part
@@ -124,6 +126,7 @@ class Stream:
         self.is_weighted, self.given_dtype = seen.is_weighted, seen.dtype
         self.total_weight = seen.total_weight
         self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
+        self.y_varies = seen.y_varies
         self.X_limits = seen.limits
         self.schema = seen.schema.with_limits(*seen.limits, seen.n_rows)
         self.examples = seen.examples.part()
@@ -161,10 +164,10 @@ class Stream:
             ) from error
 
     def scaling(self, task: Task, normalize_y: bool) -> Buffers:
-        loc, scale = self.y_moments.standardisation()
+        loc, scale = self.y_moments.standardisation(constant=0.0)
         if not normalize_y:
             loc, scale = np.zeros_like(loc), np.ones_like(scale)
-        return task.scaling_by(loc, scale, self.dtype)
+        return task.scaling_by(loc, scale, self.dtype, self.y_varies)
 
     def inputs(self, settings: InputSettings, embedded_from: int) -> InputEncoding | None:
         """Return the encoding that these settings ask for; None for no table."""
@@ -253,6 +256,7 @@ class _Seen:
         self.X_moments, self.y_moments = Moments(), Moments()
         self.examples = _Examples(_N_EXAMPLES)
         self.labels: Any = None
+        self.first_y, self.y_varies = None, False  # targets, of which any differ
 
     def add(self, X: object, y: object, weight: Any) -> None:
         """Check a batch, and hold it against those before."""
@@ -292,7 +296,10 @@ class _Seen:
 
     def _add_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
         if self.kind is RegressionTask:
-            self.y_moments.add(y.reshape(len(y), -1), weights)
+            y = y.reshape(len(y), -1)
+            self.y_moments.add(y, weights)
+            self.first_y = y[0].copy() if self.first_y is None else self.first_y
+            self.y_varies = self.y_varies | (y != self.first_y).any(axis=0)
             return
         labels = np.unique(y)
         if self.labels is None:

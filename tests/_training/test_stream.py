@@ -169,6 +169,22 @@ def test_the_first_reading_finds_the_scales_of_the_arrays(table):
         np.testing.assert_allclose(value, getattr(in_memory, name), rtol=1e-12)
 
 
+@pytest.mark.parametrize("cls", [None, DistributionDistiller, HydraPlusRegressor])
+def test_targets_far_from_zero(cls, table):
+    X, rng = table[0][:100], np.random.default_rng(0)
+    model = BayesianEnsembleRegressor(n_members=2, **SMALL)
+    model = model if cls is None else cls(model, **SMALL)
+    y = np.full(100, 1e17)
+    np.testing.assert_array_equal(model.fit(Cut(X, y)).predict(X), y)
+    assert (model.predict_uncertainty(X).total < 1e3).all()  # the scale of a constant is 1
+    y[-1] += 64
+    with pytest.raises(ValueError, match="y must vary by more than float64 rounds around"):
+        model.fit(Cut(X, y))
+    y = 1.7e18 + 1e6 * X[:, 0] + 1e5 * rng.normal(size=100)
+    std = model.fit(Cut(X, y)).predict_uncertainty(X).std().total
+    assert ((y.std() / 100 < std) & (std < 10 * y.std())).all()
+
+
 def test_the_amount_of_training_and_the_dtype_follow_the_rows_counted():
     X = np.random.default_rng(0).normal(size=(10_000, 2))
     params = {"max_epochs": 1, "n_members": 2, "module__hidden_units": (2,), "random_state": 0}

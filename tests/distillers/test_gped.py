@@ -876,14 +876,22 @@ def test_intervals_hold_a_constant_that_the_teacher_knows(cls):
 
 @pytest.mark.slow
 def test_intervals_of_targets_without_noise_cover_as_the_teachers():
-    X, X_test = np.random.RandomState(0).randn(2, 500, 5)
-    teacher = BayesianEnsembleRegressor(n_members=5)
-    fitted = GPEDDistiller(teacher, random_state=0).fit(X, X[:, 0] + X[:, 1])
-    y, covers = X_test[:, 0] + X_test[:, 1], []
-    for model in (fitted, fitted.teacher_):
-        low, high = model.predict_interval(X_test, 0.9).T
-        covers.append(((low <= y) & (y <= high)).mean())
-    assert covers[0] > min(covers[1], 0.9) - 0.05
+    gaps, errors = [], []
+    for seed, unit in enumerate([1, 1, 1e3]):
+        X, X_test = np.random.RandomState(seed).randn(2, 500, 5)
+        y, y_test = (unit * (of[:, 0] + of[:, 1]) for of in (X, X_test))
+        teacher = BayesianEnsembleRegressor(n_members=5)
+        fitted = GPEDDistiller(teacher, random_state=seed).fit(X, y)
+        covers = []
+        for model in (fitted.teacher_, fitted):
+            low, high = model.predict_interval(X_test, 0.9).T
+            covers.append(((low <= y_test) & (y_test <= high)).mean())
+        gaps.append(covers[0] - covers[1])
+        error = np.square(fitted.predict(X_test) - fitted.teacher_.predict(X_test)).mean()
+        epistemic = fitted.predict_uncertainty(X_test).epistemic.mean()
+        errors.append(epistemic / error)
+    assert np.mean(gaps) < 0.05
+    assert 0.5 < np.mean(errors) < 2  # what is measured beside training samples, held-out
 
 
 def test_the_monitored_dirichlet_is_compared_with_expected_log_probabilities():

@@ -249,6 +249,16 @@ def test_members_that_disagree_later_have_disagreed(regression):
     assert (student.predict_uncertainty(X).epistemic > 0).all()
 
 
+def test_a_first_call_that_does_not_tell_the_scale_of_y_is_warned_of(regression, recwarn):
+    X, y = regression.data
+    teacher = FrozenEstimator(regression.ensemble().fit(X, y))
+    student = HydraPlusRegressor(teacher, **SMALL)
+    student.partial_fit(X, y).partial_fit(X[:1], y[:1])
+    assert not [each for each in recwarn if "scale" in str(each.message)]
+    with pytest.warns(UserWarning, match="y of the first call of partial_fit is constant"):
+        clone(student).partial_fit(X[:1], y[:1])
+
+
 def test_a_variance_that_a_teacher_was_given_stays(regression):
     """It is the error on the samples of the first call; members of a forest predict none."""
     X, y = regression.data

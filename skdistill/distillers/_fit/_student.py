@@ -44,7 +44,7 @@ from ...modules import DistributionStack, count_flop, first_parameter, n_paramet
 from ...pruning import GroupLasso, ProximalStep, prune, widths
 from ...settings import Runtime
 from ...teachers import in_chunks
-from ...transfer import Mixup, Munge, prepare_lacking
+from ...transfer import Munge, prepare_lacking
 from ._rows import student_rows, suited_to
 from ._spec import FitArguments, FitSpec
 from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
@@ -68,6 +68,9 @@ _ORDINARY_VARIANCE, _FINEST = 3e-3, 4.0
 
 # Samples, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
+
+# Samples, at most, beside which a student's error in its teacher's mean is measured.
+_ROWS_FOR_ERROR = 4096
 
 # Draws of what is added where columns are unknown, for students that have no members.
 _N_DRAWS = 20
@@ -439,9 +442,10 @@ def with_approximation_error(
     if plan.task.kind == "classifier":
         return fitted
     X, weight = spec.X, spec.weight
-    maker = Munge(base=Mixup(), share=0.5) if len(spec.recipe.row_shape) == 1 else None
+    # Around the nearest neighbour, and beyond: as far from training samples as held-out ones are.
+    maker = Munge(swap_probability=1.0) if len(spec.recipe.row_shape) == 1 else None
     if predictions.predict is not None:
-        every = -(-len(X) // _ROWS_FOR_START)
+        every = -(-len(X) // _ROWS_FOR_ERROR)
         X, weight = X[::every], weight[::every]
         if (changing := maker_that_changes(spec, maker)) is not None:
             rows = torch.from_numpy(X.copy())

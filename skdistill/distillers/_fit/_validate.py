@@ -117,7 +117,13 @@ def fit_spec(
     recipe_of = recipe_of or NetworkSettings.of(params, defaults).recipe
     recipe = recipe_of(plan, rows.shape[1:], inputs)
     if before is None:
-        scaling = task.scaling(targets, weight, rows.dtype, settings.normalize in (True, "y"))
+        is_scaled = settings.normalize in (True, "y")
+        scaling = task.scaling(targets, weight, rows.dtype, is_scaled)
+        if mode.is_pass and scaling and is_scaled and (targets == targets[0]).all(axis=0).any():
+            warn(
+                "y of the first call of partial_fit is constant, and all later y keep its scale, "
+                "1. Where they vary, begin with samples that tell their scale."
+            )
     else:
         recipe, scaling = same_recipe(before.recipe, recipe), scaling_of(before.module)
     if np.asarray(y).shape[1:] == (1,):
