@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
+import socket
 import textwrap
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import datasets
 
 from skdistill import report
@@ -99,6 +102,37 @@ def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
     monkeypatch.setattr(datasets, "load_digits", first(n_digits, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
     run(GUIDE / f"{name}.rst", LESS.get(name, ()))
+
+
+@pytest.mark.slow
+def test_page_predicts_a_frame_of_dask(few_epochs):
+    for package in ("dask.dataframe", "pandas"):
+        pytest.importorskip(package)
+    names: dict[str, object] = {}
+    for block in blocks_of(GUIDE / "engine.rst"):
+        if "import joblib" in block or "import dask" in block:
+            exec(block, names)
+    at_once = names["model"].predict_frame(names["frame"].compute())
+    assert [*names["table"]] == [*at_once]
+    np.testing.assert_allclose(names["table"], at_once, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_page_on_processes_of_torch(monkeypatch):
+    """By a group of one process, as torchrun would start it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in told.items():
+        monkeypatch.setenv(name, str(value))
+    _, text = (GUIDE / "engine.rst").read_text(encoding="utf-8").split("    # train.py\n")
+    lines = itertools.takewhile(lambda line: not line or line[0] == " ", text.split("\n"))
+    names: dict[str, object] = {}
+    exec(textwrap.dedent("\n".join(lines)), names)
+    assert np.mean(names["distribution"].mean.argmax(-1).numpy() == names["y"]) > 0.95
+    of_teacher = names["teacher"].predict_uncertainty(names["X"]).epistemic
+    assert stats.spearmanr(names["epistemic"], of_teacher).statistic > 0.7
 
 
 @pytest.mark.slow
