@@ -73,6 +73,16 @@ def first(n_rows, load):
     return lambda **kwargs: tuple(values[:n_rows] for values in load(**kwargs))
 
 
+def some_of_adult(name, version, return_X_y):
+    """What fetch_openml gives, by its types, without a connection."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    ages, works = rng.integers(17, 90, 150), rng.choice(["Private", "State-gov", None], 150)
+    income = pd.Series(np.where(ages > 50, ">50K", "<=50K"), dtype="category", name="class")
+    return pd.DataFrame({"age": ages, "workclass": pd.Categorical(works)}), income
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize(
@@ -101,6 +111,7 @@ def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
     n_digits = 200 if name == "smaller_students" else 450  # it fits dozens of students
     monkeypatch.setattr(datasets, "load_digits", first(n_digits, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
+    monkeypatch.setattr(datasets, "fetch_openml", some_of_adult)
     run(GUIDE / f"{name}.rst", LESS.get(name, ()))
 
 
