@@ -72,11 +72,16 @@ def parameter(text: str) -> tuple[str, Any]:
 
 def arrays(file: str, names: str) -> list[np.ndarray]:
     """Arrays of a file in the folder that SKDISTILL_DATA names."""
+    with stored(file) as content:
+        return [content[name] for name in names.split()]
+
+
+def stored(file: str) -> Any:
+    """Open a file in the folder that SKDISTILL_DATA names."""
     folder = os.environ.get("SKDISTILL_DATA")
     if not folder:
         raise SystemExit(f"SKDISTILL_DATA must name the folder of data that holds {file}.npz")
-    with np.load(Path(folder, f"{file}.npz"), allow_pickle=False) as content:
-        return [content[name] for name in names.split()]
+    return np.load(Path(folder, f"{file}.npz"), allow_pickle=False)
 
 
 def record(**content) -> dict[str, Any]:

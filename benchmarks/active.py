@@ -40,6 +40,7 @@ from _common import (
     record,
     write_json,
 )
+from _datasets import load_tabular_classification, load_uci_regression
 from sklearn.datasets import make_friedman1
 from sklearn.metrics import log_loss, root_mean_squared_error
 from sklearn.model_selection import train_test_split
@@ -51,7 +52,6 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.active import select_batch
-from skdistill.datasets import fetch_tabular_classification, fetch_uci_regression
 
 # "friedman1" is the "fried" of the paper on LCMD.
 REGRESSION = ("concrete", "energy", "power-plant", "protein", "california", "house")
@@ -77,9 +77,9 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
     if name == "friedman1":
         return *make_friedman1(40_768, noise=1.0, random_state=0), []
     if name in CLASSES:
-        data = fetch_tabular_classification(name)
+        data = load_tabular_classification(name)
         return data.data, data.target, np.flatnonzero(data.categorical).tolist()
-    data = fetch_uci_regression(name)
+    data = load_uci_regression(name)
     return data.data, data.target, []
 
 

@@ -40,6 +40,7 @@ from _common import (
     record,
     write_json,
 )
+from _datasets import load_tabular_classification, load_uci_regression
 from sklearn.base import is_classifier
 from sklearn.datasets import make_friedman1
 from sklearn.frozen import FrozenEstimator
@@ -54,7 +55,6 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._training.trainer import batch_size_for
-from skdistill.datasets import fetch_tabular_classification, fetch_uci_regression
 from skdistill.distillers._fit import _rows
 from skdistill.metrics import epistemic_fidelity, gaussian_nll
 from skdistill.settings import Runtime
@@ -160,7 +160,7 @@ def outside_of_test(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name in MADE_UP:
         return MADE_UP[name]()
     if name in ("concrete", "wine", "power-plant", "protein"):
-        found = fetch_uci_regression(name)
+        found = load_uci_regression(name)
         rows = found.train_indices[0]
         return found.data[rows], found.target[rows]
     if name == "house":
@@ -172,7 +172,7 @@ def outside_of_test(name: str) -> tuple[np.ndarray, np.ndarray]:
         X, targets = arrays("uci/rf1_multitarget", "X Y")
         y = targets[:, 0].astype(float)
     else:
-        found = fetch_tabular_classification(name)
+        found = load_tabular_classification(name)
         X, y = found.data, found.target
     X, _, y, _ = train_test_split(X, y, test_size=SHARE, random_state=0)
     return X, y

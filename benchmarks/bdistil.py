@@ -58,6 +58,7 @@ from _common import (
     record,
     write_json,
 )
+from _datasets import load_tabular_classification, load_uci_regression
 from mnist import load as load_images
 from sklearn.base import is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -67,12 +68,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleClassifier, BDistilBooster
-from skdistill.datasets import (
-    fetch_tabular_classification,
-    fetch_uci_regression,
-    make_cube,
-    make_ellipsoid,
-)
+from skdistill.datasets import make_cube, make_ellipsoid
 from skdistill.model_selection import flops
 from skdistill.modules import ConvNet, Recurrent, ResNet, count_flop, stack
 from skdistill.settings import Connection, WeakLearnerSearch
@@ -213,7 +209,7 @@ TABLE_SETTINGS: dict[str, dict[str, Any]] = {
 
 def run_table(name: str, changes: dict[str, Any], n_rows: int | None, n_rounds: int):
     """Accuracies of HistGradientBoosting and its booster, and times for a single row."""
-    data = fetch_tabular_classification(name)
+    data = load_tabular_classification(name)
     X, y = data.data.astype(np.float32), data.target
     X, X_test, y, y_test = train_test_split(
         X, y, train_size=n_rows, test_size=0.2, random_state=0, stratify=y
@@ -258,7 +254,7 @@ LEAST_PROBABILITY = 1e-6
 def held_out(name: str, seed: int, n_rows: int) -> tuple[np.ndarray, ...]:
     """Scaled training and test rows of a table, and their targets."""
     of_numbers = name in NUMBERS
-    data = (fetch_uci_regression if of_numbers else fetch_tabular_classification)(name)
+    data = (load_uci_regression if of_numbers else load_tabular_classification)(name)
     y = data.target if of_numbers else np.unique(data.target, return_inverse=True)[1]
     X, X_test, y, y_test = train_test_split(
         data.data, y, test_size=0.2, random_state=seed, stratify=None if of_numbers else y

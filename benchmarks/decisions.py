@@ -42,6 +42,7 @@ from typing import Any
 
 import numpy as np
 from _common import argument_parser, one_thread, print_table, record, write_json
+from _datasets import load_tabular_classification, load_uci_regression
 from scipy.stats import spearmanr
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
@@ -57,7 +58,6 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.datasets import fetch_tabular_classification, fetch_uci_regression
 from skdistill.decision import (
     AdaptiveConformalRegressor,
     ConformalRegressor,
@@ -129,7 +129,7 @@ def stored(student, X: np.ndarray):
 @functools.cache
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Features, standardised, and targets in random order."""
-    data = (fetch_tabular_classification if name in CLASSES else fetch_uci_regression)(name)
+    data = (load_tabular_classification if name in CLASSES else load_uci_regression)(name)
     order = np.random.default_rng(0).permutation(len(data.target))[: TRAINING + POPULATION]
     X = StandardScaler().fit_transform(data.data[order]).astype(np.float32)
     return X, data.target[order]

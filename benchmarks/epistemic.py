@@ -49,13 +49,13 @@ import fidelity
 import numpy as np
 import unseen
 from _common import argument_parser, arrays, one_thread, print_table, record, versions, write_json
+from _datasets import UCI_REGRESSION, load_uci_regression
 from joblib import Parallel, delayed
 from sklearn.base import is_classifier
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from unseen import Contender, Fold
 
 from skdistill import predict_members, predict_uncertainty
-from skdistill.datasets import UCI_REGRESSION_SETS, fetch_uci_regression
 from skdistill.metrics import crps, epistemic_calibration
 from skdistill.model_selection import unseen_scores
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
@@ -132,8 +132,8 @@ OURS = tuple(name for name, found in CONTENDERS.items() if found.package == "skd
 
 def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     """All samples of a table; numbers have mean 0 and deviation 1."""
-    if name in UCI_REGRESSION_SETS:
-        found = fetch_uci_regression(name)
+    if name in UCI_REGRESSION:
+        found = load_uci_regression(name)
         X, y = found.data, found.target
     elif name in ("california", "magic", "satimage"):
         X, y = fidelity.table(name)

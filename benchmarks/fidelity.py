@@ -44,6 +44,7 @@ from _common import (
     resumed,
     write_json,
 )
+from _datasets import UCI_REGRESSION, load_tabular_classification
 from joblib import Memory, Parallel, delayed
 from sklearn.base import is_classifier
 from sklearn.datasets import load_digits
@@ -59,7 +60,6 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.datasets import UCI_REGRESSION_SETS, fetch_tabular_classification
 from skdistill.metrics import crps, fidelity
 from skdistill.modules import n_parameters
 from skdistill.settings import Runtime
@@ -112,13 +112,13 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
         return np.vstack(parts[:3]), np.hstack(parts[3:])
     if name == "digits":
         return load_digits(return_X_y=True)
-    found = fetch_tabular_classification(name)
+    found = load_tabular_classification(name)
     return found.data, found.target
 
 
 def load(name: str, split: int, validation: bool) -> Rows:
     """Standardised rows of one split."""
-    if name in UCI_REGRESSION_SETS:
+    if name in UCI_REGRESSION:
         return Rows(*load_split(name, split, validation))
     X, y = table(name)
     for seed in (split, split + 1000)[: 1 + validation]:

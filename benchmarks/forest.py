@@ -40,6 +40,7 @@ from _common import (
     saved,
     write_json,
 )
+from _datasets import load_tabular_classification
 from hydra import fidelity
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -50,7 +51,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdistill import HydraPlusClassifier
-from skdistill.datasets import fetch_tabular_classification
 from skdistill.metrics import expected_calibration_error
 from skdistill.settings import HydraLoss
 from skdistill.teachers import as_teacher
@@ -91,7 +91,7 @@ class Rows(NamedTuple):
 
 def load(name: str, validation: bool) -> Rows:
     """Rows of a set, split alike every time."""
-    data = fetch_tabular_classification(name)
+    data = load_tabular_classification(name)
     X, codes = with_codes(data.data, data.categorical, INDICATORS.get(name))
     draw = partial(train_test_split, test_size=SHARE, random_state=0)
     if data.is_train is None:

@@ -60,6 +60,7 @@ from _common import (
     record,
     write_json,
 )
+from _datasets import load_images, load_uci_regression
 from scipy.stats import entropy, spearmanr
 from sgld import WIDE, Setting, products, rows
 from sklearn.datasets import load_digits, make_friedman1
@@ -67,7 +68,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import scale
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, GPEDDistiller
-from skdistill.datasets import fetch_images, fetch_uci_regression, mask_squares
+from skdistill.datasets import mask_squares
 from skdistill.metrics import ood_auroc, uncertainty_ndcg
 from skdistill.modules import ConvNet
 from skdistill.samplers import SGLD
@@ -239,7 +240,7 @@ class Images(NamedTuple):
 
 def load(side: int, validation: bool) -> Images:
     """Images with squares missing."""
-    mnist, other = fetch_images("mnist"), fetch_images("kmnist")
+    mnist, other = load_images("mnist"), load_images("kmnist")
     masked = partial(mask_squares, size=side)
     data = masked(mnist.data, random_state=0).reshape(len(mnist.data), -1)
     strange = other.data[~other.is_train][:N_OTHER]
@@ -368,7 +369,7 @@ def print_quality(mask: str, results: dict[str, dict]) -> None:
 
 def small_images(seed: int) -> Images:
     """Digits of 8 x 8 pixels, in an order by the seed, and KMNIST's brought to that size."""
-    digits, other = load_digits(), fetch_images("kmnist")
+    digits, other = load_digits(), load_images("kmnist")
     order = np.random.RandomState(seed).permutation(len(digits.data))
     X, y = (digits.data[order] / 16).astype(np.float32), digits.target[order]
     strange = other.data[~other.is_train][:N_FAR].reshape(-1, 28, 28)[:, 2:26, 2:26] / 255
@@ -407,7 +408,7 @@ def small_numbers(name: str, chains: str, n_epochs: int, seed: int) -> dict:
     if name == "friedman1":
         X, y = make_friedman1(4000, noise=1.0, random_state=seed)
     else:
-        data = fetch_uci_regression(name)
+        data = load_uci_regression(name)
         X, y = data.data, data.target
     X, y = scale(X).astype(np.float32), np.ravel(y)
     order = np.random.RandomState(seed).permutation(len(X))

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _common import argument_parser, one_thread, parameter, print_table, record, write_json
+from _datasets import load_tabular_classification
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
@@ -42,7 +43,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.datasets import fetch_tabular_classification, make_hydra_regression, make_spirals
+from skdistill.datasets import make_hydra_regression, make_spirals
 from skdistill.distributions import Uncertainty
 from skdistill.metrics import (
     epistemic_fidelity,
@@ -152,7 +153,7 @@ def load(name: str, validation: bool) -> tuple[np.ndarray, ...]:
     if name in TOYS:
         make = TOYS[name].make
         return *make(random_state=0), *make(3000, random_state=2 if validation else 1)
-    data = fetch_tabular_classification(name)
+    data = load_tabular_classification(name)
     X, y = data.data, data.target
     for _ in range(1 + validation):
         X, X_test, y, y_test = train_test_split(X, y, test_size=SHARE, stratify=y, random_state=0)

@@ -31,12 +31,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from _common import argument_parser, parameter, print_table, record, write_json
+from _datasets import load_images
 from gped import MASKS
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from skdistill import BayesianEnsembleClassifier
-from skdistill.datasets import fetch_images, mask_squares
+from skdistill.datasets import mask_squares
 from skdistill.metrics import expected_calibration_error, ood_auroc
 from skdistill.samplers import SGLD, MCDropout
 
@@ -72,7 +73,7 @@ class Images(NamedTuple):
 
 def load(validation: bool, side: int = 0) -> Images:
     """Images with squares of so many pixels a side missing."""
-    mnist, other = fetch_images("mnist"), fetch_images("kmnist")
+    mnist, other = load_images("mnist"), load_images("kmnist")
     train, test = np.flatnonzero(mnist.is_train), ~mnist.is_train
     if validation:
         test = train[N_TRAIN : N_TRAIN + N_VALIDATION]

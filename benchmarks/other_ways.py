@@ -37,12 +37,12 @@ import numpy as np
 import torch
 import unseen
 from _common import argument_parser, one_thread, print_table, record, write_json
+from _datasets import load_uci_regression
 from sklearn.linear_model import BayesianRidge
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill.datasets import fetch_uci_regression
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.metrics import ood_auroc
 from skdistill.model_selection import GapSplit, TailSplit
@@ -155,7 +155,7 @@ WAYS: dict[str, Callable[..., Predict]] = {
 
 def folds(name: str, n_features: int, max_rows: int):
     """Gaps and tails along features of a set: samples to train on, held-out and unseen ones."""
-    found = fetch_uci_regression(name)
+    found = load_uci_regression(name)
     index = np.random.default_rng(0).permutation(found.train_indices[0])[:max_rows]
     X, y = found.data[index], found.target[index]
     for kind, splitter in (("gap", GapSplit), ("tail", TailSplit)):

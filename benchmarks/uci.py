@@ -20,6 +20,7 @@ import warnings
 import numpy as np
 import torch
 from _common import argument_parser, parameter, print_table, record, write_json
+from _datasets import load_uci_regression
 from joblib import Parallel, delayed
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -28,7 +29,6 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, HydraPlusRegressor
-from skdistill.datasets import fetch_uci_regression
 from skdistill.metrics import ause, epistemic_fidelity, gaussian_nll, interval_coverage
 from skdistill.modules import n_parameters
 
@@ -78,7 +78,7 @@ PEER_ROWS = {"gp": 2000}  # exact Gaussian processes cost the cube of the rows
 
 def load_split(name: str, split: int, validation: bool):
     """Standardised float32 training and test rows of one split."""
-    data = fetch_uci_regression(name)
+    data = load_uci_regression(name)
     train, test = data.train_indices[split], data.test_indices[split]
     if validation:
         train = np.random.RandomState(split).permutation(train)
@@ -241,7 +241,7 @@ def main() -> None:
     results = {}
     for name in options.sets:
         try:
-            n_splits = min(options.splits, len(fetch_uci_regression(name).train_indices))
+            n_splits = min(options.splits, len(load_uci_regression(name).train_indices))
         except OSError as error:
             print(f"{name}: left out. {error}")
             continue

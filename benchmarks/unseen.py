@@ -62,6 +62,7 @@ import numpy as np
 import peers
 import uci
 from _common import argument_parser, one_thread, print_table, record, versions, write_json
+from _datasets import load_images, load_tabular_classification, load_uci_regression
 from fidelity import OF_UCI, Rows
 from joblib import Parallel, delayed
 from sklearn.base import is_classifier
@@ -80,12 +81,7 @@ from skdistill import (
     HydraPlusRegressor,
     predict_uncertainty,
 )
-from skdistill.datasets import (
-    fetch_images,
-    fetch_tabular_classification,
-    fetch_uci_regression,
-    move,
-)
+from skdistill.datasets import move
 from skdistill.metrics import epistemic_fidelity
 from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
 from skdistill.samplers import DeepEnsemble
@@ -156,14 +152,14 @@ class Fold(NamedTuple):
 def table(name: str) -> tuple[Any, np.ndarray]:
     """All samples of a set."""
     if name in OF_UCI:
-        found = fetch_uci_regression(name)
+        found = load_uci_regression(name)
     elif name == "digits":
         found = load_digits()
     elif name == "mnist":
-        found = fetch_images("mnist")
+        found = load_images("mnist")
         return flat(found.data[:N_IMAGES]), found.target[:N_IMAGES]
     else:
-        found = fetch_tabular_classification(name)
+        found = load_tabular_classification(name)
     return (frame(found) if name == "adult" else found.data), found.target
 
 
@@ -235,7 +231,7 @@ def of_category(column) -> np.ndarray:
 def usual(name: str, max_rows: int) -> Fold:
     """Samples drawn at random; of UCI those of the first of the usual splits."""
     if name in OF_UCI:
-        found = fetch_uci_regression(name)
+        found = load_uci_regression(name)
         return fold_of(name, found.train_indices[0], found.test_indices[0], max_rows)
     order = np.random.default_rng(0).permutation(len(table(name)[1]))
     n_held_out = min(MOST_SCORED, len(order) // 4)
@@ -287,7 +283,7 @@ def images(fold: Fold) -> Iterator[tuple[str, Unseen]]:
         moved = np.zeros_like(pixels)
         moved[:, :, n:] = pixels[:, :, :-n]
         yield f"moved {n} pixels", Unseen(flat(moved), y)
-    yield "kmnist", Unseen(flat(fetch_images("kmnist").data[-MOST_SCORED:]))
+    yield "kmnist", Unseen(flat(load_images("kmnist").data[-MOST_SCORED:]))
 
 
 def flat(pixels: np.ndarray) -> np.ndarray:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # imported when they are asked for
     from . import datasets as datasets
     from . import decision as decision
     from . import displays as displays
-    from . import distributed as distributed
     from . import estimator_checks as estimator_checks
     from . import integrations as integrations
     from . import metrics as metrics
@@ -47,7 +46,6 @@ _LAZY = (
     "datasets",
     "decision",
     "displays",
-    "distributed",
     "estimator_checks",
     "integrations",
     "metrics",

@@ -29,8 +29,6 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.utils import Bunch
 
 import skdistill
-from skdistill import datasets
-from skdistill.datasets import fetch_images
 from skdistill.distillers._fit import _student
 from skdistill.metrics import crps
 from skdistill.modules import n_parameters
@@ -56,24 +54,26 @@ def common(monkeypatch):
 
 @pytest.fixture(scope="module")
 def first_images(data_dir):
-    """Function that returns the first images of a set, as fetch_images does all; it reads once."""
+    """Function that returns the first images of a set, as load_images does all; it reads once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        load_images = importlib.import_module("_datasets").load_images
 
     @cache
-    def fetch(name):
-        found = fetch_images(name)
+    def load(name):
+        found = load_images(name)
         parts = found.is_train, ~found.is_train
         few = np.sort(np.concatenate([np.flatnonzero(part)[:400] for part in parts]))
         return Bunch(**{key: found[key][few] for key in ("data", "target", "is_train")})
 
-    return fetch
+    return load
 
 
 @pytest.fixture
 def few_images(common, first_images, monkeypatch):
     """Scripts have some images only."""
-    monkeypatch.setattr(datasets, "fetch_images", first_images)
-    for script in ("gped", "mnist"):  # which others import
-        monkeypatch.setattr(importlib.import_module(script), "fetch_images", first_images)
+    for script in ("_datasets", "gped", "mnist"):  # which others import
+        monkeypatch.setattr(importlib.import_module(script), "load_images", first_images)
 
 
 @pytest.fixture

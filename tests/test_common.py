@@ -727,7 +727,6 @@ def test_docstrings_describe_parameters_and_returns(name):
 # scikit-learn; words beside names whose type says all (PR04, PR07, RT03), parameters in groups that
 # belong together (PR03), and verbs where a summary begins with a noun in the plural (SS05).
 NOT_HELD = {"SA01", "EX01", "ES01", "GL01", "GL02", "RT02", "PR03", "PR04", "PR07", "RT03", "SS05"}
-EXEMPT = {"skdistill.distributed.data_parallel": {"YD01"}}  # it yields nothing: a context manager
 
 
 def names_with_docstrings(name, obj):
@@ -748,7 +747,7 @@ def names_with_docstrings(name, obj):
 def test_docstrings_are_valid_for_numpydoc(name):
     validate = pytest.importorskip("numpydoc.validate").validate
     obj = public_objects()[name]
-    ignored = NOT_HELD | EXEMPT.get(name, set())
+    ignored = NOT_HELD
     if inspect.isclass(obj) and (is_protocol(obj) or hasattr(obj, "_fields")):
         ignored = ignored | {"PR01"}  # see complaints_about_class
     found = [

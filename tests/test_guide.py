@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
+import socket
 import textwrap
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import datasets
 
 from skdistill import report
@@ -70,6 +73,16 @@ def first(n_rows, load):
     return lambda **kwargs: tuple(values[:n_rows] for values in load(**kwargs))
 
 
+def some_of_adult(name, version, return_X_y):
+    """What fetch_openml gives, by its types, without a connection."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    ages, works = rng.integers(17, 90, 150), rng.choice(["Private", "State-gov", None], 150)
+    income = pd.Series(np.where(ages > 50, ">50K", "<=50K"), dtype="category", name="class")
+    return pd.DataFrame({"age": ages, "workclass": pd.Categorical(works)}), income
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize(
@@ -98,7 +111,39 @@ def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
     n_digits = 200 if name == "smaller_students" else 450  # it fits dozens of students
     monkeypatch.setattr(datasets, "load_digits", first(n_digits, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
+    monkeypatch.setattr(datasets, "fetch_openml", some_of_adult)
     run(GUIDE / f"{name}.rst", LESS.get(name, ()))
+
+
+@pytest.mark.slow
+def test_page_predicts_a_frame_of_dask(few_epochs):
+    for package in ("dask.dataframe", "pandas"):
+        pytest.importorskip(package)
+    names: dict[str, object] = {}
+    for block in blocks_of(GUIDE / "engine.rst"):
+        if "import joblib" in block or "import dask" in block:
+            exec(block, names)
+    at_once = names["model"].predict_frame(names["frame"].compute())
+    assert [*names["table"]] == [*at_once]
+    np.testing.assert_allclose(names["table"], at_once, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_page_on_processes_of_torch(monkeypatch):
+    """By a group of one process, as torchrun would start it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in told.items():
+        monkeypatch.setenv(name, str(value))
+    _, text = (GUIDE / "engine.rst").read_text(encoding="utf-8").split("    # train.py\n")
+    lines = itertools.takewhile(lambda line: not line or line[0] == " ", text.split("\n"))
+    names: dict[str, object] = {}
+    exec(textwrap.dedent("\n".join(lines)), names)
+    assert np.mean(names["distribution"].mean.argmax(-1).numpy() == names["y"]) > 0.95
+    of_teacher = names["teacher"].predict_uncertainty(names["X"]).epistemic
+    assert stats.spearmanr(names["epistemic"], of_teacher).statistic > 0.7
 
 
 @pytest.mark.slow

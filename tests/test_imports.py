@@ -43,7 +43,6 @@ LAYERS = {
         "model_selection",
         "decision",
         "monitoring",
-        "distributed",
         "persistence",
         "streams",
         "export",

@@ -103,21 +103,24 @@ class Columns:
         """
         if categorical_features is None:
             return None
-        counts: dict[int, Counter] = {}
-        kept, others = {}, {}
+        is_found = isinstance(categorical_features, str)
+        kept, others, advice = {}, {}, _advice_on_ids(X) if is_found else []
         with errors_about("categorical_features"):
             for number in _categorical_columns(X, categorical_features):
-                counts[number] = _counts(column_of(X, number))
-                found = [value for value, _ in counts[number].most_common()]
+                counts = _counts(column_of(X, number))
+                if is_found:
+                    advice += _advice_on_text(X, number, counts)
+                found = [value for value, _ in counts.most_common()]
                 _refuse_kinds(found, name_of_column(X, number))
-                n_kept = _n_told_apart(counts[number])
+                n_kept = len(counts)
+                if _are_names(counts):  # of these a model learns by those that two samples have
+                    n_kept = max(1, sum(count > 1 for count in counts.values()))
+                n_kept = min(n_kept, _MOST_CATEGORIES)
                 kept[number] = sorted(found[:n_kept], key=_order)
                 others[number] = found[n_kept:]
-        if isinstance(categorical_features, str):
-            if counts:
-                _warn_of_text(X, counts)
-            _warn_of_numbered_samples(X)
-        return cls(np.shape(X)[1], kept, others) if counts else None
+        if advice:
+            warn("\n".join(advice))
+        return cls(np.shape(X)[1], kept, others) if kept else None
 
     def grown(self, X: ArrayLike) -> Columns:
         """Return the columns with the categories of further samples; the codes of others stay."""
@@ -269,9 +272,8 @@ def with_columns(X: Any, values: dict[int, np.ndarray]) -> Any:
 
 def date_columns(X: Any) -> list[int]:
     """Numbers of the columns that hold dates or durations."""
-    is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
-    is_table = is_frame or (isinstance(X, np.ndarray) and X.dtype.kind in "mMO")
-    if not is_table or len(np.shape(X)) != 2:  # such as a pandas.Series
+    is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "mMO"
+    if not (is_array or _is_frame(X)):
         return []
     return [column for column in range(np.shape(X)[1]) if holds_dates(column_of(X, column))]
 
@@ -355,8 +357,7 @@ def _series_like(column: Any, values: np.ndarray) -> Any:
 def _categorical_columns(X: Any, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
     if isinstance(wanted, str):
-        is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
-        n_columns = len(X.columns) if is_frame else 0
+        n_columns = len(X.columns) if _is_frame(X) else 0
         return [column for column in range(n_columns) if _holds_categories(column_of(X, column))]
     names, shape = names_of_columns(X), np.shape(X)
     if len(shape) < 2:
@@ -391,14 +392,6 @@ def _counts(column: object) -> Counter:
     return Counter(value for value in values_of(column) if value is not None)
 
 
-def _n_told_apart(counts: Counter) -> int:
-    """Return how many categories get an input: of names and free text, those with two samples."""
-    n = len(counts)
-    if _are_names(counts):
-        n = max(1, sum(count > 1 for count in counts.values()))
-    return min(n, _MOST_CATEGORIES)
-
-
 def _are_names(counts: Counter) -> bool:
     """Whether so many values differ that they are hardly categories."""
     n_values = counts.total()
@@ -421,75 +414,59 @@ def _refuse_kinds(categories: list, name: object) -> None:
             )
 
 
-def _warn_of_text(X: ArrayLike, counts_of: dict[int, Counter]) -> None:
-    """Warn of columns of text that are hardly meant as categories: numbers, names, free text."""
-    for number, counts in counts_of.items():
-        column = column_of(X, number)
-        if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
-            continue
-        name, n_values = name_of_column(X, number), counts.total()
-        n_dates = sum(count for value, count in counts.items() if _DATE.match(str(value)))
-        others = [value for value in counts if number_of(value) is None]
-        n_numbers = n_values - sum(counts[value] for value in others)
-        if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
-            _warn_of_numbers(column, name, counts, others)
-        elif len(counts) > _FEW_NUMBERS and n_dates >= _SHARE_OF_NUMBERS * n_values:
-            reader = f"parse_dates=[{name!r}]" if hasattr(X, "iloc") else "try_parse_dates=True"
-            warn(
-                f"Column {name!r} of X is text, and is read as {len(counts)} categories, although "
-                f"its values are dates, such as {next(iter(counts))!r}. To have dates, read the "
-                f"file with {reader}. {line_that_converts(X, number, 'dates')} To have categories, "
-                "make the column categorical."
-            )
-        elif _are_names(counts):
-            warn(
-                f"Column {name!r} of X is text, and is read as categories, although {len(counts)} "
-                f"of its {n_values} values differ, as names and free text do: a model learns "
-                "nothing of a category that has one sample. Leave the column out, or make numbers "
-                "of it, by scikit-learn's TargetEncoder or TfidfVectorizer for instance."
-            )
+def _advice_on_text(X: Any, number: int, counts: Counter) -> list[str]:
+    """Tell of a column of text that it holds numbers, dates, names or free text, if it does."""
+    name, n_values, is_pandas = name_of_column(X, number), counts.total(), hasattr(X, "iloc")
+    if str(column_of(X, number).dtype).lower().startswith(("cat", "dictionary", "enum")):
+        return []
+    others = sorted(repr(value) for value in counts if number_of(value) is None)
+    n_numbers = sum(count for value, count in counts.items() if number_of(value) is not None)
+    n_dates = sum(count for value, count in counts.items() if _DATE.match(str(value)))
+    enough = _SHARE_OF_NUMBERS * n_values
+    if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= enough:
+        few = ", ".join(others[:5]) + ", ..." * (len(others) > 5)
+        found = f"its values are numbers, but for {few}" if few else "its values are numbers"
+        mend = line_that_converts(X, number, "numbers")
+        if few:
+            mend += f" Or read the file with {'na' if is_pandas else 'null'}_values=[{few}]."
+    elif len(counts) > _FEW_NUMBERS and n_dates >= enough:
+        found = f"its values are dates, such as {next(iter(counts))!r}"
+        reader = f"parse_dates=[{name!r}]" if is_pandas else "try_parse_dates=True"
+        mend = f"{line_that_converts(X, number, 'dates')} Or read the file with {reader}."
+    elif _are_names(counts):
+        found = f"{len(counts)} of its {n_values} values differ, as names and free text do"
+        mend = "Leave it out, or make numbers of it, by TargetEncoder or TfidfVectorizer."
+    else:
+        return []
+    text = f"Column {name!r} of X is text, and is read as categories, although {found}. {mend}"
+    return [f"{text} To have categories, make it categorical."]
 
 
-def _warn_of_numbered_samples(X: Any) -> None:
-    """Warn of columns of a frame, beside others, that number its samples.
+def _advice_on_ids(X: Any) -> list[str]:
+    """Tell of columns of a frame, beside others, that number its samples.
 
     Their values are whole numbers which all differ, and have no gaps or are called an ID. Numbers
     of customers by another name are not found: incomes may all differ too.
     """
-    is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
-    if not is_frame or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
-        return
+    if not _is_frame(X) or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
+        return []
+    advice = []
     for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         is_whole = str(dtype).lower().startswith(("int", "uint"))
         if not (is_whole and all(_all_differ(part, number) for part in (X[:1000], X))):
             continue
         column = column_of(X, number)
         if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
-            warn(
+            advice.append(
                 f"Column {name!r} of X has another whole number for each of its {len(X)} samples, "
-                "as their numbers or IDs do: a model that learns by them fails on new ones. Leave "
-                "the column out. To keep it, a time for instance, make it float."
+                "as IDs do, of which a model learns nothing for new ones. Leave it out. To keep "
+                "it, a time for instance, make it float."
             )
+    return advice
 
 
-def _all_differ(X: ArrayLike, number: int) -> bool:
-    values = values_of(column_of(X, number))
-    return None not in (found := set(values)) and len(found) == len(values)
-
-
-def _warn_of_numbers(column: object, name: object, counts: Counter, others: list) -> None:
-    """Warn of a column of text that is numbers, but for a few other values."""
-    mend = f"X[{name!r}].cast(pl.Float64, strict=False)"
-    if hasattr(column, "iloc"):
-        mend = f"pd.to_numeric(X[{name!r}], errors='coerce')"
-    few = ", ".join(sorted(map(repr, others))[:5])
-    but = f", but for {few}{' and more' if len(others) > 5 else ''}" if few else ""
-    read = f"read the file with na_values=[{few}], or " if few else ""
-    warn(
-        f"Column {name!r} of X is text, and is read as {len(counts)} categories, although nearly "
-        f"all of its {counts.total()} values are numbers{but}. To have numbers, {read}take {mend}. "
-        "To have categories, make the column categorical."
-    )
+def _all_differ(X: Any, number: int) -> bool:
+    return len({*values_of(column_of(X, number))} - {None}) == len(X)
 
 
 def line_that_converts(X: ArrayLike, number: int, kind: str, value: object = None) -> str:
@@ -514,6 +491,11 @@ def _has_hash(value: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _is_frame(X: Any) -> bool:
+    """Whether X is a frame of pandas or polars."""
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
 
 
 def name_of_column(X: ArrayLike, number: int) -> Any:

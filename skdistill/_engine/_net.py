@@ -15,7 +15,6 @@ from skorch.callbacks import EpochTimer, LRScheduler
 from torch import Tensor
 
 from .._method.objective import Objective
-from .._utils.ranks import Ranks
 from .._utils.reporting import count_from_now
 from .._utils.validation import did_you_mean
 from ._callbacks import EpochLog, StopTraining, TimeLimit, asks_to_stop
@@ -43,9 +42,6 @@ class StackNet(NeuralNet):
         every epoch with the parameters by name, returns a function of the learning rate that
         changes these tensors in place. `after_step` takes the net; its ``state_dict()``, if it has
         one, is part of the net's state.
-    ranks : Ranks, default=None
-        Processes that train the same stack, each on its share of every minibatch. Gradients and
-        losses are those over the samples of all; the weights begin as those of rank 0.
     """
 
     epoch_: tuple[RunningLoss, int] | None = None  # the one that runs, and its number of samples
@@ -63,7 +59,6 @@ class StackNet(NeuralNet):
         after_step=None,
         time_limit: TimeLimit | None = None,
         phase="training",
-        ranks: Ranks | None = None,
         **kwargs,
     ):
         self.weight_decay = weight_decay
@@ -74,7 +69,6 @@ class StackNet(NeuralNet):
         self.after_step = after_step
         self.time_limit = time_limit
         self.phase = phase
-        self.ranks = ranks
         # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
@@ -145,30 +139,15 @@ class StackNet(NeuralNet):
     def train_step_single(self, batch, **fit_params):
         if not self.module_.training:
             self._set_training(True)
-        if batch[0].shape[1] == 0:
-            result = self._step_without_rows(batch[0])
-        else:
-            outputs, losses, loss = self.forward_(*batch)
-            loss.backward()
-            result = {"loss": loss, "y_pred": outputs, "losses": losses}
+        outputs, losses, loss = self.forward_(*batch)
+        loss.backward()
         for weight, decay in self.weight_decay:
             if weight.grad is not None:  # frozen by a callback
                 weight.grad.add_(weight.detach(), alpha=decay)
-        if self.ranks is not None:
-            trained = [p for p in self.module_.parameters() if p.requires_grad]
-            for parameter in trained:
-                if parameter.grad is None:  # ranks have to send as many numbers
-                    parameter.grad = torch.zeros_like(parameter)
-            self.ranks.average([p.grad for p in trained], batch[0].shape[1])
         if self.clip_norm is not None:
             gradients = [p.grad for p in self.module_.parameters() if p.grad is not None]
             clip_each_member(gradients, self.clip_norm)
-        return result
-
-    def _step_without_rows(self, X: Tensor) -> dict[str, object]:
-        """What a step returns for no samples, the share of a rank in few ones."""
-        no_losses = X.new_zeros(self.n_members, 0)
-        return {"loss": X.new_zeros(()), "y_pred": no_losses, "losses": no_losses}
+        return {"loss": loss, "y_pred": outputs, "losses": losses}
 
     def validation_step(self, batch, **fit_params):
         self._set_training(False)
@@ -239,14 +218,6 @@ class StackNet(NeuralNet):
         self.state_to_load_: Any = None
         self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
-        if self.ranks is not None:
-            self.ranks.copy_from_first([*self.module_.parameters(), *self.module_.buffers()])
-
-    def on_train_end(self, net, **kwargs):
-        super().on_train_end(net, **kwargs)
-        if self.ranks is not None and not self.interrupted_:
-            # Such as a batch normalisation's, whose means are over the rows of a rank.
-            self.ranks.copy_from_first(list(self.module_.buffers()))
 
     def on_epoch_begin(self, net, **kwargs):
         super().on_epoch_begin(net, **kwargs)
@@ -327,8 +298,6 @@ class StackNet(NeuralNet):
                     tallied(batch)
         means = running_loss.means()
         self.epoch_ = None
-        if self.ranks is not None:
-            self.ranks.average(means, running_loss.n_rows)
         self.member_losses_[prefix] = means[0]
         if is_first:
             self.constant_losses_ = means[1]
@@ -372,8 +341,6 @@ class RunningLoss:
         """Add what a step has returned for a batch."""
         losses = step["losses"]
         size = losses.shape[-1]
-        if not size:  # the samples of the last minibatch were fewer than the ranks that share them
-            return
         self.n_rows += size
         if size in self.sums:
             self.sums[size] += losses

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from .._utils.process import fits_twice, rows_asked, rows_in_memory, working_memory
-from .._utils.ranks import Ranks
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile
 
@@ -38,8 +37,7 @@ class Rows(torch.utils.data.Dataset):
 
     Weights, (S, n) or (1, n) for all members, are divided by `mean_weight`, None for their mean
     over samples. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new
-    samples in the place of those that are dealt, but for the first `n_kept`. `ranks` share the
-    samples of every minibatch; each of them has all samples and the same seeds.
+    samples in the place of those that are dealt, but for the first `n_kept`.
     """
 
     def __init__(
@@ -52,12 +50,10 @@ class Rows(torch.utils.data.Dataset):
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
         mean_weight: float | None = None,
-        ranks: Ranks | None = None,
         by_place: bool = False,
         own_targets: tuple[Tensor, ...] = (),
     ):
-        self.X, self.targets, self.ranks = X, targets, ranks
-        self.own_targets = own_targets
+        self.X, self.targets, self.own_targets = X, targets, own_targets
         if weight is not None:
             weight = weight / (mean_weight or weight.mean(-1, keepdim=True))
         self.weight = weight
@@ -139,7 +135,7 @@ class Rows(torch.utils.data.Dataset):
 
     def take(self, index: Tensor) -> Batch:
         """Inputs, targets and weights of the samples at `index`, of shape (..., S or 1, size)."""
-        return self._batch(*self._drawn(index))
+        return self._batch(index, self._drawn(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the samples at `index`, of shape (k, S or 1, size), one after the other."""
@@ -149,20 +145,16 @@ class Rows(torch.utils.data.Dataset):
         """Batch of the samples X in the places of those at `index`."""
         return X, (self._targets_at(index, X), self._weight_at(index))
 
-    def _drawn(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """What of `index` is this rank's, and the samples there, (..., *row), or new ones instead.
-
-        New samples are drawn for all ranks on each of them, so that their generators stay the same.
-        """
-        own = index if self.ranks is None else self.ranks.share(index, -1)
+    def _drawn(self, index: Tensor) -> Tensor:
+        """Return the samples at `index`, (..., *row), or new ones in their place."""
         if self.draw is None:
-            return own, self._gather("rows", self._dealt, own)
+            return self._gather("rows", self._dealt, index)
         X = self._gather("rows", self.X, index)
         drawn = self.draw(X, index, self._draw_generator)
         if self.n_kept:
             is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
             drawn = torch.where(is_kept, X, drawn)
-        return own, drawn if self.ranks is None else self.ranks.share(drawn, index.ndim - 1)
+        return drawn
 
     def _targets_at(self, index: Tensor, X: Tensor) -> tuple[Tensor, ...]:
         shared, own = enumerate(self.targets), enumerate(self.own_targets)
@@ -292,7 +284,7 @@ class DistillationRows(Rows):
         return self.limit if self.predictions is None else super().gather_limit()
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
-        index, X = self._drawn(index)
+        X = self._drawn(index)
         size = max(1, self.limit // index[0].numel())
         for parts in zip(index.split(size), X.split(size), strict=True):
             yield from _one_by_one(self._batch(*parts))
@@ -303,8 +295,6 @@ class DistillationRows(Rows):
     def _predictions_for(self, index: Tensor, X: Tensor) -> Tensor:
         """Predictions for samples (..., *row); those for samples that are kept may be known."""
         if self.predictions is None:
-            if not index.numel():  # fewer samples than ranks
-                return self.no_predictions.view(*index.shape, *self.no_predictions.shape[1:])
             return self._predict(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
         n_known = len(self.predictions)
         if n_known == len(self) or (is_kept := index < n_known).all():
@@ -329,9 +319,8 @@ class PooledRows(torch.utils.data.Dataset):
         X: Tensor,
         batch_size: int,
         seeds: Sequence[int],
-        ranks: Ranks | None = None,
     ):
-        self.X, self.batch_size, self.seeds, self.ranks = X, min(batch_size, len(X)), seeds, ranks
+        self.X, self.batch_size, self.seeds = X, min(batch_size, len(X)), seeds
         self.n_copies = n_copies
         self.epoch = 0
         self._make = copy
@@ -389,10 +378,9 @@ class StreamedRows(torch.utils.data.Dataset):
         batch_size: int,
         seeds: Sequence[int],
         X: Tensor,
-        ranks: Ranks | None = None,
     ):
         self.stretches, self.n_rows = stretches, n_rows
-        self.X, self.batch_size, self.seeds, self.ranks = X, min(batch_size, n_rows), seeds, ranks
+        self.X, self.batch_size, self.seeds = X, min(batch_size, n_rows), seeds
         self._inputs: InputEncoder | None = None
         self._state: list[Tensor] | None = None
 

@@ -153,18 +153,11 @@ class FlatStep:
         if not self.net.module_.training:
             self.net._set_training(True)
         X, (targets, weight) = batch
-        if X.shape[1] == 0:
-            result = self.net._step_without_rows(X)
-            self.gradient.d_flat.zero_()
-        else:
-            outputs, losses = self.gradient(X, targets, weight)
-            result = {"y_pred": outputs, "losses": losses}
-        if self.net.ranks is not None:
-            self.net.ranks.average([self.gradient.d_flat], X.shape[1])
+        outputs, losses = self.gradient(X, targets, weight)
         if self.clip_norm is not None:
             clip_each_member(self.clipped, self.clip_norm)
         self.update()
-        return result
+        return {"y_pred": outputs, "losses": losses}
 
 
 def module_step(net: StackNet, batch: Batch) -> dict[str, object]:

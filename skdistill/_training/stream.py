@@ -29,7 +29,6 @@ from .._method.task import (
     read_samples,
 )
 from .._utils.moments import Moments
-from .._utils.ranks import Ranks
 from ..settings import Runtime
 
 # Samples of the shuffle buffer, for batches that do not say how many.
@@ -371,7 +370,6 @@ def rows_of_stream(
     batch_size: int,
     seeds: Sequence[int],
     deal: Callable[[Part, int], Any],
-    ranks: Ranks | None = None,
 ) -> Any:
     """Return the rows of a stream as the engine takes them, stretch by stretch.
 
@@ -386,4 +384,4 @@ def rows_of_stream(
     def stretches() -> Iterator[Any]:
         return map(deal, stream.stretches(scaling, size), itertools.count())
 
-    return StreamedRows(stretches, stream.n_rows, batch_size, seeds, none, ranks)
+    return StreamedRows(stretches, stream.n_rows, batch_size, seeds, none)

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from .._method.objective import Objective
 from .._utils.messages import name_of
 from .._utils.process import is_forked, torch_threads
-from .._utils.ranks import Ranks
 from .._utils.reporting import part
 from .._utils.settings import part_of
 from .._utils.validation import did_you_mean
@@ -133,7 +132,7 @@ class Training:
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
         lr = learning_rate_for(self.lr, module, self.refinement)
-        step = self._step(optimizer, net_settings.get("ranks"))
+        step = self._step(optimizer)
         if sampler is None:
             settings = {**optimizer_defaults(optimizer, lr, step, self.device), **settings}
             if self.lr_schedule == "cosine" and time_limit is None:
@@ -158,14 +157,13 @@ class Training:
             **{f"callbacks__{name}": value for name, value in self.callback_settings.items()},
         )
 
-    def _step(self, optimizer: type[torch.optim.Optimizer], ranks: Ranks | None = None) -> str:
+    def _step(self, optimizer: type[torch.optim.Optimizer]) -> str:
         """How the engine runs a training step, by `compile` and the device."""
         if self.compile != "auto":
             return "compiled" if self.compile else "eager"
         # An optimizer that is not made for capture would freeze its learning rate in the graph.
         capturable = "capturable" in inspect.signature(optimizer).parameters
-        is_captured = self.device.type == "cuda" and capturable and ranks is None
-        return "captured" if is_captured else "eager"
+        return "captured" if self.device.type == "cuda" and capturable else "eager"
 
     def fit(
         self,
@@ -181,9 +179,8 @@ class Training:
 
         `share` is that of the rest of the stage, and of the time left, with `max_time`.
         """
-        ranks: Ranks | None = rows.ranks
         module = module.to(self.device)  # in place; samples are encoded before the net is made
-        flop = flop_per_step(module, rows) / (1 if ranks is None else ranks.size)
+        flop = flop_per_step(module, rows)
         for dealt in (rows, valid):
             if dealt is not None:
                 dealt.encode_by(parts_of(module)[1])
@@ -194,7 +191,7 @@ class Training:
             number = progress.next_number()
             saved = SavedTraining(progress, number, rows, draws_globally(module), clock)
             net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
-        net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop, "ranks": ranks}
+        net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop}
         limit: Any = None
         if self.budget is not None:
             from .._engine import TimeLimit
@@ -204,8 +201,7 @@ class Training:
         net = self.net(module, objective, n_epochs, time_limit=limit, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
-            # Each rank drops out for samples of its own.
-            own_dropout(module, rows.seeds[0] + (0 if ranks is None else ranks.rank)),
+            own_dropout(module, rows.seeds[0]),
             part(share, net.share_done),
         ):
             net.fit(rows, valid)

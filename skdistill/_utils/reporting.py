@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 from .messages import duration
 from .process import ProcessLock, is_forked
-from .ranks import current_ranks
 
 # A fit that takes longer has a bar, and a stage that takes longer a line about its time.
 _SECONDS_TO_BAR, _SECONDS_TO_ESTIMATE = 10.0, 2.0
@@ -197,10 +196,8 @@ _CURRENT: ContextVar[Reporter | None] = ContextVar("reporter of the innermost fi
 @contextmanager
 def reporting(name: str, verbose: int) -> Iterator[None]:
     """Tell of a fit: by lines for ``verbose=1``, and on a terminal by a bar if it takes long."""
-    outer, ranks = _CURRENT.get(), current_ranks()
-    is_first_rank = ranks is None or ranks.rank == 0
-    is_asked = is_first_rank and verbose >= 1
-    has_terminal = is_first_rank and outer is None and _can_write_over()
+    outer, is_asked = _CURRENT.get(), verbose >= 1
+    has_terminal = outer is None and _can_write_over()
     if outer is None and not (is_asked or has_terminal):
         yield
         return

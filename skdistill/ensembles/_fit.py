@@ -31,7 +31,6 @@ from .._training.resume import resumable
 from .._training.stream import Stream, is_stream, refuse_with_stream
 from .._training.trainer import SEED_LIMIT
 from .._utils.process import one_blas_thread, torch_threads
-from .._utils.ranks import refuse_ranks
 from .._utils.reporting import stage
 from .._utils.warnings import warn
 from ..modules import DistributionStack, shares_weights
@@ -71,7 +70,6 @@ def fit_ensemble(
     An observer is called with the samples of Markov chains; only the last of them become members
     then.
     """
-    refuse_ranks(type(ensemble).__name__)
     spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
         _refuse_with_stream(spec, ensemble.get_params(), {"y": y, "sample_weight": sample_weight})

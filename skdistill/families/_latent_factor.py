@@ -13,7 +13,6 @@ import numpy as np
 from torch import Tensor
 
 from .. import losses
-from .._utils.ranks import current_ranks
 from .._utils.validation import Number
 from ..distributions import EmpiricalGaussian, FactorProcess, Gaussian, GaussianNormal
 from ._family import Family, NumericFamily
@@ -107,8 +106,7 @@ class GaussianFactors(LatentFactorFamily):
 
     def informed(self, members: Gaussian, weight: Tensor) -> Family:
         scores = losses.factor_scores(members.mean, weight, self.n_factors).numpy()
-        ranks = current_ranks()
-        return replace(self, scores=scores if ranks is None else ranks.of_first(scores))
+        return replace(self, scores=scores)
 
     def informed_as(self, fitted: Any) -> Family:
         n_fitted = fitted.scores.shape[1]

@@ -199,13 +199,12 @@ def test_training_runs_on_the_device_of_the_net(monkeypatch):
 
 
 def test_what_is_captured():
-    def step(optimizer, ranks=None):
+    def step(optimizer):
         training = SimpleNamespace(compile="auto", device=SECOND)
-        return Training._step(training, optimizer, ranks)
+        return Training._step(training, optimizer)
 
     assert step(torch.optim.Adam) == "captured"
     assert step(SGLD(1e-3).optimizer_class) == "eager"
-    assert step(torch.optim.Adam, ranks=object()) == "eager"  # ranks meet in every step
 
 
 # --- predictions ---------------------------------------------------------------------------------

@@ -165,7 +165,6 @@ def test_what_is_not_measured_has_a_time_and_no_share(clock, terminal):
         lambda patch: patch.setenv("TERM", "dumb"),
         lambda patch: patch.setattr(reporting, "is_forked", lambda: True),
         lambda patch: patch.setattr(multiprocessing, "parent_process", lambda: "parent"),
-        lambda patch: patch.setattr(reporting, "current_ranks", lambda: SimpleNamespace(rank=1)),
     ],
 )
 def test_without_a_terminal_of_its_own_a_silent_fit_has_no_reporter(monkeypatch, terminal, change):

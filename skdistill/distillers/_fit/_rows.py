@@ -23,7 +23,6 @@ from ..._method.task import Task
 from ..._training.stream import Part, Stream, rows_of_stream
 from ..._training.trainer import batch_size_for, on_device
 from ..._utils.process import rows_in_memory
-from ..._utils.ranks import current_ranks
 from ...distributions import EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...losses import Categories
@@ -186,7 +185,6 @@ def training_rows(
     dealt: dict[str, Any] = {
         "batch_size": _batch_size(spec.settings.batch_size, len(X)),
         "seeds": [seed],
-        "ranks": current_ranks(),
     }
     deal: Callable[..., Any] = partial(
         DistillationRows,
@@ -217,7 +215,7 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     from ..._engine import AnswersOnFile, DistillationRows
 
     put = partial(on_device, device=spec.training.device, dtype=stream.dtype)
-    batch_size, ranks = _batch_size(spec.settings.batch_size, stream.n_rows), current_ranks()
+    batch_size = _batch_size(spec.settings.batch_size, stream.n_rows)
     mean_weight = stream.total_weight / stream.n_rows
     # The spread of the columns, and their correlations, are those of the examples.
     weight = put(spec.weight) if stream.is_weighted else None
@@ -236,19 +234,17 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
             answers=answers,
             draw=draw,
             mean_weight=mean_weight,
-            ranks=ranks,
         )
 
-    return rows_of_stream(stream, spec.scaling, batch_size, [seed], deal, ranks)
+    return rows_of_stream(stream, spec.scaling, batch_size, [seed], deal)
 
 
 def _batch_size(batch_size: int | str, n_rows: int) -> int:
-    """Rows of a minibatch of all ranks together."""
-    ranks = current_ranks()
+    """Return the number of samples of a minibatch."""
     size = batch_size_for(batch_size, n_rows)
     if batch_size == "auto":
         size = max(size, min(_BATCH_SIZE, int(n_rows * _MOST_OF_TABLE)))
-    return size * (1 if ranks is None else ranks.size)
+    return size
 
 
 def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: BaseEstimator) -> Any:

@@ -21,21 +21,15 @@ from ..._estimator.predicting import DistributionEstimator
 from ..._estimator.unwrapping import tags_of
 from ..._estimator.warm_start import all_weights
 from ..._method.task import Buffers, ClassificationTask, Task
-from ..._serialization.digest import digests
-from ..._training.resume import NO_MATTER, resumable
+from ..._training.resume import resumable
 from ..._training.stream import Stream
 from ..._training.trainer import SEED_LIMIT, Training
-from ..._utils.ranks import current_ranks
 from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf, errors_about, is_number
 from ...families import Family, known_families
 from ...pruning import GroupLasso
 from ...settings import Runtime, WeakLearnerSearch
 from ...transfer import MAKERS, TransferMaker, TransferOnly, make_transfer
-
-# Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
-# not read, as it may be of any library.
-_MAY_DIFFER = ("callbacks", "device", "memory", "random_state", "teacher", *NO_MATTER)
 
 
 class TransferRule:
@@ -283,10 +277,8 @@ class FitSpec:
         return {k: None if value is None else np.asarray(value) for k, value in data.items()}
 
     def draw_seeds(self, size: int) -> list[int]:
-        """Draw seeds from `random_state`, which is that of the first of several ranks."""
-        seeds = self.random_state.randint(SEED_LIMIT, size=size).tolist()
-        ranks = current_ranks()
-        return seeds if ranks is None else ranks.of_first(seeds)
+        """Draw seeds from `random_state`."""
+        return self.random_state.randint(SEED_LIMIT, size=size).tolist()
 
 
 @contextmanager
@@ -299,9 +291,6 @@ def begun(
     """
     estimator._keep({"_input_schema": spec.schema, **spec.plan.task.fitted_attributes})
     resumes = resumes and not spec.mode.is_pass and spec.settings.checkpoint is not None
-    if (ranks := current_ranks()) is not None:
-        _refuse_with_ranks(spec)
-        ranks.check_same(digests(estimator, {}, _MAY_DIFFER))
     with (
         fit_task(estimator, for_callbacks(*spec.arguments), 2) as task,
         resumable(estimator, spec.random_state, spec.data)
@@ -309,19 +298,3 @@ def begun(
         else nullcontext(spec.random_state) as random_state,
     ):
         yield replace(spec, random_state=random_state), task
-
-
-def _refuse_with_ranks(spec: FitSpec) -> None:
-    """Raise a ValueError for what several processes cannot have that train a student together."""
-    if spec.mode.is_pass:
-        return
-    if spec.settings.checkpoint is not None:
-        raise ValueError(
-            "runtime__checkpoint must be None within data_parallel, whose ranks would write the "
-            f"same file; got {spec.settings.checkpoint!r}."
-        )
-    if (budget := spec.training.budget) is not None:
-        raise ValueError(
-            "max_time must be None within data_parallel, whose ranks take every step together "
-            f"and have a clock each; got {budget.seconds!r}."
-        )

@@ -31,10 +31,8 @@ from ..._method.random_functions import (
     find_unknown,
 )
 from ..._method.task import TASKS, Task, read_samples
-from ..._serialization.digest import digest
 from ..._training.trainer import Training, draws_globally, n_epochs_in
 from ..._utils.process import rows_asked
-from ..._utils.ranks import Ranks
 from ..._utils.reporting import stage
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
@@ -98,8 +96,6 @@ def train_student(
     n_before, n_epochs, n_of_first = _planned_epochs(spec, len(rows), refinement)
     if n_epochs == 0:
         return
-    if rows.ranks is not None:
-        _check_ranks(rows.ranks, spec, rows, n_epochs)
     budget = TrainingBudget(n_of_first, total_weight, refinement)
     objective = plan.objective(module, budget)
     objective.start_at(n_before)
@@ -218,25 +214,6 @@ def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
     low, high = _EPOCHS_WITHIN
     within = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
     return round(within * more)
-
-
-def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
-    """Raise a ValueError unless ranks train on the same samples, at least one each."""
-    data = {
-        "X": spec.X,
-        "y": spec.y,
-        "sample_weight": spec.weight,
-        "X_transfer": spec.X_transfer,
-        "member_predictions": spec.member_predictions,
-        "the number of samples": len(rows),
-        "the number of epochs": n_epochs,
-    }
-    ranks.check_same({name: digest(value) for name, value in data.items()})
-    if len(rows) < ranks.size:
-        raise ValueError(
-            f"X must have at least one sample for each of the {ranks.size} ranks of data_parallel, "
-            f"got {len(rows)}."
-        )
 
 
 def _stages(

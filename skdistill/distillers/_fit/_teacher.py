@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
-from operator import call, length_hint
+from operator import length_hint
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +37,6 @@ from ..._estimator.unwrapping import (
 from ..._method.plan import rebuild_module, weights_of
 from ..._method.random_functions import LEAST_SAMPLES, Predict, RandomFunctions
 from ..._method.task import RegressionTask, Task
-from ..._utils.ranks import current_ranks
 from ..._utils.reporting import stage
 from ..._utils.warnings import warn
 from ...distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
@@ -97,11 +95,9 @@ def fit_teacher_of(
 ) -> MemberPredictions:
     """Fit the teacher, as a part of `task`, unless there are `member_predictions`.
 
-    `default` makes the teacher that ``teacher=None`` stands for. Of several ranks that train the
-    student together, the first fits the teacher for all.
+    `default` makes the teacher that ``teacher=None`` stands for.
     """
-    settings, ranks = spec.settings, current_ranks()
-    once: Callable[..., Any] = call if ranks is None else ranks.on_first
+    settings = spec.settings
     (seed,) = spec.draw_seeds(1)
     if spec.member_predictions is not None:
         return MemberPredictions(spec.member_predictions, None)
@@ -112,12 +108,12 @@ def fit_teacher_of(
     before = spec.mode.before
     fitted = None if before is None else before.facts.get("teacher_")
     if fitted is None:
-        fitted = _fitted(teacher, spec, task, once)
+        fitted = _fitted(teacher, spec, task)
     else:
         check_teacher(fitted, spec)
     if of_folds is not None:
         with stage("out-of-fold predictions"):
-            of_X = once(partial(_out_of_fold, of_folds, fitted, spec, seed))
+            of_X = _out_of_fold(of_folds, fitted, spec, seed)
     networks, functions, share = networks_and_functions(fitted, spec)
     is_of_others = not isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
     predict = predictor_of(networks, spec)
@@ -210,9 +206,7 @@ def _out_of_fold(
     return spec.plan.encode_members(kept, spec.scaling, spec.X.dtype)
 
 
-def _fitted(
-    teacher: object, spec: FitSpec, task: ObservedTask, once: Callable[..., Any]
-) -> BaseEstimator:
+def _fitted(teacher: object, spec: FitSpec, task: ObservedTask) -> BaseEstimator:
     """Return the teacher, fitted on the samples of its student and held against them."""
     settings, model = spec.settings, inside_wrappers(teacher, Teacher)
     is_fitted_before = is_prefitted(model)
@@ -220,12 +214,8 @@ def _fitted(
     memory = check_memory(None if is_fitted_before else settings.memory)
     fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
     given = _arguments_for(model, spec)
-    fit = partial(fit, teacher, *given, task, settings.verbose)
-    if is_fitted_before:  # and may have no pickle: it is not sent
-        fitted = fit()
-    else:
-        with _stage_of(model):
-            fitted = once(fit)
+    with nullcontext() if is_fitted_before else _stage_of(model):
+        fitted = fit(teacher, *given, task, settings.verbose)
     check_teacher(fitted, spec)
     if settings.teacher_cv is None:
         _warn_of_interpolation(fitted, model, given)

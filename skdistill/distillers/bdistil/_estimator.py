@@ -19,7 +19,6 @@ from ..._estimator.base import NetworkSettings, available_if, with_callbacks
 from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
 from ..._estimator.predicting import DistributionEstimator, check_return_std, is_a
 from ..._method.task import Task
-from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import Number, OneOf
@@ -255,7 +254,6 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         -------
         self
         """
-        refuse_ranks(type(self).__name__)
         check_kind(self.teacher, member_predictions)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         modules = model_classes(self.module)

@@ -21,7 +21,6 @@ from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
-from ..._utils.ranks import current_ranks
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import Number, OneOf, Seed
 from ..._utils.warnings import warn
@@ -67,11 +66,6 @@ class Agreement:
         self._predict = predictions.predict
         predict = None if predictions.predict is None else self._predict_and_compare
         self.predictions = predictions._replace(predict=predict)
-
-    def join(self) -> None:
-        """Take into account what other ranks have compared, which ask for samples of their own."""
-        ranks = current_ranks()
-        self.holds = self.holds if ranks is None else ranks.all_hold(self.holds)
 
     def read(self, fitted: Fitted) -> Fitted:
         """Return a student that predicts the mean, with an epistemic part of 0, if they agree."""
@@ -134,7 +128,6 @@ def _fit(distiller: DistributionEstimator, X, y, *arguments, **part: object) -> 
         fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
         for fitted in train_student(spec, plan, predictions, task, **facts):
             distiller._keep(agreement.read(fitted).attributes)
-        agreement.join()
         fitted = agreement.read(fitted)
         distiller._keep(fitted.attributes)
         _warn_of_agreement(fitted.plan)

@@ -19,7 +19,6 @@ from ..._estimator.batched import check_rows, read_in_chunks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.resume import NO_MATTER
-from ..._utils.ranks import refuse_ranks
 from ..._utils.settings import SettingsRule
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import OneOf
@@ -247,8 +246,6 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         """
         check_kind(self.teacher, member_predictions)
         runs_online = runs_chains(self.teacher) and member_predictions is None
-        if runs_online:
-            refuse_ranks(type(self).__name__)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         spec = fit_spec(self, self._plan_of, *arguments)
         if spec.settings.transfer == "auto":

@@ -28,7 +28,6 @@ from ..._method.objective import Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
 from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT
-from ..._utils.ranks import refuse_ranks
 from ..._utils.reporting import stage
 from ..._utils.settings import part_of
 from ..._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
@@ -187,7 +186,6 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         KeyboardInterrupt
             On Ctrl-C; what was trained so far is kept.
         """
-        refuse_ranks(type(self).__name__)
         training = checked_training(self)
         random_state = check_random_state(self.random_state)
         has_source = y is not None
