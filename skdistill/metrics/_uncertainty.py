@@ -66,10 +66,6 @@ def uncertainty_total_variation(
     total_variation : float
         Between 0 and 1, symmetric in `a` and `b`; the mean over targets, each with bins of its own.
 
-    See Also
-    --------
-    skdistill.displays.UncertaintyHistogramDisplay : Draws the histograms.
-
     References
     ----------
     .. [1] M. Ferianc, M. Rodrigues. "Simple Regularisation for Uncertainty-Aware Knowledge
