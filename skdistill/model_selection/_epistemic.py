@@ -25,7 +25,7 @@ from .._utils.warnings import without_schema_warnings
 from ..distributions import Dirichlet
 from ..metrics import epistemic_calibration, interval_coverage
 from ..teachers import as_teacher
-from ._unseen import density, rows_at
+from ._unseen import density
 
 
 def disagreement_of_halves(
@@ -234,8 +234,8 @@ def _predictions(
 @without_schema_warnings()
 def _prediction(estimator, X, y, train, test, seed) -> tuple[Any, ...]:
     """Mean (n, t) or (n, K), squared error, total and epistemic (n, t) or (n, 1), and coverage."""
-    model = seeded_clone(estimator, seed).fit(rows_at(X, train), y[train])
-    X_test = rows_at(X, test)
+    X_train, X_test = (X.iloc[i] if hasattr(X, "iloc") else X[i] for i in (train, test))
+    model = seeded_clone(estimator, seed).fit(X_train, y[train])
     if is_classifier(model):
         classes = np.unique(y)
         mean = align_classes(model.predict_proba(X_test), model.classes_, classes)
