@@ -38,7 +38,7 @@ _LEAST_ROWS = 20
 def measured(
     student: Any, X: ArrayLike, y: Any, teacher: Any, reference: Any, halves: Any
 ) -> ModelReport:
-    if not (halves is None or {"coverage", "ratio", "stated"} <= set(halves)):
+    if not (halves is None or {"coverage", "ratio", "epistemic"} <= set(halves)):
         raise ValueError(
             "halves must be what skdistill.model_selection.disagreement_of_halves returns, got "
             f"{type(halves).__name__}."
@@ -197,7 +197,7 @@ def _pictures(predictions: dict[str, Predictions], halves: Any) -> Iterator[Pict
             "halves",
             "Disagreement of two fits",
             "Mean squared difference of the two predictions by the sum of their epistemic "
-            "variances, for ten groups of samples. On the dashed line they disagree as they say.",
+            "variances, for ten groups of samples. On the dashed line they are equal.",
             partial(_draw_halves, halves),
         )
 
@@ -234,7 +234,7 @@ def _draw_rejection(predictions: dict[str, Predictions], ax: Any) -> None:
 def _draw_halves(halves: Any, ax: Any) -> None:
     displays.EpistemicCalibrationDisplay.from_predictions(
         np.ravel(halves["squared_difference"]),
-        np.ravel(halves["stated"]),
+        np.ravel(halves["epistemic"]),
         name="student",
         ax=ax,
         **_STYLES["student"],

@@ -210,13 +210,13 @@ def parts_of_uncertainty(predictions: dict[str, Predictions]) -> Iterator[Measur
 
 
 def disagreement(halves: Mapping[str, Any] | None) -> Iterator[Measurement]:
-    """Compare how much two fits to halves of a table disagree with what they state."""
+    """Compare the disagreement of two fits to halves of a table with their epistemic variances."""
     if halves is None:
         return
     lower, upper = halves["ratio"][:-1], halves["ratio"][-1]
     for quantity, value, better in [
         ("coverage of 90 % intervals of the difference", halves["coverage"], "near 0.9"),
-        ("stated variance / squared difference", halves["overall"], "near 1"),
+        ("epistemic variance / squared difference", halves["overall"], "near 1"),
         ("the same, least of the four lower fifths", lower.min(), "near 1"),
         ("the same, largest of the four lower fifths", lower.max(), "near 1"),
         ("the same, fifth with the largest variance", upper, "near 1"),

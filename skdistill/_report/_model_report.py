@@ -150,9 +150,9 @@ _CHAPTERS = [
     ),
     (
         "Fidelity",
-        "Sample by sample, does the student say of its uncertainty what the others say of theirs? "
-        "With a reference, a larger ensemble, the teacher's own number is what a perfect imitation "
-        "would reach.",
+        "Agreement of the student's uncertainty with that of the others, sample by sample. With a "
+        "reference, a larger ensemble, the teacher's own number is what a perfect imitation would "
+        "reach.",
         ("fidelity",),
     ),
     (

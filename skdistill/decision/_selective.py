@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Abstention with a promise about what is answered."""
+"""Selective prediction: abstention with a guarantee on the risk."""
 
 import math
 from collections.abc import Callable
@@ -100,7 +100,7 @@ class SelectivePredictor(HeldOutEstimator):
 
     See Also
     --------
-    skdistill.metrics.risk_coverage_curve : Risks at all coverages, without a promise.
+    skdistill.metrics.risk_coverage_curve : Risks at all coverages, without a guarantee.
 
     Notes
     -----

@@ -160,7 +160,7 @@ class EpistemicCalibrationDisplay(_CurveDisplay):
 
     Parameters
     ----------
-    stated, seen : ndarray of shape (n_bins,)
+    epistemic, squared_error : ndarray of shape (n_bins,)
         Mean epistemic variance and mean squared error of each bin.
     coverage : float, default=None
         Share of samples in their 90 % intervals, shown in the legend unless None.
@@ -183,8 +183,8 @@ class EpistemicCalibrationDisplay(_CurveDisplay):
     <...EpistemicCalibrationDisplay object at ...>
     """
 
-    stated: np.ndarray
-    seen: np.ndarray
+    epistemic: np.ndarray
+    squared_error: np.ndarray
     coverage: float | None = None
     name: str | None = None
 
@@ -195,10 +195,10 @@ class EpistemicCalibrationDisplay(_CurveDisplay):
         from matplotlib.ticker import LogFormatter
 
         note = None if self.coverage is None else f"90 % intervals cover {self.coverage:.2f}"
-        positive = np.array([self.stated, self.seen])
+        positive = np.array([self.epistemic, self.squared_error])
         ends = [positive[positive > 0].min(initial=np.inf), positive.max(initial=0)]
         diagonal, name = ends if ref_line else None, self.name if name is None else name
-        ax = self._draw_curve(ax, self.stated, self.seen, diagonal, name, note, kwargs)
+        ax = self._draw_curve(ax, self.epistemic, self.squared_error, diagonal, name, note, kwargs)
         ax.set(
             xlabel="Epistemic variance",
             ylabel="Squared error of the mean",
@@ -236,7 +236,7 @@ class EpistemicCalibrationDisplay(_CurveDisplay):
         cls._needs_matplotlib("from_estimator")
         name = type(estimator).__name__ if name is None else name
         found = disagreement_of_halves(estimator, X, y, random_state=random_state)
-        pair = found.squared_difference.ravel(), found.stated.ravel()
+        pair = found.squared_difference.ravel(), found.epistemic.ravel()
         return cls.from_predictions(*pair, n_bins=n_bins, name=name, **kwargs)
 
     @classmethod
@@ -257,5 +257,5 @@ class EpistemicCalibrationDisplay(_CurveDisplay):
             As in :func:`skdistill.metrics.epistemic_calibration`.
         """
         found = epistemic_calibration(squared_error, epistemic, n_bins=n_bins)
-        bins = {"stated": found.bin_stated, "seen": found.bin_seen}
+        bins = {"epistemic": found.bin_epistemic, "squared_error": found.bin_squared_error}
         return cls(**bins, coverage=found.coverage, name=name).plot(**kwargs)

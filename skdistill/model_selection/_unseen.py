@@ -37,7 +37,7 @@ def unseen_scores(
     Returns
     -------
     scores : dict of str to float
-        NaN where the model does not tell its epistemic part. With `<part>` for ``held_out`` and
+        NaN where the model has no epistemic part. With `<part>` for ``held_out`` and
         ``unseen``:
 
         - `<part>_nll`, `<part>_rmse` and `<part>_coverage` of regressors: negative log likelihood,
