@@ -95,7 +95,8 @@ known, unseen = (
     {name: predict_uncertainty(models[name], rows)._asdict() for name in ("teacher", "student")}
     for rows in (X_test, X_unseen)
 )
-for ax, part in zip(above.subplots(1, 3), ("total", "aleatoric", "epistemic"), strict=True):
+panels = above.subplots(1, 3, sharey=True)
+for ax, part in zip(panels, ("total", "aleatoric", "epistemic"), strict=True):
     bins = np.linspace(0, np.log(8) if part != "epistemic" else 1, 40)
     for which, found, color in (("known digits", known, "#0072B2"), ("8 and 9", unseen, "#D55E00")):
         for name, look in (("teacher", {"alpha": 0.35}), ("student", {"histtype": "step"})):
@@ -103,6 +104,7 @@ for ax, part in zip(above.subplots(1, 3), ("total", "aleatoric", "epistemic"), s
             weights = np.full(len(values), 1 / len(values))
             ax.hist(values, bins, weights=weights, color=color, label=label, **look)
     ax.set(xlabel=f"{part} uncertainty [nats]", yscale="log", ylim=(1e-3, 1))
+panels[0].set_ylabel("share of images")
 ax.legend(fontsize="small")
 
 epistemic = predict_uncertainty(student, X_test).epistemic

@@ -210,7 +210,7 @@ def _score_of(model: BaseEstimator, method: str) -> Callable[[Any], np.ndarray]:
         found = predict_uncertainty(model, X).epistemic
         if found is None:
             raise TypeError(
-                'method="uncertainty" needs a model that tells its epistemic part; that of '
+                'method="uncertainty" needs a model with an epistemic part; that of '
                 f"{type(model).__name__} is None. A student with several heads or a distribution "
                 "family has one."
             )

@@ -167,5 +167,5 @@ def test_errors_name_the_argument(student, classifier):
     with pytest.raises(TypeError, match="X_train must be an array or a frame"):
         select(student, X_POOL, X_train=5)
     one = BayesianEnsembleRegressor(1, **SMALL).fit(X_TRAIN, NUMBERS[:40])
-    with pytest.raises(TypeError, match="tells its epistemic part"):
+    with pytest.raises(TypeError, match="needs a model with an epistemic part"):
         select(one, X_POOL, method="uncertainty")
