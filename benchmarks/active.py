@@ -8,7 +8,7 @@ is scored: RMSE, or log loss, in the mean over all numbers of labels but the fir
 same for all methods. A ratio below 1 is better than the random choice with the same seed.
 
     python benchmarks/active.py                                   # all tables, three seeds
-    python benchmarks/active.py --sets house letter --seeds 10 --methods lcmd maxdet uncertainty
+    python benchmarks/active.py --sets house letter --seeds 10 --methods lcmd uncertainty
     python benchmarks/active.py --parts pool                      # a pool of a million alone
 
 What there is to gain on these tables, by the network and the LCMD of the paper's authors instead of

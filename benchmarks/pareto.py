@@ -52,8 +52,7 @@ from _common import (
 from sklearn.metrics import log_loss
 
 from skdistill import BayesianEnsembleClassifier, GPEDDistiller
-from skdistill.displays import ParetoDisplay
-from skdistill.model_selection import latency, nondominated
+from skdistill.model_selection import latency
 from skdistill.pruning import GroupLasso, widths
 from skdistill.samplers import SGLD
 
@@ -175,21 +174,14 @@ def fitted(lessons: Lessons, params: dict[str, Any]) -> tuple[GPEDDistiller, Row
     return student, row, errors
 
 
-def cv_results(rows: list[Row]) -> dict[str, Any]:
-    """Students as scikit-learn's searches tell of theirs."""
-    columns = {
-        "neg_log_loss": "nll",
-        "neg_entropy_error": "entropy_mae",
-        "neg_flops": "flops",
-        "neg_n_parameters": "parameters",
-    }
-    results: dict[str, Any] = {"params": [row["params"] for row in rows]}
-    for name, key in columns.items():
-        results[f"mean_test_{name}"] = -np.array([row[key] for row in rows], dtype=float)
-    return results
+def nondominated(costs: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Those that no other one beats in cost without a worse score, from the cheapest to the best.
 
-
-# Fronts -------------------------------------------------------------------------------------------
+    Of equal ones the first is there.
+    """
+    order = np.lexsort((-scores, costs))
+    best_before = np.concatenate([[-np.inf], np.maximum.accumulate(scores[order])[:-1]])
+    return order[scores[order] > best_before]
 
 
 class Front:
@@ -349,14 +341,24 @@ def print_verdicts(verdicts: Row) -> None:
 
 def draw(rows: dict[str, list[Row]], teacher_nll: float, path: Path) -> None:
     """The panels of the paper's Fig 2, and the same for the entropy."""
+    from matplotlib import pyplot as plt
+
     base = rows[SEARCH][-1]  # the teacher's architecture
-    display = ParetoDisplay.from_cv_results(
-        {name: cv_results(those) for name, those in rows.items()},
-        scores=["neg_log_loss", "neg_entropy_error"],
-        teacher_scores={"neg_log_loss": -teacher_nll},
-        base_costs={"neg_flops": base["flops"], "neg_n_parameters": base["parameters"]},
-    )
-    display.figure_.savefig(path, dpi=100)
+    figure, axes = plt.subplots(2, 2, figsize=(8, 7), layout="constrained")
+    for row, (measure, title) in zip(axes, MEASURES.items(), strict=True):
+        for ax, cost in zip(row, ("flops", "parameters"), strict=True):
+            for name, those in rows.items():
+                costs, errors = (np.array([each[key] for each in those]) for key in (cost, measure))
+                (points,) = ax.plot(costs, errors, ".", alpha=0.4)
+                front = nondominated(costs, -errors)
+                ax.plot(costs[front], errors[front], color=points.get_color(), label=name)
+            ax.axvline(base[cost], color="0.3", linestyle=":")
+            ax.set(xscale="log", xlabel=cost, ylabel=title)
+        if measure == "nll":
+            for ax in row:
+                ax.axhline(teacher_nll, color="0.3", linestyle="--", label="teacher")
+    axes[0, 0].legend(fontsize="small")
+    figure.savefig(path, dpi=100)
 
 
 def report(results: Row) -> None:

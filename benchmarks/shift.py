@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +45,6 @@ from scipy import ndimage
 from students import new_student
 
 from skdistill import BayesianEnsembleClassifier
-from skdistill.displays import UncertaintyHistogramDisplay
 from skdistill.metrics import expected_calibration_error
 
 SETS = ("mnist", "satimage", "letter")
@@ -223,8 +223,16 @@ def plot(name: str, models: dict[str, Any], given: Problem, folder: Path) -> Non
     figure, axes = plt.subplots(3, 3, figsize=(13, 11), layout="constrained")
     for row, (kind, shift) in zip(axes, given.shifts.items(), strict=True):
         X = shift.apply(given.X_test, shift.drawn)
-        UncertaintyHistogramDisplay.from_estimators(models, *map(flat, (given.X_test, X)), ax=row)
-        row[0].set_ylabel(f"{kind} {shift.drawn} {shift.unit}\n{row[0].get_ylabel()}")
+        sets = {"in": flat(given.X_test), "out": flat(X)}
+        for ax, part in zip(row, ("total", "aleatoric", "epistemic"), strict=True):
+            for model, (where, rows) in product(models, sets.items()):
+                values = getattr(models[model].predict_uncertainty(rows), part)
+                if values is not None:
+                    weights, label = np.full(len(values), 1 / len(values)), f"{model}, {where}"
+                    ax.hist(values, 50, weights=weights, histtype="step", label=label)
+            ax.set_xlabel(f"{part} [nats]")
+        row[0].set_ylabel(f"{kind} {shift.drawn} {shift.unit}\nshare of samples")
+    ax.legend(fontsize="small")
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"shift_{name}.png", dpi=100)
     plt.close(figure)

@@ -24,7 +24,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, SchemaWarning
-from skdistill.displays import SparsificationDisplay, UncertaintyBandDisplay
+from skdistill.displays import RejectionCurveDisplay, UncertaintyBandDisplay
 from skdistill.metrics import ause, epistemic_fidelity, interval_coverage, mixture_nll
 from skdistill.model_selection import flops, n_parameters
 
@@ -87,7 +87,7 @@ print(
 # radius; all other features are at their medians. Where there are many images, the epistemic part
 # is small, and the two bands nearly coincide. It grows where there are few, and beyond the data.
 # Bottom: the epistemic part alone, and the error that remains when the most uncertain images are
-# removed. skdistill warns of values outside the range of training; here they are intended.
+# rejected. skdistill warns of values outside the range of training; here they are intended.
 
 warnings.simplefilter("ignore", SchemaWarning)
 
@@ -105,14 +105,14 @@ for ax, (name, (style, color)), model in zip(axes[0], looks.items(), models.valu
     ax.set(title=name, xlabel="mean radius [pixels]", ylabel="largest area [pixels]")
     epistemic = model.predict_uncertainty(grid).std().epistemic
     axes[1, 0].plot(grid["mean radius"], epistemic, style, color=color, label=name)
-    SparsificationDisplay.from_estimator(
+    RejectionCurveDisplay.from_estimator(
         model,
         X_test,
         y_test,
         ax=axes[1, 1],
         name=name,
         plot_oracle=name == "Student",
-        oracle_kwargs={"color": "0.4", "linestyle": ":", "label": "best order"},
+        plot_random=name == "Student",
         color=color,
         linestyle=style,
     )
@@ -123,7 +123,11 @@ axes[1, 0].set(
     ylabel="standard deviation [pixels]",
 )
 axes[1, 0].legend()
-axes[1, 1].set(title="Ranking of errors by uncertainty", ylabel="remaining MSE / MSE of all")
+axes[1, 1].set(
+    title="Ranking of errors by uncertainty",
+    xlabel="share of images kept, most certain first",
+    ylabel="mean squared error of these",
+)
 band = axes[0, 0].get_legend_handles_labels()
 figure.legend(*band, loc="outside upper center", ncols=4, fontsize="small")
 plt.show()

@@ -1451,17 +1451,12 @@ def test_conformal_judges_four_intervals_of_each_set(run, data_dir, tmp_path):
 
 
 @pytest.mark.slow
-def test_decisions_judges_promises_and_intervals(run, data_dir, few_epochs, tmp_path):
-    arguments = ["--quick", "--sets", "wine", "--output", tmp_path / "decisions.json"]
-    run("decisions.py", *arguments, "--parts", "abstention")
-    run("decisions.py", *arguments, "--parts", "coverage", "stream", "--resume")
-    results = json.loads((tmp_path / "decisions.json").read_text(encoding="utf-8"))["results"]
-    assert set(results) == {"abstention", "drift", "gap", "tail", "stream"}
+def test_decisions_judges_promises(run, data_dir, few_epochs, tmp_path):
+    output = tmp_path / "decisions.json"
+    run("decisions.py", "--quick", "--sets", "wine", "--output", output)
+    results = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert set(results) == {"abstention"}
     assert 0 <= results["abstention"]["wine"]["total"]["broken"] <= 0.5
-    for protocol in ("drift", "gap", "tail"):
-        assert set(results[protocol]["wine"]) == {"plain", "known", "logistic", "splines"}
-        assert 0.85 < results[protocol]["wine"]["known"]["coverage"] < 0.95
-    assert results["stream"]["wine"]["adaptive"]["coverage"] > 0.8
 
 
 def test_decisions_plain_threshold_is_the_largest_of_a_small_mean(common):

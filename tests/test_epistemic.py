@@ -28,7 +28,7 @@ from skdistill import (
     predict_uncertainty,
 )
 from skdistill.distributions import Uncertainty
-from skdistill.metrics import brier_score, epistemic_calibration
+from skdistill.metrics import epistemic_calibration
 from skdistill.model_selection import disagreement_of_halves, uncertainty_curve
 from skdistill.model_selection._epistemic import _variance_of_probabilities
 from skdistill.teachers import as_teacher
@@ -73,7 +73,7 @@ def test_halves_of_an_exact_posterior_are_calibrated():
     X, y = linear_data(400)
     settings = {"train_size": 25, "test_size": 50, "n_repeats": 200, "random_state": 0}
     found = disagreement_of_halves(Linear(), X, y, **settings)
-    assert found.squared_difference.shape == found.stated.shape == (10_000,)
+    assert found.squared_difference.shape == found.epistemic.shape == (10_000,)
     assert found.coverage == pytest.approx(0.9, abs=0.02)
     assert found.overall == pytest.approx(1, abs=0.1)
     assert_allclose(found.ratio, 1, atol=0.2)
@@ -87,7 +87,7 @@ def test_what_halves_share_by_their_prior_is_not_seen():
         settings = {"train_size": 3, "test_size": 20, "random_state": seed}
         found = disagreement_of_halves(Linear(prior=1.0), X, y, **settings)
         differences.append(found.squared_difference)
-        stated.append(found.stated)
+        stated.append(found.epistemic)
     assert np.mean(stated) > 1.5 * np.mean(differences)
 
 
@@ -136,8 +136,8 @@ def test_halves_of_a_bare_process_are_what_its_steps_give(data):
     )  # fmt: skip
     assert_allclose(found.squared_difference, np.square(means[0] - means[1]), rtol=1e-6)
     # the variance of the function: the kernel's noise is in the deviation, alpha is not
-    assert_allclose(found.stated, np.square(stds).sum(axis=0) - 2 * 0.3, rtol=1e-6)
-    again = epistemic_calibration(found.squared_difference, found.stated)
+    assert_allclose(found.epistemic, np.square(stds).sum(axis=0) - 2 * 0.3, rtol=1e-6)
+    again = epistemic_calibration(found.squared_difference, found.epistemic)
     assert_array_equal(found.ratio, again.ratio)
     assert found.coverage == again.coverage
 
@@ -159,7 +159,7 @@ MODELS = {
 def test_every_model_with_an_epistemic_part_is_taken(model, data):
     found = disagreement_of_halves(model, *data, train_size=20, random_state=0)
     assert found.squared_difference.shape == (15,)
-    assert (found.stated > 0).all()
+    assert (found.epistemic > 0).all()
     assert 0 <= found.coverage <= 1
 
 
@@ -174,8 +174,8 @@ def test_repeats_jobs_and_frames(data):
             for rows, n_jobs in ((X, None), (pd.DataFrame(X, columns=list("abc")), 2))
         ]
     assert not hasattr(model, "module_")
-    assert_allclose(found[0].stated, found[1].stated)
-    assert found[0].stated.shape == (10,)
+    assert_allclose(found[0].epistemic, found[1].epistemic)
+    assert found[0].epistemic.shape == (10,)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -189,9 +189,9 @@ def test_units_of_several_targets_do_not_matter(data):
         )
         for factor in (1.0, 100.0)
     ]
-    for name in ("squared_difference", "stated", "coverage", "overall"):
+    for name in ("squared_difference", "epistemic", "coverage", "overall"):
         assert_allclose(both[1][name], both[0][name], rtol=1e-3)
-    assert both[0].stated.shape == (15, 2)
+    assert both[0].epistemic.shape == (15, 2)
     for name in both[2]:
         assert_allclose(both[3][name], both[2][name], rtol=1e-3)
 
@@ -212,7 +212,7 @@ def test_halves_of_a_classifier_are_what_its_steps_give(classes):
     means = [fit.predict_proba(X[test]) for fit in fits]
     assert_allclose(found.squared_difference, np.square(means[0] - means[1]).sum(axis=1))
     members = [predict_members(fit, X[test]) for fit in fits]
-    assert_allclose(found.stated, sum(m.var(axis=1, ddof=1).sum(axis=1) for m in members))
+    assert_allclose(found.epistemic, sum(m.var(axis=1, ddof=1).sum(axis=1) for m in members))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -223,7 +223,9 @@ def test_curve_of_a_classifier_splits_the_brier_score(classes):
     test, rest = np.split(np.random.RandomState(1).permutation(90), [30])
     fit = clone(model).fit(X[rest[:30]], y[rest[:30]])
     proba = fit.predict_proba(X[test])
-    assert found.squared_error[0] == pytest.approx(brier_score(y[test], proba))
+    assert found.squared_error[0] == pytest.approx(
+        ((proba - (y[test][:, None] == fit.classes_)) ** 2).sum(1).mean()
+    )
     assert found.total[0] == pytest.approx(np.mean(1 - np.square(proba).sum(axis=1)))
     assert_allclose(found.aleatoric + found.epistemic, found.total)
     assert np.isnan(found.coverage).all()

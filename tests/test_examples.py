@@ -24,7 +24,6 @@ PAGES = {
     "plot_anytime": ("of the teacher's operations", FEW_ROUNDS),
     "plot_bayesian_optimisation": ("at random:", FEW | {"n_searches": 2, "n_rounds": 2}),
     "plot_cheapest_student": ("RMSE in validation", FEW),
-    "plot_conformal_shift": ("estimated ratio", FEW | {"n_draws": 2}),
     "plot_decompose_boosting": ("ms per sample", FEW_ROUNDS),
     "plot_distil_forest": ("student (1 network)", FEW | {"n_trees": 20}),
     "plot_distil_regression": ("RMSE", FEW),

@@ -62,7 +62,6 @@ LESS = {
     "report": [("n_members=10,", "n_members=3,"), ("n_members=30,", "n_members=4,")],
     "smaller_students": [
         ("BayesianEnsembleClassifier(5,", "BayesianEnsembleClassifier(2,"),
-        ("cv=3", "cv=2"),
         ("y_train, 300,", "y_train, 100,"),  # that have labels
     ],
 }
@@ -363,6 +362,19 @@ def test_coming_from_a_package_that_is_no_requirement(few_rows, package):
             code = code.replace(old, new)
         exec(code, names)
     np.testing.assert_allclose(names["total"], names["aleatoric"] + names["epistemic"])
+
+
+@pytest.mark.slow
+def test_student_in_scikit_activeml(few_rows, few_epochs):
+    pytest.importorskip("skactiveml")
+    page = GUIDE / "active_learning.rst"
+    names: dict[str, object] = {}
+    exec(next(blocks_of(page)), names)
+    text = page.read_text(encoding="utf-8")
+    (block,) = re.findall(r"^\.\. code-block:: python\n\n((?:   .*\n|\n)+)", text, re.MULTILINE)
+    exec(textwrap.dedent(block), names)
+    assert len(set(names["chosen"]) - set(names["labelled"])) == 10
+    assert names["model"].predict(names["X"]).shape == (150,)
 
 
 def test_readme_examples_run_alone():

@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from joblib import parallel_config
 from scipy.sparse import csr_array
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
@@ -15,7 +14,7 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import VotingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -27,7 +26,7 @@ from skdistill import (
 )
 from skdistill.distributions import Uncertainty
 from skdistill.metrics import aurc, gaussian_nll, mixture_nll, ood_auroc
-from skdistill.model_selection import GapSplit, TailSplit, score_unseen, unseen_scores
+from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
 from skdistill.teachers import as_teacher
 
 SMALL = {"max_epochs": 2, "module__hidden_units": (4,), "random_state": 0}
@@ -272,57 +271,43 @@ MODELS = {
 
 @pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_every_model_is_scored_on_each_fold(model, data):
+def test_every_model_is_scored_on_a_fold(model, data):
     X, y = data
-    found = score_unseen(model, X, y, cv=GapSplit(), held_out=0.25, random_state=0)
-    assert found.n_train.tolist() == [30] * 3
-    assert found.n_held_out.tolist() == [10] * 3
-    assert found.n_unseen.tolist() == [20] * 3
-    assert all(values.shape == (3,) and np.isfinite(values).all() for values in found.values())
+    train, test = next(GapSplit().split(X))
+    fitted = clone(model).fit(X[train[::2]], y[train[::2]])
+    held_out = train[1::2]
+    found = unseen_scores(fitted, X[held_out], y[held_out], X[test], y[test])
+    assert np.isfinite(list(found.values())).all()
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_fold_is_what_its_steps_give(data):
+def test_scores_are_those_of_the_metrics(data):
     X, y = data
     model = clone(MODELS["ensemble"]).set_params(distance_aware=False)  # members are all there is
-    found = score_unseen(model, X, y, cv=TailSplit([1]), random_state=3)
-    assert not hasattr(model, "module_")
-    ((train, test),) = TailSplit([1]).split(X)
-    (seed,) = np.random.RandomState(3).randint(np.iinfo(np.int32).max, size=1)
-    train, inside = train_test_split(train, test_size=0.1, random_state=seed)
-    fitted = clone(model).fit(X[train], y[train])
-    parts = [fitted.predict_uncertainty(X[index]) for index in (inside, test)]
-    assert found.auroc_epistemic[0] == ood_auroc(*(part.epistemic for part in parts))
-    nll = mixture_nll(y[test], fitted.predict_members(X[test]))
-    assert found.unseen_nll[0] == pytest.approx(nll, rel=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_jobs_change_nothing_and_other_splitters_serve(data):
-    X, y = data
-    with parallel_config("threading"):
-        found = [
-            score_unseen(MODELS["ensemble"], X, y, cv=cv, random_state=0, n_jobs=n_jobs)
-            for cv, n_jobs in ((KFold(2), None), (list(KFold(2).split(X)), 2), (2, 1))
-        ]
-    for again in found[1:]:
-        for name in again.keys() - {"fit_time"}:
-            np.testing.assert_array_equal(again[name], found[0][name])
+    model.fit(X[:30], y[:30])
+    found = unseen_scores(model, X[30:40], y[30:40], X[40:], y[40:])
+    parts = [model.predict_uncertainty(rows) for rows in (X[30:40], X[40:])]
+    assert found["auroc_epistemic"] == ood_auroc(*(part.epistemic for part in parts))
+    nll = mixture_nll(y[40:], model.predict_members(X[40:]))
+    assert found["unseen_nll"] == pytest.approx(nll, rel=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_classes_in_a_frame_and_several_targets(data):
     X, y = make_classification(60, random_state=0)
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    model = make_pipeline(StandardScaler(), BayesianEnsembleClassifier(3, **SMALL))
     labels = np.array(["no", "yes"])[y]
-    found = score_unseen(model, frame, labels, cv=GapSplit(["x0", "x1"]), random_state=0)
-    assert found.unseen_log_loss.shape == (2,)
-    assert ((found.unseen_top_probability >= 0.5) & (found.unseen_top_probability <= 1)).all()
+    model = make_pipeline(StandardScaler(), BayesianEnsembleClassifier(3, **SMALL))
+    model.fit(frame[:40], labels[:40])
+    found = unseen_scores(model, frame[40:50], labels[40:50], frame[50:], labels[50:])
+    assert found["unseen_log_loss"] > 0
+    assert 0.5 <= found["unseen_top_probability"] <= 1
     X, y = data
-    both = score_unseen(MODELS["ensemble"], X, np.c_[y, -y], cv=GapSplit([0]), random_state=0)
-    assert np.isfinite(both.unseen_nll).all()
-    assert 0 <= both.auroc_epistemic[0] <= 1
+    both = np.c_[y, -y]
+    model = clone(MODELS["ensemble"]).fit(X[:40], both[:40])
+    found = unseen_scores(model, X[40:50], both[40:50], X[50:], both[50:])
+    assert np.isfinite(found["unseen_nll"])
+    assert 0 <= found["auroc_epistemic"] <= 1
 
 
 def test_a_mixture_of_voters_is_scored_as_its_gaussian():
@@ -333,18 +318,10 @@ def test_a_mixture_of_voters_is_scored_as_its_gaussian():
     assert found["unseen_nll"] == pytest.approx(gaussian_nll(y_unseen, UNSEEN[:, 0], std))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"cv": GapSplit(min_values=100)}, ValueError, "cv has no fold"),
-        ({"cv": 2, "held_out": 1.0}, ValueError, "held_out must be a number in"),
-        ({"cv": 2, "n_jobs": 0}, ValueError, "n_jobs must be"),
-        ({"cv": 2, "estimator": Ridge()}, TypeError, "has no predict_uncert"),
-    ],
-)
-def test_what_cannot_be_scored_is_named(arguments, error, message, data):
-    with pytest.raises(error, match=message):
-        score_unseen(**{"estimator": Known(), "X": data[0], "y": data[1], **arguments})
+def test_models_without_uncertainty_are_named(data):
+    X, y = data
+    with pytest.raises(TypeError, match="has no predict_uncert"):
+        unseen_scores(Ridge().fit(X, y), X, y, X, y)
 
 
 @pytest.mark.parametrize("splitter", [GapSplit(), TailSplit()])

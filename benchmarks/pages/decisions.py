@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is decided by an uncertainty: what to label, abstention, intervals where samples move."""
+"""What is decided by an uncertainty: what to label, when to abstain."""
 
 from __future__ import annotations
 
@@ -8,25 +8,10 @@ from typing import Any
 
 from _pages import Table, block, marked, stored, table
 
-# Targets. Coverage of intervals of 90 % under covariate shift.
-LEAST_COVERAGE, MOST_COVERAGE = 0.88, 0.92
-# Loss over that of a random choice: of one table, and on average over those for regression.
+# Targets: loss over that of a random choice, of one table, and on average in regression.
 OF_ONE, OF_ALL = 1.0, 0.85
 
 PARTS = ("total", "aleatoric", "epistemic")
-
-# Of decisions.py, how likelihood ratios are known, with headings.
-RATIOS = {
-    "plain": "plain",
-    "known": "known ratio",
-    "splines": "logistic on splines",
-    "logistic": "logistic",
-}
-
-
-def found_decisions(part: str) -> dict[str, dict[str, Any]]:
-    """What a part of decisions.py has found, by set."""
-    return stored("decisions")["results"][part]
 
 
 @block
@@ -41,46 +26,12 @@ def abstention() -> Table:
             row["total"]["plain"],
             row["total"]["answered"],
         ]
-        for name, row in found_decisions("abstention").items()
+        for name, row in stored("decisions")["results"]["abstention"].items()
     ]
     return table(
         "data set | risk bound:.3g | violated, total | aleatoric | epistemic | "
         "violated, plain:.3f | coverage:.2f",
         rows,
-    )
-
-
-@block
-def shifted_coverage(protocol: str) -> Table:
-    """Coverage of intervals of 90 % for samples that have moved."""
-
-    def judged(way: str, coverage: float) -> str:
-        is_within = way == "plain" or LEAST_COVERAGE <= coverage <= MOST_COVERAGE
-        return marked(coverage, ".3f", is_within)
-
-    rows = [
-        [name, *(judged(way, row[way]["coverage"]) for way in RATIOS)]
-        for name, row in found_decisions(protocol).items()
-    ]
-    return table(" | ".join(["data set", *RATIOS.values()]), rows)
-
-
-@block
-def stream_coverage() -> Table:
-    """Coverage on streams whose samples are sorted by a feature."""
-    rows = [
-        [
-            name,
-            row["plain"]["coverage"],
-            row["adaptive"]["coverage"],
-            row["plain"]["width"],
-            row["adaptive"]["width"],
-            row["adaptive"]["infinite"],
-        ]
-        for name, row in found_decisions("stream").items()
-    ]
-    return table(
-        "data set | plain:.3f | adaptive:.3f | width, plain:.2f | adaptive:.2f | infinite:.2f", rows
     )
 
 
@@ -152,9 +103,8 @@ def active_pool() -> str:
 def what_to_do() -> Table:
     """Questions, the tools that answer them, and what was measured of these."""
     ratio = {row["kind"]: row["mean_ratio"] for row in stored("active")["overall"]}
-    kept = [row["total"] for row in found_decisions("abstention").values()]
-    moved = [row for name in ("drift", "gap", "tail") for row in found_decisions(name).values()]
-    streams = list(found_decisions("stream").values())
+    kept = [row["total"] for row in stored("decisions")["results"]["abstention"].values()]
+    intervals = stored("conformal")["results"].values()
     monitor = {
         row["shift"]: row
         for row in stored("drift")["results"]
@@ -171,9 +121,6 @@ def what_to_do() -> Table:
     def span(values: Iterable[float]) -> str:
         found = list(values)
         return f"{min(found):.2f} to {max(found):.2f}"
-
-    def coverages(rows: list[dict[str, Any]], way: str) -> str:
-        return span(row[way]["coverage"] for row in rows)
 
     rows = [
         [
@@ -196,15 +143,9 @@ def what_to_do() -> Table:
             f"without a test {span(row['plain'] for row in kept)}",
         ],
         [
-            "How wide is a 90 % interval under covariate shift? :doc:`conformal`",
+            "How wide is a 90 % interval? :doc:`conformal`",
             ":class:`~skdistill.decision.ConformalRegressor`",
-            f"coverage {coverages(moved, 'splines')}; unweighted {coverages(moved, 'plain')}",
-        ],
-        [
-            "How wide on a data stream? :doc:`conformal`",
-            ":class:`~skdistill.decision.AdaptiveConformalRegressor`",
-            f"coverage {coverages(streams, 'adaptive')}; "
-            f"split conformal {coverages(streams, 'plain')}",
+            f"coverage {span(row['total']['coverage'] for row in intervals)}",
         ],
         [
             "Have the inputs drifted? :doc:`drift`",

@@ -24,7 +24,6 @@ from sklearn.model_selection import train_test_split
 
 from skdistill import BayesianEnsembleClassifier, BDistilBooster
 from skdistill.datasets import make_ellipsoid
-from skdistill.displays import AnytimeDisplay
 from skdistill.settings import Connection
 
 n_rounds = 7  # rounds of the booster
@@ -78,20 +77,17 @@ average = (probabilities.argmax(axis=-1) == y_test).mean(axis=1)
 
 teacher_cost = 2 * sum((a + 1) * b for a, b in [(32, 128), (128, 128), (128, 128), (128, 2)])
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-display = AnytimeDisplay.from_estimator(
-    booster,
-    X_test,
-    y_test,
-    teacher_score=teacher.score(X_test, y_test),
-    references={
-        "average of networks": (cost_of_one * np.arange(1, booster.n_rounds_ + 1), average),
-    },
-    ax=axes[0],
-)
-display.ax_.legend(loc="lower right", fontsize="small")  # clear of the teacher's line
-display.ax_.set(xlabel="Operations per sample", ylabel="Accuracy", title="Fixed number of rounds")
+costs_of_rounds = np.cumsum([found.flop for found in booster.rounds_])
+staged = booster.staged_score(X_test, y_test)
+axes[0].plot(costs_of_rounds, staged, "o-", color="#0072B2", label="booster")
+costs_of_networks = cost_of_one * np.arange(1, booster.n_rounds_ + 1)
+axes[0].plot(costs_of_networks, average, "s:", color="#E69F00", label="average of networks")
+axes[0].axhline(teacher.score(X_test, y_test), color="0.3", linestyle="--", label="teacher")
+axes[0].legend(loc="lower right", fontsize="small")  # clear of the teacher's line
+axes[0].set(xlabel="Operations per sample", ylabel="Accuracy", title="Fixed number of rounds")
+axes[0].set_xlim(left=0)
 print("round   accuracy   of the teacher's operations")
-for number, (cost, score) in enumerate(zip(display.costs, display.scores, strict=True), 1):
+for number, (cost, score) in enumerate(zip(costs_of_rounds, staged, strict=True), 1):
     print(f"{number:5}{score:11.3f}{cost / teacher_cost:15.1%}")
 print(f"teacher{teacher.score(X_test, y_test):9.3f}")
 
@@ -99,11 +95,11 @@ thresholds = [0.6, 0.8, 0.9, 0.95, 0.99, 0.999]
 costs, scores = [], []
 for threshold in thresholds:
     labels, exits = booster.predict(X_test, early_exit=threshold, return_exits=True)
-    print(f"early exit at {threshold:5}: {exits.flop / display.costs[-1]:.0%} of the operations")
+    print(f"early exit at {threshold:5}: {exits.flop / costs_of_rounds[-1]:.0%} of the operations")
     costs.append(exits.flop)
     scores.append((labels == y_test).mean())
 axes[1].plot(
-    display.costs, display.scores, "o-", color="#0072B2", label="the same rounds for all samples"
+    costs_of_rounds, staged, "o-", color="#0072B2", label="the same rounds for all samples"
 )
 axes[1].plot(costs, scores, "s-", color="#D55E00", label="early exit, by threshold")
 for threshold, cost, score in zip(thresholds, costs, scores, strict=True):

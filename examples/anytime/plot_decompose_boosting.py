@@ -24,7 +24,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 
 from skdistill import BDistilBooster
-from skdistill.displays import AnytimeDisplay
 
 n_rounds = 7  # rounds of the booster
 max_epochs = 40  # epochs of each network
@@ -86,10 +85,13 @@ figure, axes = plt.subplot_mosaic(
     layout="constrained",
     height_ratios=(3, 1),
 )
-AnytimeDisplay.from_estimator(
-    booster, X_test, y_test, teacher_score=teacher.score(X_test, y_test), ax=axes["cost"]
-)
-axes["cost"].set_ylabel("Accuracy")
+costs = np.cumsum([found.flop for found in booster.rounds_])
+axes["cost"].plot(costs, booster.staged_score(X_test, y_test), "o-", label="booster")
+score_of_teacher = teacher.score(X_test, y_test)
+axes["cost"].axhline(score_of_teacher, color="0.3", linestyle="--", label="teacher")
+axes["cost"].set(xlabel="Floating-point operations for a sample", ylabel="Accuracy")
+axes["cost"].set_xlim(left=0)
+axes["cost"].legend(fontsize="small")
 stages = np.stack([*booster.staged_predict_proba(X_test), teacher.predict_proba(X_test)])
 found = [labels == y_test for labels in booster.staged_predict(X_test)]
 helped = ~found[0] & found[-1] & (said == y_test)

@@ -3,27 +3,26 @@ Search for the cheapest student
 ===============================
 
 A search for the most accurate student selects a large one, even if a student of a sixth of its size
-is nearly as accurate. `CheapestStudentSearchCV` selects the cheapest student within a
-tolerance: here the one with the fewest parameters whose error is at most one per cent above the
-lowest.
+is nearly as accurate. `GridSearchCV` with `CheapestWithin` as its `refit` selects the cheapest
+student within a tolerance: here the one with the fewest parameters whose error is at most one per
+cent above the lowest.
 """
 
 # %%
 # Search
 # ------
 #
-# The cost may be the number of parameters, the operations per sample, or the measured latency. The
-# target is Friedman's function of five features, with noise.
+# The cost may be the number of parameters, the operations per sample, or the measured latency: a
+# scorer returns its negative. The target is Friedman's function of five features, with noise.
 
 import tempfile
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import make_friedman1
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.displays import ParetoDisplay
-from skdistill.model_selection import CheapestStudentSearchCV, n_parameters
+from skdistill.model_selection import CheapestWithin, n_parameters
 
 n_members = 5  # networks of the teacher
 max_epochs = 100  # epochs of each model
@@ -31,15 +30,20 @@ max_epochs = 100  # epochs of each model
 X, y = make_friedman1(600, n_features=5, noise=2, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 
+
+def neg_n_parameters(model, X, y):
+    """A scorer: greater is better."""
+    return -n_parameters(model)
+
+
 with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share its teacher
     teacher = BayesianEnsembleRegressor(n_members, max_epochs=max_epochs, random_state=0)
     student = HydraPlusRegressor(teacher, memory=folder, max_epochs=max_epochs, random_state=0)
-    search = CheapestStudentSearchCV(
+    search = GridSearchCV(
         student,
         {"module__hidden_units": [(4,), (16,), (64,), (128, 128)]},
-        scoring="neg_root_mean_squared_error",
-        tolerance=0.01,
-        unit="relative",
+        scoring={"score": "neg_root_mean_squared_error", "neg_n_parameters": neg_n_parameters},
+        refit=CheapestWithin(cost="neg_n_parameters", tolerance=0.01, unit="relative"),
         cv=3,
     ).fit(X_train, y_train)
 
@@ -66,22 +70,15 @@ for name, model in (("teacher", teacher), ("student", search.best_estimator_)):
 # Figure
 # ------
 #
-# The line is the Pareto front: no student is both cheaper and more accurate than one on it.
+# Error against cost. Of the students in the grey band the cheapest is selected.
 
-results = {**results, "mean_test_neg_RMSE": results["mean_test_score"]}
-display = ParetoDisplay.from_cv_results(results, scores=["neg_RMSE"], costs=["neg_n_parameters"])
-figure, ax = display.figure_, display.axes_.flat[0]
-figure.set_size_inches(6, 4)
-ax.plot(
-    search.best_cost_,
-    -search.best_score_,
-    "o",
-    markersize=14,
-    markerfacecolor="none",
-    color="#D55E00",
-    label="selected",
-)
-best = -results["mean_test_score"].max()
+costs, errors = -results["mean_test_neg_n_parameters"], -results["mean_test_score"]
+figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+ax.plot(costs, errors, "o-", color="#0072B2", label="candidates")
+chosen = search.best_index_
+style = {"markersize": 14, "markerfacecolor": "none", "color": "#D55E00"}
+ax.plot(costs[chosen], errors[chosen], "o", label="selected", **style)
+best = errors.min()
 ax.axhspan(best, 1.01 * best, color="0.9", zorder=0, label="within 1 % of the best")
 ax.set(xscale="log", xlabel="parameters", ylabel="RMSE in validation")
 ax.legend()

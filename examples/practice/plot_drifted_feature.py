@@ -49,7 +49,7 @@ def watch(X_rest, offset):
         X_batch = X_rest[start : start + 10]
         if batch >= n_before:
             X_batch = X_batch.assign(bp=X_batch["bp"] + offset)
-        p_values.append(monitor.update(X_batch).p_value)
+        p_values.append(monitor.update(X_batch).p_value_)
         of_columns.append(monitor.p_values_)
     return monitor, np.array(p_values), np.array(of_columns)
 

@@ -27,6 +27,7 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import ListedColormap
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 
@@ -37,7 +38,6 @@ from skdistill import (
     predict_uncertainty,
 )
 from skdistill.datasets import make_spirals
-from skdistill.displays import DecisionUncertaintyDisplay
 from skdistill.metrics import epistemic_fidelity
 from skdistill.settings import HydraLoss
 
@@ -92,21 +92,24 @@ for name, model in models.items():
 #
 # All maps have the same scale, from 0 to log 3, the entropy of the uniform distribution.
 
+grid = np.meshgrid(*[np.linspace(-20, 20, 150)] * 2)
+points = np.column_stack([values.ravel() for values in grid])
+colours = ListedColormap(["#3f90da", "#ffa90e", "#bd1f01"])
 figure, axes = plt.subplots(3, 4, figsize=(9, 6.8), layout="constrained", sharex=True, sharey=True)
 for row, (name, model) in zip(axes, models.items(), strict=True):
-    display = DecisionUncertaintyDisplay.from_estimator(
-        model, X, y, extend=1, grid_resolution=150, ax=row, vmax=np.log(3)
-    )
+    classes = model.predict(points).reshape(grid[0].shape)
+    row[0].pcolormesh(*grid, classes, cmap=colours, alpha=0.45, rasterized=True)
+    row[0].scatter(*X.T, c=y, cmap=colours, s=8, edgecolors="white", linewidths=0.3)
     row[0].set_ylabel(f"{name}\n\nfeature 1")
-    for drawn in display.uncertainty_maps_.values():  # one colour bar serves them all
-        drawn.colorbar.remove()
+    parts = predict_uncertainty(model, points)._asdict()
+    for ax, part in zip(row[1:], ("total", "aleatoric", "epistemic"), strict=True):
+        values = parts[part].reshape(grid[0].shape)
+        drawn = ax.pcolormesh(
+            *grid, values, cmap="cividis", vmin=0, vmax=np.log(3), rasterized=True
+        )
 figure.colorbar(drawn, ax=axes, label="uncertainty [nats]", shrink=0.5)
-for ax in axes[0]:
-    ax.set_title(ax.get_title().removesuffix(" uncertainty"))
-for ax in axes[1:].flat:
-    ax.set_title("")
-for ax in axes[:-1].flat:
-    ax.set_xlabel("")
-for ax in axes[:-1, 0]:
-    ax.get_legend().remove()
+for ax, title in zip(axes[0], ("Predicted class", "Total", "Aleatoric", "Epistemic"), strict=True):
+    ax.set_title(title)
+for ax in axes[-1]:
+    ax.set_xlabel("feature 0")
 plt.show()

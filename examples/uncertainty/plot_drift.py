@@ -53,7 +53,7 @@ for batch, rows in enumerate(np.split(np.arange(len(X_stream)), 20)):
     noise = 0.5 * max(0, batch - last_good)  # of 16 levels of grey
     images = X_stream[rows] + rng.normal(0, noise, (len(rows), 64))
     images = np.clip(np.round(images), 0, 16)
-    p_values.append(monitor.update(images).p_value)
+    p_values.append(monitor.update(images).p_value_)
     epistemic.append(student.predict_uncertainty(images).epistemic.mean())
     accuracies.append(student.score(images, y_stream[rows]))
 p_values, accuracies = np.array(p_values), np.array(accuracies)

@@ -31,7 +31,6 @@ from skdistill import (
     SchemaWarning,
     predict_uncertainty,
 )
-from skdistill.displays import UncertaintyHistogramDisplay
 from skdistill.metrics import ood_auroc
 
 n_members = 20  # networks of the ensemble
@@ -92,12 +91,21 @@ for name, model in models.items():
 
 figure = plt.figure(figsize=(9, 5), layout="constrained")
 above, below = figure.subfigures(2, 1, height_ratios=(5, 3))
-UncertaintyHistogramDisplay.from_estimators(
-    {name: models[name] for name in ("teacher", "student")},
-    X_test,
-    X_unseen,
-    ax=above.subplots(1, 3),
+known, unseen = (
+    {name: predict_uncertainty(models[name], rows)._asdict() for name in ("teacher", "student")}
+    for rows in (X_test, X_unseen)
 )
+panels = above.subplots(1, 3, sharey=True)
+for ax, part in zip(panels, ("total", "aleatoric", "epistemic"), strict=True):
+    bins = np.linspace(0, np.log(8) if part != "epistemic" else 1, 40)
+    for which, found, color in (("known digits", known, "#0072B2"), ("8 and 9", unseen, "#D55E00")):
+        for name, look in (("teacher", {"alpha": 0.35}), ("student", {"histtype": "step"})):
+            values, label = found[name][part], f"{name}, {which}"
+            weights = np.full(len(values), 1 / len(values))
+            ax.hist(values, bins, weights=weights, color=color, label=label, **look)
+    ax.set(xlabel=f"{part} uncertainty [nats]", yscale="log", ylim=(1e-3, 1))
+panels[0].set_ylabel("share of images")
+ax.legend(fontsize="small")
 
 epistemic = predict_uncertainty(student, X_test).epistemic
 least_sure = X_test[np.argsort(epistemic)[::-1]]

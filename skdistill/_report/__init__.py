@@ -17,15 +17,13 @@ def report(
     teacher: BaseEstimator | None = None,
     reference: BaseEstimator | None = None,
     *,
-    feature_names: ArrayLike | None = None,
     halves: Mapping[str, Any] | None = None,
 ) -> ModelReport:
     """Evaluate a fitted model on held-out samples, and return a report of one page.
 
     The report has accuracy, proper scores, calibration, the ranking of errors by uncertainty, the
-    features that explain the epistemic uncertainty (:func:`skdistill.metrics.uncertainty_profile`),
-    or the total if the model cannot separate its parts, the fidelity to the teacher, the cost and
-    the latency, with figures. It opens offline, on a phone, and in a notebook.
+    fidelity to the teacher, the cost and the latency, with figures. It opens offline, on a phone,
+    and in a notebook.
 
     Parameters
     ----------
@@ -42,8 +40,6 @@ def report(
     reference : estimator, default=None
         An independent, larger ensemble of the teacher's kind, as in
         :func:`skdistill.metrics.fidelity`.
-    feature_names : array-like of str of shape (n_features,), default=None
-        Names of the columns. None takes those of a DataFrame, and numbers else.
     halves : :class:`~sklearn.utils.Bunch`, default=None
         What :func:`skdistill.model_selection.disagreement_of_halves` has found of clones of the
         student; the report has a chapter on it.
@@ -63,7 +59,7 @@ def report(
     ------
     TypeError, ValueError
         If a model predicts no uncertainty, there are too few samples, `y` does not go with `X` or
-        with the student, `feature_names` not with the columns, or `halves` are something else.
+        with the student, or `halves` are something else.
 
     Notes
     -----
@@ -82,4 +78,4 @@ def report(
     """
     from ._measured import measured  # it imports metrics, displays and more
 
-    return measured(student, X, y, teacher, reference, feature_names, halves)
+    return measured(student, X, y, teacher, reference, halves)

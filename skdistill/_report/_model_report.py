@@ -58,7 +58,7 @@ class ModelReport:
     notes: list[str]  # what could not be measured, and why
 
     def __repr__(self) -> str:
-        return f"<ModelReport of {self.title} on {self.facts['rows']} samples>"
+        return f"<ModelReport of {self.title} on {self.facts['samples']} samples>"
 
     def to_frame(self) -> Any:
         """Return all numbers as a table, with a row for each quantity."""
@@ -94,6 +94,12 @@ class ModelReport:
         """The whole page, or its body with its style, which can stand in a notebook."""
         from jinja2 import Environment, PackageLoader  # not needed without a page
 
+        from ..displays import png_of
+
+        def base64_of(picture: Picture) -> str:
+            content = png_of(picture.draw, _SIZE, _DPI, "ModelReport.to_html")
+            return base64.b64encode(content).decode()
+
         templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
         chapters = [
             _chapter(self, heading, about, sections)
@@ -106,7 +112,7 @@ class ModelReport:
             tiles=list(_tiles(self.measurements)),
             chapters=chapters,
             picture_size=[round(inches * _PAGE_DPI) for inches in _SIZE],
-            base64_of=_base64_of,
+            base64_of=base64_of,
         )
 
 
@@ -130,13 +136,6 @@ _CHAPTERS = [
         ("ranking of errors",),
     ),
     (
-        "Uncertainty by feature",
-        "More samples like these would help most. A column explains the share of the variance of "
-        "the uncertainty's ranks that lies between ten groups of samples with like values in it "
-        "(the adjusted squared correlation ratio); correlated columns share what they explain.",
-        ("where it knows least",),
-    ),
-    (
         "Parts of the uncertainty",
         "Aleatoric uncertainty is noise in the data; epistemic is what the model does not know, "
         "and more samples reduce.",
@@ -151,9 +150,9 @@ _CHAPTERS = [
     ),
     (
         "Fidelity",
-        "Sample by sample, does the student say of its uncertainty what the others say of theirs? "
-        "With a reference, a larger ensemble, the teacher's own number is what a perfect imitation "
-        "would reach.",
+        "Agreement of the student's uncertainty with that of the others, sample by sample. With a "
+        "reference, a larger ensemble, the teacher's own number is what a perfect imitation would "
+        "reach.",
         ("fidelity",),
     ),
     (
@@ -163,99 +162,63 @@ _CHAPTERS = [
     ),
 ]
 
-# What stands at the top of the page: what it is called there, and the quantities it may be; the
-# first that was measured is taken.
+# At the top of the page: labels, and the quantities of which the first that is known stands there.
+_OF_EPISTEMIC = "rank correlation of the epistemic part with the {}'s"
 _TILES = [
-    ("Accuracy", ("accuracy",)),
-    ("RMSE", ("RMSE",)),
-    ("Log loss, nats", ("log loss",)),
-    ("NLL, nats", ("NLL of one Gaussian",)),
-    ("Calibration error", ("expected calibration error",)),
-    ("90 % intervals cover", ("coverage of 90 % intervals",)),
-    (
-        "Epistemic rank correlation",
-        (
-            "rank correlation of the epistemic part with the teacher's",
-            "rank correlation of the epistemic part with the reference's",
-        ),
-    ),
-    ("Parameters", ("parameters",)),
-    ("Latency of one sample", ("predict one sample, one thread",)),
+    ("Accuracy", ["accuracy"]),
+    ("RMSE", ["RMSE"]),
+    ("Log loss, nats", ["log loss"]),
+    ("NLL, nats", ["NLL of one Gaussian"]),
+    ("Calibration error", ["expected calibration error"]),
+    ("90 % intervals cover", ["coverage of 90 % intervals"]),
+    ("Epistemic rank correlation", list(map(_OF_EPISTEMIC.format, ("teacher", "reference")))),
+    ("Parameters", ["parameters"]),
+    ("Latency of one sample", ["predict one sample, one thread"]),
 ]
 
-# Columns that compare; by their ratio the sizes of some sections.
+# Columns that compare; costs and latencies by their ratio.
 _RATIO, _DIFFERENCE = "student / teacher", "student − teacher"
-_BY_RATIO = ("cost", "latency")
-
-# Columns of X that stand in the table at most; the frame has them all.
-_N_COLUMNS = 10
 
 # Inches of a picture, and its pixels per inch: of the picture, and of the page.
 _SIZE, _DPI, _PAGE_DPI = (4.6, 3.7), 160, 96
-
-
-def _base64_of(picture: Picture) -> str:
-    from ..displays import png_of
-
-    content = png_of(picture.draw, _SIZE, _DPI, "ModelReport.to_html")
-    return base64.b64encode(content).decode()
 
 
 def _tiles(measurements: list[Measurement]) -> Iterator[tuple[str, str, str]]:
     """Label, value and what it is beside, of the numbers that matter most."""
     found = {m.quantity: m for m in measurements if "student" in m.values}
     for label, names in _TILES:
-        if known := [found[name] for name in names if name in found]:
-            yield label, *_value_and_context(known[0])
-
-
-def _value_and_context(measurement: Measurement) -> tuple[str, str]:
-    value, unit = measurement.values["student"], measurement.unit
-    text = _text_of(value, unit)
-    if measurement.section == "fidelity":
-        return text, "with " + measurement.quantity.partition(" with ")[2]
-    if measurement.quantity.startswith("coverage"):
-        return f"{value:.1%}".replace("%", " %"), "should be 90 %"
-    if "teacher" in measurement.values:
-        return text, f"teacher {_text_of(measurement.values['teacher'], unit)}"
-    error = measurement.errors.get("student")
-    return text, "" if error is None else f"± {error:.2g}"
+        known = [found[name] for name in names if name in found]
+        if not known:
+            continue
+        values, unit = known[0].values, known[0].unit
+        text, error = _text_of(values["student"], unit), known[0].errors.get("student")
+        if known[0].section == "fidelity":
+            yield label, text, "with " + known[0].quantity.partition(" with ")[2]
+        elif known[0].quantity.startswith("coverage"):
+            yield label, f"{100 * values['student']:.1f} %", "should be 90 %"
+        elif "teacher" in values:
+            yield label, text, f"teacher {_text_of(values['teacher'], unit)}"
+        else:
+            yield label, text, "" if error is None else f"± {error:.2g}"
 
 
 def _chapter(report: Any, heading: str, about: str, sections: tuple[str, ...]) -> dict[str, object]:
     """Texts and pictures of a chapter, whose table has a row for each measurement."""
     found = [m for m in report.measurements if m.section in sections]
-    if "where it knows least" in sections:
-        found = found[:_N_COLUMNS]
     roles = ("student", "teacher", "reference")
     columns = [role for role in roles if any(role in m.values for m in found)]
-    compares = found[0].section not in ("fidelity", "where it knows least")
-    if compares and any(measurement.difference is not None for measurement in found):
-        by_ratio = all(measurement.section in _BY_RATIO for measurement in found)
-        columns.insert(2, _RATIO if by_ratio else _DIFFERENCE)
-    return {
-        "heading": heading,
-        "about": about,
-        "columns": columns,
-        "rows": [
-            {
-                "quantity": measurement.quantity,
-                "about": _about(measurement),
-                "cells": [_cell(measurement, column) for column in columns],
-            }
-            for measurement in found
-        ],
-        "pictures": [picture for picture in report.pictures if picture.section in sections],
-    }
-
-
-def _about(measurement: Measurement) -> str:
-    """Unit, and what is better."""
-    unit = "" if measurement.unit in ("s", "bytes") else measurement.unit
-    better = measurement.better
-    if better in ("lower", "higher"):
-        better = f"{better} is better"
-    return ", ".join(filter(None, (unit, better)))
+    if "fidelity" not in sections and any(m.difference is not None for m in found):
+        columns.insert(2, _RATIO if "cost" in sections else _DIFFERENCE)
+    rows = []
+    for m in found:
+        better = f"{m.better} is better" if m.better in ("lower", "higher") else m.better
+        unit = "" if m.unit in ("s", "bytes") else m.unit
+        about_row = ", ".join(filter(None, (unit, better)))
+        cells = [_cell(m, column) for column in columns]
+        rows.append({"quantity": m.quantity, "about": about_row, "cells": cells})
+    pictures = [picture for picture in report.pictures if picture.section in sections]
+    texts = {"heading": heading, "about": about}
+    return {**texts, "columns": columns, "rows": rows, "pictures": pictures}
 
 
 class _Cell(NamedTuple):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Active learning: selection of the samples to label next."""
 
-from ._features import gradient_features
-from ._select import BatchQuery, select_batch
+from ._select import select_batch
 
-__all__ = ["BatchQuery", "gradient_features", "select_batch"]
+__all__ = ["select_batch"]

@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sketched gradients of what a network predicts, with respect to its weights."""
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from .._estimator.batched import as_rows, check_rows
 from .._estimator.unwrapping import innermost
-from .._training.trainer import SEED_LIMIT
-from .._utils.typing import RandomStateLike
-from .._utils.validation import Number, Seed
 from ..modules import (
     DistributionStack,
     GaussianStack,
@@ -32,76 +26,26 @@ from ..modules import (
 _CHUNK = 1024
 
 
-def gradient_features(
-    model: BaseEstimator,
-    X: ArrayLike,
-    n_features: int = 512,
-    random_state: RandomStateLike = None,
-) -> np.ndarray:
-    r"""Sketch the gradient of a network's prediction with respect to its weights [1]_.
+class GradientSketch:
+    r"""Random projections of the gradients of a network's predictions [1]_.
 
-    Two samples have alike features if a step of training on one changes the prediction for the
-    other, the mean or the class probabilities.
+    The predictions are the means, of standardised targets, or the class probabilities. Two samples
+    have alike features if a step of training on one changes the prediction for the other. The same
+    projections serve all calls. With `in_half` features are divided by a number, the same in all
+    calls, so that float16 holds them.
 
-    Parameters
-    ----------
-    model : estimator
-        A fitted skdistill student or ensemble with fully connected layers, or a Pipeline, search
-        or FrozenEstimator around one.
-    X : array-like of shape (n_samples, n_features_in)
-    n_features : int, default=512
-        Number of features of the sketch, k.
-    random_state : int, RandomState instance or None, default=None
-        Draws the random projections.
-
-    Returns
-    -------
-    features : ndarray of shape (n_samples, n_features)
-        In float32. Their inner products estimate those of the gradients, without bias and with a
-        relative error of about :math:`1 / \sqrt k`. Targets are standardised.
-
-    Raises
-    ------
-    TypeError
-        If there is no fitted network inside `model`.
-    ValueError
-        If the network has no fully connected layers, or an argument is invalid.
-
-    Notes
-    -----
     For a layer :math:`z = W h + b` with d inputs and the gradient :math:`\delta` of the prediction
     with respect to z, the gradient with respect to the weights, in units of their initial scale, is
     the Kronecker product of :math:`\delta` and :math:`\tilde h = (h / \sqrt d, 1)`. Its sketch is
     :math:`(P \delta) \odot (Q \tilde h) / \sqrt k` with Gaussian matrices P and Q, and the features
-    are the sum of the sketches of all layers (Section 3 of [1]_). Other layers (convolutions,
-    periodic embeddings) have no part in them.
+    are the sum of the sketches of all layers (Section 3 of [1]_). Their inner products estimate
+    those of the gradients, without bias and with a relative error of about :math:`1 / \sqrt k`.
+    Other layers (convolutions, periodic embeddings) have no part in them.
 
     References
     ----------
     .. [1] Holzmüller, Zaverkin, Kästner & Steinwart (2023), "A Framework and Benchmark for Deep
            Batch Active Learning for Regression", JMLR 24.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from skdistill import BayesianEnsembleRegressor, DistributionDistiller
-    >>> from skdistill.active import gradient_features
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> teacher = BayesianEnsembleRegressor(3, max_epochs=5, random_state=0)
-    >>> student = DistributionDistiller(teacher, max_epochs=5, random_state=0).fit(X, y)
-    >>> gradient_features(student, X, n_features=64, random_state=0).shape
-    (442, 64)
-    """
-    Number(Integral, 1).check(n_features, "n_features")
-    Seed().check(random_state, "random_state")
-    seed = int(check_random_state(random_state).randint(SEED_LIMIT))
-    return GradientSketch(model, n_features, seed)(X)
-
-
-class GradientSketch:
-    """Maps samples to sketched gradients; the same projections serve all calls.
-
-    With `in_half` they are divided by a number, the same in all calls, so that float16 holds them.
     """
 
     def __init__(self, model: BaseEstimator, n_features: int, seed: int, in_half: bool = False):
@@ -114,7 +58,7 @@ class GradientSketch:
 
     def __call__(self, X: Any) -> np.ndarray:
         """Return features (n, n_features), in float32, of samples."""
-        estimator, X, _ = innermost(self.model, X, "module_", "active.gradient_features")
+        estimator, X, _ = innermost(self.model, X, "module_", "active.select_batch")
         rows = check_rows(estimator, X, estimator._recipe.row_shape)
         features = np.empty((len(rows), self.n_features), np.float32)
         for start in range(0, len(rows), _CHUNK):

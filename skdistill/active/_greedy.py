@@ -11,10 +11,6 @@ from scipy.special import entr
 # Features that are computed with at a time: parts of a larger array in float16 become float32.
 _CHUNK_ROWS = 2048
 
-# Variance of the noise, in units of the mean squared norm of the features: that of the experiments
-# of the paper, sigma = 0.1.
-_NOISE = 0.01
-
 
 def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
     """Select n distinct places by the largest cluster's maximum distance.
@@ -80,40 +76,8 @@ def _farthest_of_largest(closest, distances, is_left, n_centres: int) -> int:
     return int(members[distances[members].argmax()])
 
 
-def maxdet(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
-    """Select the sample with the largest posterior variance, given those selected before.
-
-    The variance is that of a linear model of the features with a standard normal prior, after the
-    samples in `centres`. This maximises the determinant of the kernel matrix, with noise on its
-    diagonal, greedily (MaxDet, Holzmüller et al., 2023, Section 3.3).
-    """
-    dtype = np.result_type(features.dtype, np.float32)
-    scale = np.mean(_by_chunk(features if centres is None else centres, _squares))
-    noise = _NOISE * max(float(scale), np.finfo(dtype).tiny)
-    precision = np.eye(features.shape[1])
-    if centres is not None:
-        precision += centres.astype(float).T @ centres.astype(float) / noise
-    covariance = np.linalg.inv(precision)
-    started = covariance.astype(dtype)
-    variances = _by_chunk(features, lambda part: np.einsum("ij,ij->i", part @ started, part))
-    is_left, selected = np.ones(len(features), bool), np.empty(n, np.int64)
-    for place in range(n):
-        chosen = int(np.where(is_left, variances, -np.inf).argmax())
-        selected[place], is_left[chosen] = chosen, False
-        direction = covariance @ features[chosen].astype(float)
-        total = noise + float(features[chosen].astype(float) @ direction)
-        covariance -= np.outer(direction, direction / total)
-        direction = (direction / total**0.5).astype(dtype)
-        variances -= np.square(_by_chunk(features, partial(_products, direction=direction)))
-    return selected
-
-
 def _squares(part: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", part, part)
-
-
-def _products(part: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    return part @ direction
 
 
 def _squares_from(part: np.ndarray, centre: np.ndarray) -> np.ndarray:

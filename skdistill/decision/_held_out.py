@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._estimator.functions import predict_uncertainty
 from .._estimator.unwrapping import is_prefitted, tags_of
 from .._utils.typing import RandomStateLike
-from .._utils.validation import Number, OneOf, check_parameters
+from .._utils.validation import Number, OneOf, Seed, check_parameters
 from .._version import API_PAGE_OF_MODULE
 
 PARTS = ("total", "aleatoric", "epistemic")
@@ -29,20 +29,20 @@ class HeldOutEstimator(MetaEstimatorMixin, BaseEstimator):
     estimator: BaseEstimator
     uncertainty: str | None
     held_out: float
+    random_state: RandomStateLike
     estimator_: BaseEstimator
 
     _parameter_table: dict[str, Any] = {
         "uncertainty": OneOf(PARTS),
         "held_out": Number(Real, 0, 1, closed="neither"),
+        "random_state": Seed(),
     }
 
     def __sklearn_tags__(self) -> Tags:
         tags = tags_of(self.estimator)
         return replace(tags, target_tags=replace(tags.target_tags, multi_output=False))
 
-    def _fit_estimator(
-        self, X: Any, y: Any, *, shuffle: bool = True, random_state: RandomStateLike = None
-    ) -> tuple[Any, np.ndarray]:
+    def _fit_estimator(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
         """Fit the estimator unless it is frozen; return the held-out samples."""
         check_parameters(self)
         X, y = indexable(X if hasattr(X, "shape") else np.asarray(X), y)
@@ -52,7 +52,7 @@ class HeldOutEstimator(MetaEstimatorMixin, BaseEstimator):
         self.estimator_ = clone(self.estimator)
         if not is_prefitted(self.estimator):
             X_fit, X, y_fit, y = train_test_split(
-                X, y, test_size=self.held_out, shuffle=shuffle, random_state=random_state
+                X, y, test_size=self.held_out, random_state=self.random_state
             )
             self.estimator_.fit(X_fit, y_fit)
         return X, y

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Abstention with a promise about what is answered."""
+"""Selective prediction: abstention with a guarantee on the risk."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from sklearn.utils import check_array, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._utils.typing import RandomStateLike
-from .._utils.validation import AnyOf, IsCallable, Number, OneOf, Seed
+from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import warn, without_schema_warnings
 from ._held_out import HeldOutEstimator
 
@@ -100,7 +100,7 @@ class SelectivePredictor(HeldOutEstimator):
 
     See Also
     --------
-    skdistill.metrics.risk_coverage_curve : Risks at all coverages, without a promise.
+    skdistill.metrics.risk_coverage_curve : Risks at all coverages, without a guarantee.
 
     Notes
     -----
@@ -151,7 +151,6 @@ class SelectivePredictor(HeldOutEstimator):
         "loss": AnyOf(OneOf(("auto", *_LOSSES)), IsCallable()),
         "max_loss": Number(Real, 0, closed="neither", others=(None,)),
         "min_coverage": Number(Real, 0, 1, closed="right"),
-        "random_state": Seed(),
     }
 
     def __init__(
@@ -199,7 +198,7 @@ class SelectivePredictor(HeldOutEstimator):
             If a parameter is invalid, `max_loss` is missing or at most `max_risk`, a loss is not
             a number or negative, or `abstain_value` is a class.
         """
-        X, y = self._fit_estimator(X, y, random_state=self.random_state)
+        X, y = self._fit_estimator(X, y)
         if is_classifier(self.estimator_):
             self.classes_ = self.estimator_.classes_
         self.abstain_value_ = self._value_of_abstention()

@@ -5,30 +5,16 @@ As in scikit-learn, a display stores the data of its figure, `from_estimator` an
 compute them, and `plot` draws them again in another style. Only drawing needs matplotlib.
 """
 
-from ._calibration import (
-    EpistemicCalibrationDisplay,
-    RegressionCalibrationDisplay,
-    ReliabilityDisplay,
-)
-from ._comparison import FidelityDisplay, UncertaintyHistogramDisplay
-from ._costs import AnytimeDisplay, EarlyPredictionDisplay, ParetoDisplay
-from ._decision import DecisionUncertaintyDisplay
-from ._display import UNITS, png_of
-from ._features import UncertaintyBandDisplay, UncertaintyProfileDisplay
-from ._rejection import RejectionCurveDisplay, SparsificationDisplay
+from ._calibration import EpistemicCalibrationDisplay, RegressionCalibrationDisplay
+from ._comparison import FidelityDisplay
+from ._display import png_of
+from ._features import UncertaintyBandDisplay
+from ._rejection import RejectionCurveDisplay
 
 __all__ = [
-    "AnytimeDisplay",
-    "DecisionUncertaintyDisplay",
-    "EarlyPredictionDisplay",
     "EpistemicCalibrationDisplay",
     "FidelityDisplay",
-    "ParetoDisplay",
     "RegressionCalibrationDisplay",
     "RejectionCurveDisplay",
-    "ReliabilityDisplay",
-    "SparsificationDisplay",
     "UncertaintyBandDisplay",
-    "UncertaintyHistogramDisplay",
-    "UncertaintyProfileDisplay",
 ]

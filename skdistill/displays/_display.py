@@ -20,17 +20,9 @@ Keywords = Mapping[str, object] | None  # of methods of axes
 # From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
 # bands are lighter tints of its sky blue and orange, and differ in lightness too.
 LINE_COLOR = "#0072B2"
-CONTRAST_COLOR = "#D55E00"
 ALEATORIC_COLOR = "#9CCEEE"
 TOTAL_COLOR = "#F6D9A0"
 REFERENCE_COLOR = "#4D4D4D"
-
-# Ten colours for as many classes by Petroff (2021), arXiv:2107.02270, also distinct;
-# scikit-learn's DecisionBoundaryDisplay has them too.
-CLASS_COLORS = (
-    *("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6"),
-    *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
-)
 
 PARTS = ("total", "aleatoric", "epistemic")
 
@@ -42,8 +34,6 @@ _ARTISTS = {
     "plot": ("lines", "Line2D"),
     "scatter": ("collections", "PathCollection"),
     "fill_between": ("collections", "PolyCollection"),
-    "pcolormesh": ("collections", "QuadMesh"),
-    "stairs": ("patches", "StepPatch"),
 }
 
 
@@ -57,19 +47,15 @@ def import_pyplot(caller: str) -> Any:
 
 def draw(ax: Axes, method: str, *data: object, given: Keywords = None, **style: object) -> Any:
     """Call a method of the axes, with the style updated by the keywords that a user has given."""
-    drawn = getattr(ax, method)(*data, **merged_style(method, style, given))
-    return drawn[0] if method == "plot" else drawn
-
-
-def merged_style(method: str, style: Mapping[str, object], given: Keywords) -> dict[str, object]:
-    """Style updated by the user's keywords, short names such as `lw` included."""
-    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.cbook import normalize_kwargs  # short names such as `lw` included
 
     if style.get("label") is not None:
-        style = {**style, "label": literal(style["label"])}
+        style["label"] = literal(style["label"])
     module, artist = _ARTISTS[method]
     artist_class = getattr(import_module(f"matplotlib.{module}"), artist)
-    return {**style, **normalize_kwargs(dict(given or {}), artist_class)}
+    style |= normalize_kwargs(dict(given or {}), artist_class)
+    drawn = getattr(ax, method)(*data, **style)
+    return drawn[0] if method == "plot" else drawn
 
 
 def literal(text: object) -> str:
@@ -79,13 +65,6 @@ def literal(text: object) -> str:
     """
     escaped = str(text).replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
-
-
-def draw_reference(ax, x, y, label, **style):
-    """Draw a reference line unless the axes have it already; return the line or None."""
-    if label in ax.get_legend_handles_labels()[1]:
-        return None
-    return ax.plot(x, y, label=label, color=REFERENCE_COLOR, linestyle=":", **style)[0]
 
 
 def png_of(draw: Callable[[Any], Any], size: tuple[float, float], dpi: int, caller: str) -> bytes:
@@ -112,24 +91,8 @@ def known_parts(uncertainty):
     return {part: values for part, values in parts if values is not None}
 
 
-def part_of(uncertainty, part):
-    """The part of a name; a ValueError if the model cannot tell it."""
-    parts = known_parts(uncertainty)
-    if part not in parts:
-        raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
-    return parts[part]
-
-
 def labelled(name, score):
     return f"{name} ({score})" if name else score
-
-
-def label_log_axis(axis, low, high):
-    """Label a logarithmic axis at powers of ten; at 1, 2 and 5 times them if it is short."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    axis.set_minor_formatter(NullFormatter())
 
 
 _Class = TypeVar("_Class", bound=type)

@@ -9,15 +9,8 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from .._estimator.functions import predict_uncertainty
 from .._utils.typing import ArrayLike
-from .._utils.validation import OneOf
-from ..metrics import (
-    aurc,
-    ause,
-    prediction_rejection_ratio,
-    risk_coverage_curve,
-    sparsification_curve,
-)
-from ._display import Axes, Display, Keywords, documented_dataclass, draw, labelled, part_of
+from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
+from ._display import Axes, Display, documented_dataclass, draw, known_parts, labelled
 from ._grids import check_target
 
 # The risk is drawn at this many coverages besides those of the samples, between which it is curved.
@@ -25,11 +18,6 @@ _N_COVERAGES = 201
 
 # Coverages below this do not scale the axis: one error among few samples would dwarf the rest.
 _LEAST_COVERAGE = 0.05
-
-_X_LABELS = {
-    "coverage": "Coverage: share of samples predicted, most certain first",
-    "rejected": "Share of samples rejected, most uncertain first",
-}
 
 
 @documented_dataclass
@@ -57,7 +45,6 @@ class RejectionCurveDisplay(Display):
     See Also
     --------
     skdistill.metrics.risk_coverage_curve : Computes the curve.
-    SparsificationDisplay : The same for squared errors, relative to that of all samples.
 
     Examples
     --------
@@ -78,7 +65,6 @@ class RejectionCurveDisplay(Display):
         self,
         ax: Axes | None = None,
         *,
-        against: str = "coverage",
         name: str | None = None,
         plot_oracle: bool = True,
         plot_random: bool = True,
@@ -88,41 +74,39 @@ class RejectionCurveDisplay(Display):
 
         Parameters
         ----------
-        against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the samples predicted or rejected.
         plot_oracle, plot_random : bool, default=True
             Whether to draw the oracle's curve, and the risk of rejecting at random.
         """
-        OneOf(tuple(_X_LABELS)).check(against, "against")
         ax, label = self._open(ax), self.name if name is None else name
-        x = self.coverage if against == "coverage" else 1 - self.coverage
         scores = {"AURC": self.aurc, "PRR": self.rejection_ratio}
         known = [f"{key} = {score:.3g}" for key, score in scores.items() if score is not None]
         label = labelled(label, ", ".join(known)) if known else label
-        self.line_ = draw(ax, "plot", x, self.risk, given=kwargs, linewidth=2, label=label)
+        style: dict[str, Any] = {"linewidth": 2, "label": label}
+        self.line_ = draw(ax, "plot", self.coverage, self.risk, given=kwargs, **style)
 
         self.oracle_line_ = self.random_line_ = None
+        named = ax.get_legend_handles_labels()[1]
+        oracle, at_random, style = "oracle", "random order", {"color": self.line_.get_color()}
         if plot_oracle:
-            self.oracle_line_ = self._draw_limit(ax, x, self.oracle_risk, "oracle", "--")
+            style |= {"linestyle": "--", "label": None if oracle in named else oracle}
+            (self.oracle_line_,) = ax.plot(self.coverage, self.oracle_risk, lw=1.2, **style)
         if plot_random:
-            level = [self.risk[-1]] * 2
-            self.random_line_ = self._draw_limit(ax, [0, 1], level, "random order", ":")
+            style |= {"linestyle": ":", "label": None if at_random in named else at_random}
+            (self.random_line_,) = ax.plot([0, 1], [self.risk[-1]] * 2, lw=1.2, **style)
 
         ax.set(
-            xlabel=_X_LABELS[against],
+            xlabel="Coverage: share of samples predicted, most certain first",
             ylabel=self._literal(f"Risk: mean {self.loss_name} of samples predicted"),
             xlim=(0, 1),
         )
-        _fit_height(ax, against)
+        # Scale to the lines beyond the least coverage, with room for a legend.
+        lines = [np.asarray(line.get_data(), dtype=float) for line in ax.lines]
+        heights = np.concatenate([y[x >= _LEAST_COVERAGE] for x, y in lines])
+        low, high = heights.min(), heights.max()
+        if low < high:
+            ax.set_ylim(low - 0.05 * (high - low), high + 0.25 * (high - low))
         ax.legend(fontsize="small")
         return self
-
-    def _draw_limit(self, ax, x, y, label, linestyle):
-        """Draw a line of the model's colour, named in the legend once for all models."""
-        style = {"color": self.line_.get_color(), "linestyle": linestyle, "linewidth": 1.2}
-        if label in ax.get_legend_handles_labels()[1]:
-            label = None
-        return ax.plot(x, y, label=label, **style)[0]
 
     @classmethod
     def from_estimator(
@@ -153,7 +137,9 @@ class RejectionCurveDisplay(Display):
             there is no such target.
         """
         cls._needs_matplotlib("from_estimator")
-        uncertainty = part_of(predict_uncertainty(estimator, X), part)
+        parts = known_parts(predict_uncertainty(estimator, X))
+        if part not in parts:
+            raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
         y_true, y_pred = np.asarray(y), np.asarray(estimator.predict(X))
         if y_true.shape != y_pred.shape:
             raise ValueError(
@@ -165,7 +151,7 @@ class RejectionCurveDisplay(Display):
             losses, loss_name = (y_true - y_pred) ** 2, "squared error"
         return cls.from_losses(
             check_target(losses, "y", target),
-            check_target(uncertainty, f"the {part} uncertainty", target),
+            check_target(parts[part], f"the {part} uncertainty", target),
             loss_name=loss_name,
             name=type(estimator).__name__ if name is None else name,
             **kwargs,
@@ -205,141 +191,7 @@ class RejectionCurveDisplay(Display):
         ).plot(**kwargs)
 
 
-def _fit_height(ax, against):
-    """Scale the vertical axis to the lines beyond the least coverage, with room for a legend."""
-    heights = []
-    for x, y in (np.asarray(line.get_data(), dtype=float) for line in ax.lines):
-        coverage = x if against == "coverage" else 1 - x
-        heights.extend(y[coverage >= _LEAST_COVERAGE])
-    low, high = min(heights), max(heights)
-    if low < high:
-        ax.set_ylim(low - 0.05 * (high - low), high + 0.25 * (high - low))
-
-
 def _risk_at(at, coverage, risk):
     """Risk at other coverages than those of its curve: the sum of losses is linear in between."""
     sums = np.interp(at, coverage, coverage * risk)
     return np.divide(sums, at, out=np.full_like(at, risk[0]), where=at > 0)
-
-
-@documented_dataclass
-class SparsificationDisplay(Display):
-    """Error of the samples that remain as the most uncertain ones are removed.
-
-    The nearer the model's curve is to the oracle's, which removes the largest errors first, the
-    better the uncertainty ranks the errors; the area between them is the AUSE.
-
-    Parameters
-    ----------
-    fraction_removed, model_curve, oracle_curve : ndarray of shape (n_points,)
-        Fraction of the samples removed, and mean squared error of the others over that of all.
-    ause : float, default=None
-        Area between the curves, shown in the legend unless None.
-
-    Attributes
-    ----------
-    line_, oracle_line_ : matplotlib Line2D
-        The curves; that of the oracle may be None.
-    area_ : matplotlib PolyCollection or None
-        The shaded area between them.
-
-    See Also
-    --------
-    skdistill.metrics.sparsification_curve : Computes the curve.
-
-    Examples
-    --------
-    >>> from skdistill.displays import SparsificationDisplay
-    >>> SparsificationDisplay.from_predictions(
-    ...     y_true=[2.0, 0.0, 1.0, 1.0], y_pred=[0.0, 0.0, 0.0, 0.0], uncertainty=[3, 1, 4, 2]
-    ... )
-    <...SparsificationDisplay object at ...>
-    """
-
-    fraction_removed: np.ndarray
-    model_curve: np.ndarray
-    oracle_curve: np.ndarray
-    ause: float | None = None
-    name: str | None = None
-
-    def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        name: str | None = None,
-        plot_oracle: bool = True,
-        oracle_kwargs: Keywords = None,
-        **kwargs: object,
-    ) -> Self:
-        """Draw the curves and the area between them.
-
-        Parameters
-        ----------
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve and shade the area.
-        oracle_kwargs : dict, default=None
-            Keywords of `plot`, for the oracle's curve.
-        """
-        ax, x = self._open(ax), self.fraction_removed
-        name = self.name if name is None else name
-        label = name if self.ause is None else labelled(name, f"AUSE = {self.ause:.3f}")
-        self.line_ = draw(ax, "plot", x, self.model_curve, given=kwargs, linewidth=2, label=label)
-
-        self.oracle_line_ = self.area_ = None
-        if plot_oracle:
-            color, label = self.line_.get_color(), f"oracle of {name}" if name else "oracle"
-            style = {"color": color, "linestyle": "--", "label": label}
-            self.oracle_line_ = draw(ax, "plot", x, self.oracle_curve, given=oracle_kwargs, **style)
-            curves, style = (self.oracle_curve, self.model_curve), {"color": color, "alpha": 0.12}
-            self.area_ = ax.fill_between(x, *curves, linewidth=0, **style)
-
-        ax.set(
-            xlabel="Fraction removed, most uncertain first",
-            ylabel="MSE of the remaining samples / MSE of all samples",
-            xlim=(0, 1),
-        )
-        ax.set_ylim(bottom=0)
-        ax.legend(fontsize="small")
-        return self
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, name: str | None = None, **kwargs: Any
-    ) -> Self:
-        """Draw how well the total uncertainty of a fitted regressor ranks its errors."""
-        cls._needs_matplotlib("from_estimator")
-        return cls.from_predictions(
-            y,
-            estimator.predict(X),
-            predict_uncertainty(estimator, X).total,
-            name=type(estimator).__name__ if name is None else name,
-            **kwargs,
-        )
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_pred: ArrayLike,
-        uncertainty: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Draw how well given uncertainties rank the errors of given predictions.
-
-        Parameters
-        ----------
-        y_true, y_pred, uncertainty, sample_weight
-            As in :func:`skdistill.metrics.sparsification_curve`.
-        """
-        arrays = (y_true, y_pred, uncertainty)
-        removed, model, oracle = sparsification_curve(*arrays, sample_weight=sample_weight)
-        return cls(
-            fraction_removed=removed,
-            model_curve=model,
-            oracle_curve=oracle,
-            ause=ause(*arrays, sample_weight=sample_weight),
-            name=name,
-        ).plot(**kwargs)

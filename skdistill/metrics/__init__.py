@@ -9,7 +9,8 @@ ordered by their uncertainty, ties are averaged over all orders. A ValueError na
 the wrong shape, or with values that it cannot have.
 
 Scores are those of [1]_ and [3]_, calibration is that of [5]_, and fidelity to the teacher follows
-[2]_ and [4]_. The log loss of class probabilities is :func:`sklearn.metrics.log_loss`.
+[2]_ and [4]_. Those of class probabilities are :func:`sklearn.metrics.log_loss` and
+:func:`sklearn.metrics.brier_score_loss`.
 
 References
 ----------
@@ -25,15 +26,12 @@ References
    Regression". ICML 2018.
 """
 
-from ._classification import brier_score, expected_calibration_error, reliability_curve
-from ._profile import UncertaintyProfile as UncertaintyProfile
-from ._profile import uncertainty_profile
+from ._classification import expected_calibration_error
 from ._regression import (
     crps,
     gaussian_nll,
     interval_coverage,
     interval_score,
-    interval_width,
     mixture_nll,
     regression_calibration_curve,
     regression_calibration_error,
@@ -43,9 +41,8 @@ from ._rejection import (
     ause,
     prediction_rejection_ratio,
     risk_coverage_curve,
-    sparsification_curve,
 )
-from ._scorers import EstimatorScorer, get_scorer
+from ._scorers import get_scorer
 from ._uncertainty import (
     epistemic_calibration,
     epistemic_fidelity,
@@ -56,10 +53,8 @@ from ._uncertainty import (
 )
 
 __all__ = [
-    "EstimatorScorer",
     "aurc",
     "ause",
-    "brier_score",
     "crps",
     "epistemic_calibration",
     "epistemic_fidelity",
@@ -69,16 +64,12 @@ __all__ = [
     "get_scorer",
     "interval_coverage",
     "interval_score",
-    "interval_width",
     "mixture_nll",
     "ood_auroc",
     "prediction_rejection_ratio",
     "regression_calibration_curve",
     "regression_calibration_error",
-    "reliability_curve",
     "risk_coverage_curve",
-    "sparsification_curve",
     "uncertainty_ndcg",
-    "uncertainty_profile",
     "uncertainty_total_variation",
 ]

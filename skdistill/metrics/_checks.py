@@ -57,12 +57,12 @@ def check_targets(y_true: ArrayLike, **predicted: ArrayLike) -> list[np.ndarray]
 
 
 def check_per_target(
-    values: object, name: str, length: int, y_shape: tuple[int, ...] | None = None
+    values: object, name: str, length: int, y_shape: tuple[int, ...]
 ) -> np.ndarray:
     """Return `values`, maybe infinite, (n, length) or (n, t, length), as (n, t, length)."""
     given = check_floats(values, name, (2, 3), is_finite=False)
     array = given[:, np.newaxis, :] if given.ndim == 2 else given
-    n_rows, n_targets = array.shape[:2] if y_shape is None else y_shape
+    n_rows, n_targets = y_shape
     if array.shape != (n_rows, n_targets, length):
         flat = f"({n_rows}, {length}) or " if n_targets == 1 else ""
         raise ValueError(

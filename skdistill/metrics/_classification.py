@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scores and calibration of predicted class probabilities."""
+"""Calibration of predicted class probabilities."""
 
 from numbers import Integral
 
@@ -14,7 +14,6 @@ from ._checks import (
     check_same_length,
     cumulate,
     weighted_rows,
-    weights_or_ones,
 )
 
 # Largest deviation of a sample's sum from 1: float16 rounds by this much.
@@ -63,50 +62,6 @@ def _few(labels: np.ndarray, n_shown: int = 5) -> str:
     return ", ".join(map(repr, labels[:n_shown].tolist())) + ", ..." * (len(labels) > n_shown)
 
 
-def brier_score(
-    y_true: ArrayLike,
-    y_prob: ArrayLike,
-    *,
-    labels: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-) -> float:
-    r"""Brier score of class probabilities: squared error, summed over the classes.
-
-    The mean over samples of :math:`\sum_k (p_k - 1\{y = k\})^2` (Gneiting and Raftery 2007, Example
-    1, with the opposite sign). A proper score.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n_samples,)
-    y_prob : array-like of shape (n_samples, n_classes)
-        Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-    labels : array-like of shape (n_classes,), default=None
-        Of the columns of `y_prob`, as in `classes_`. By default the distinct values of `y_true`,
-        sorted.
-    sample_weight : array-like of shape (n_samples,), default=None
-
-    Returns
-    -------
-    score : float
-        Between 0 and 2, lower is better.
-
-    See Also
-    --------
-    sklearn.metrics.brier_score_loss : The same from scikit-learn 1.7 on, except that it halves the
-        score of two classes unless ``scale_by_half=False``.
-
-    Examples
-    --------
-    >>> from skdistill.metrics import brier_score
-    >>> round(brier_score(["a", "b"], [[0.8, 0.2], [0.4, 0.6]]), 4)
-    0.2
-    """
-    columns, y_prob = _check_probabilities(y_true, y_prob, labels)
-    residuals = y_prob - (columns[:, np.newaxis] == np.arange(y_prob.shape[1]))
-    weights = weights_or_ones(sample_weight, len(y_prob))
-    return float(np.average((residuals**2).sum(axis=1), weights=weights))
-
-
 def expected_calibration_error(
     y_true: ArrayLike,
     y_prob: ArrayLike,
@@ -125,7 +80,9 @@ def expected_calibration_error(
 
     Parameters
     ----------
-    y_true, y_prob, labels, sample_weight : as in :func:`brier_score`
+    y_true : array-like of shape (n_samples,)
+    y_prob : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, as `predict_proba` returns; two columns for two classes.
     n_bins : int, default=15
         Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
@@ -133,6 +90,10 @@ def expected_calibration_error(
     classwise : bool, default=False
         Whether to compare the probability of every class, not of the most probable one only, with
         its frequency, and to average over the classes [2]_ [3]_.
+    labels : array-like of shape (n_classes,), default=None
+        Of the columns of `y_prob`, as in `classes_`. By default the distinct values of `y_true`,
+        sorted.
+    sample_weight : array-like of shape (n_samples,), default=None
 
     Returns
     -------
@@ -163,82 +124,21 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0, 0, 1, 0], y_prob, n_bins=10), 4)
     0.15
     """
-    columns, y_prob = _check_probabilities(y_true, y_prob, labels)
-    weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
-    pairs = [_top_label(columns, y_prob)]
-    if classwise:
-        pairs = [(p, columns == k) for k, p in enumerate(y_prob.T)]
-    errors = []
-    for confidence, hits in pairs:
-        shares, mean, accuracy = _bins(confidence, hits, weights, n_bins, strategy)
-        errors.append(shares @ np.abs(accuracy - mean))  # [1], Eq 3
-    return float(np.mean(errors))
-
-
-def reliability_curve(
-    y_true: ArrayLike,
-    y_prob: ArrayLike,
-    *,
-    n_bins: int = 15,
-    strategy: str = "uniform",
-    labels: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Accuracy against confidence, in bins of the confidence.
-
-    The confidence is the largest probability of a sample, the accuracy the share of samples whose
-    most probable class is right. They agree for calibrated probabilities.
-
-    Parameters
-    ----------
-    y_true, y_prob, n_bins, strategy, labels, sample_weight
-        As in :func:`expected_calibration_error`. Bins without samples are left out.
-
-    Returns
-    -------
-    confidence : ndarray of shape (n_filled_bins,)
-        Mean confidence of each bin, increasing.
-    accuracy : ndarray of shape (n_filled_bins,)
-        Accuracy in each bin.
-    share : ndarray of shape (n_filled_bins,)
-        Share of the total weight in each bin.
-
-    See Also
-    --------
-    skdistill.displays.ReliabilityDisplay : Draws it.
-    sklearn.calibration.calibration_curve : The curve of one class of two, without weights.
-
-    Examples
-    --------
-    >>> from skdistill.metrics import reliability_curve
-    >>> y_prob = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.3, 0.7]]
-    >>> reliability_curve([0, 0, 1, 0], y_prob, n_bins=10)
-    (array([0.7, 0.9]), array([0.5, 1. ]), array([0.5, 0.5]))
-    """
-    columns, y_prob = _check_probabilities(y_true, y_prob, labels)
-    weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
-    confidence, hits = _top_label(columns, y_prob)
-    shares, mean, accuracy = _bins(confidence, hits, weights, n_bins, strategy)
-    return mean, accuracy, shares
-
-
-def _top_label(columns: np.ndarray, y_prob: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest probability of each sample and whether its class is the true one."""
-    return y_prob.max(axis=1), y_prob.argmax(axis=1) == columns
-
-
-def _bins(
-    confidence: np.ndarray, hits: np.ndarray, weights: np.ndarray, n_bins: int, strategy: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the share of the weight, the mean confidence and the accuracy of each filled bin."""
     Number(Integral, 1).check(n_bins, "n_bins")
     OneOf(("uniform", "quantile")).check(strategy, "strategy")
-    edges = np.linspace(0, 1, n_bins + 1)
-    if strategy == "uniform":
-        by = np.searchsorted(edges[1:-1], confidence)  # bin b is (edges[b], edges[b + 1]]
-        sums = cumulate(by, weights, confidence, hits)
-    else:
-        curves = cumulate(confidence, weights, confidence, hits)
-        sums = tuple(np.interp(edges, curves[0], curve) for curve in curves)
-    shares, *means = (np.diff(column) for column in sums)
-    return shares, means[0] / shares, means[1] / shares
+    columns, y_prob = _check_probabilities(y_true, y_prob, labels)
+    weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
+    pairs = [(y_prob.max(axis=1), y_prob.argmax(axis=1) == columns)]
+    if classwise:
+        pairs = [(p, columns == k) for k, p in enumerate(y_prob.T)]
+    edges, errors = np.linspace(0, 1, n_bins + 1), []
+    for confidence, hits in pairs:
+        if strategy == "uniform":
+            by = np.searchsorted(edges[1:-1], confidence)  # bin b is (edges[b], edges[b + 1]]
+            sums = cumulate(by, weights, confidence, hits)
+        else:
+            curves = cumulate(confidence, weights, confidence, hits)
+            sums = tuple(np.interp(edges, curves[0], curve) for curve in curves)
+        _, mean, accuracy = (np.diff(column) for column in sums)  # times the share of the bin
+        errors.append(np.abs(accuracy - mean).sum())  # [1], Eq 3
+    return float(np.mean(errors))

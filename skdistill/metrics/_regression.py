@@ -139,7 +139,7 @@ def crps(
 
 
 def _check_interval(
-    y_interval: ArrayLike, y_shape: tuple[int, ...] | None = None
+    y_interval: ArrayLike, y_shape: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper ends, each of shape (n, t)."""
     interval = check_per_target(y_interval, "y_interval", 2, y_shape)
@@ -180,27 +180,6 @@ def interval_coverage(
     y_true = check_columns(y_true, "y_true")
     lower, upper = _check_interval(y_interval, y_true.shape)
     return average((lower <= y_true) & (y_true <= upper), sample_weight)
-
-
-def interval_width(y_interval: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
-    """Mean width of predicted intervals, in units of y; compare at equal coverage only.
-
-    Parameters
-    ----------
-    y_interval, sample_weight : as in :func:`interval_coverage`
-
-    Returns
-    -------
-    width : float
-
-    Examples
-    --------
-    >>> from skdistill.metrics import interval_width
-    >>> interval_width([[0.0, 2.0], [1.0, 5.0]])
-    3.0
-    """
-    lower, upper = _check_interval(y_interval)
-    return average(upper - lower, sample_weight)
 
 
 def interval_score(

@@ -17,69 +17,6 @@ from ._checks import (
 )
 
 
-def sparsification_curve(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    uncertainty: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Error of the samples that remain as the most uncertain ones are removed.
-
-    Samples are removed from the most to the least uncertain; the curve is the mean squared error of
-    what remains, divided by that of all samples (Lindqvist et al. 2020, Section 4.1). The oracle
-    removes by the squared error itself, so that no ordering lies below it.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
-    y_pred : array-like of the shape of `y_true`
-        Predicted means.
-    uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        Values that rank the samples: a variance or a standard deviation, usually the total one.
-        Of shape (n_samples,), it orders the samples for every target.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
-
-    Returns
-    -------
-    fraction_removed : ndarray of shape (n_points,)
-        Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
-        ties.
-    model_curve : ndarray of shape (n_points,)
-        Relative error of the remaining samples, 1 at the start. Averaged uniformly over targets.
-    oracle_curve : ndarray of shape (n_points,)
-        The same for the oracle.
-
-    Warns
-    -----
-    UndefinedMetricWarning
-        If every error is zero: the curves are then nan.
-
-    See Also
-    --------
-    skdistill.displays.SparsificationDisplay : Draws them.
-
-    Notes
-    -----
-    A constant uncertainty gives a flat curve. At 1, where nothing remains, it has its limit: the
-    error of the least uncertain samples.
-
-    Examples
-    --------
-    >>> from skdistill.metrics import sparsification_curve
-    >>> fraction, model, oracle = sparsification_curve(
-    ...     y_true=[2.0, 0.0, 1.0, 1.0], y_pred=[0.0, 0.0, 0.0, 0.0], uncertainty=[3, 1, 4, 2]
-    ... )
-    >>> model.round(2), oracle.round(2)
-    (array([1.  , 1.11, 0.33, 0.  , 0.  ]), array([1.  , 0.44, 0.33, 0.  , 0.  ]))
-    """
-    weights, errors, uncertainty = _check_sparsification(y_true, y_pred, uncertainty, sample_weight)
-    kept, models, oracles = _sparsification(errors, uncertainty, weights)
-    return 1 - kept, models.mean(axis=0), oracles.mean(axis=0)
-
-
 def ause(
     y_true: ArrayLike,
     y_pred: ArrayLike,
@@ -89,18 +26,35 @@ def ause(
 ) -> float:
     """Area under the sparsification error: how well the uncertainty ranks the errors.
 
-    The area between the model's and the oracle's sparsification curves (Lindqvist et al. 2020,
-    Section 4.1; [1]_), by the trapezoidal rule. It is 0 when the uncertainty orders the samples as
-    their absolute errors do, and depends on that order only.
+    As samples are removed from the most to the least uncertain, the sparsification curve is the
+    mean squared error of the others, divided by that of all; the oracle removes by the squared
+    error itself. The result is the area between the two curves (Lindqvist et al. 2020, Section 4.1;
+    [1]_), by the trapezoidal rule. It is 0 when the uncertainty orders the samples as their
+    absolute errors do, and depends on that order only.
 
     Parameters
     ----------
-    y_true, y_pred, uncertainty, sample_weight : as in :func:`sparsification_curve`
+    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
+    y_pred : array-like of the shape of `y_true`
+        Predicted means.
+    uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
+        Values that rank the samples: a variance or a standard deviation, usually the total one.
+        Of shape (n_samples,), it orders the samples for every target.
+    sample_weight : array-like of shape (n_samples,), default=None
 
     Returns
     -------
     ause : float
         Lower is better; the mean over targets.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If every error of a target is zero: the area is then nan.
+
+    See Also
+    --------
+    risk_coverage_curve : With squared errors as the losses, the curve itself, not divided.
 
     References
     ----------
@@ -113,18 +67,6 @@ def ause(
     >>> ause(y_true=[3.0, 0.0, 1.0], y_pred=[0.0, 0.0, 0.0], uncertainty=[9.0, 0.1, 2.0])
     0.0
     """
-    weights, errors, uncertainty = _check_sparsification(y_true, y_pred, uncertainty, sample_weight)
-    areas = []
-    for error, by in zip(errors.T, uncertainty.T, strict=True):
-        kept, model, oracle = _sparsification(error[:, np.newaxis], by[:, np.newaxis], weights)
-        areas.append(auc(1 - kept, (model - oracle)[0]))
-    return float(np.mean(areas))
-
-
-def _check_sparsification(
-    y_true: ArrayLike, y_pred: ArrayLike, uncertainty: ArrayLike, sample_weight: ArrayLike | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the weights (n,), the squared errors (n, t) and the uncertainties (n, t)."""
     y_true, y_pred = check_targets(y_true, y_pred=y_pred)
     uncertainty = check_columns(uncertainty, "uncertainty")
     if uncertainty.shape[1] == 1:
@@ -132,31 +74,15 @@ def _check_sparsification(
     check_shape(uncertainty, "uncertainty", y_true.shape)
     weights, errors, uncertainty = weighted_rows(sample_weight, (y_true - y_pred) ** 2, uncertainty)
     if not errors.any(axis=0).all():
-        warn_undefined("The sparsification curve", "every error is zero")
-    return weights, errors, uncertainty
-
-
-def _sparsification(
-    errors: np.ndarray, uncertainty: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the kept fractions, from 1 down to 0, and both curves, (n_targets, n_points)."""
-    shares = [
-        _cumulative_shares(by, error, weights)
-        for values in (uncertainty, errors)
-        for by, error in zip(values.T, errors.T, strict=True)
-    ]
-    kept = np.unique(np.concatenate([fractions for fractions, _ in shares]))[::-1]
-    models, oracles = np.split(np.array([_mean_of_kept(kept, *one) for one in shares]), 2)
-    return kept, models, oracles
-
-
-def _cumulative_shares(
-    by: np.ndarray, errors: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Fraction of the samples and share of the squared error, smallest `by` first, from 0 to 1."""
-    fractions, sums = cumulate(by, weights, errors)
-    with np.errstate(invalid="ignore"):  # no error at all: 0 / 0 is nan, and a warning was given
-        return fractions, sums / sums[-1]
+        warn_undefined("The AUSE", "every error is zero")
+        return np.nan
+    areas = []
+    for error, by in zip(errors.T, uncertainty.T, strict=True):
+        model, oracle = cumulate(by, weights, error), cumulate(error, weights, error)
+        kept = np.union1d(model[0], oracle[0])
+        difference = _mean_of_kept(kept, *model) - _mean_of_kept(kept, *oracle)
+        areas.append(auc(kept, difference) / oracle[1][-1])
+    return float(np.mean(areas))
 
 
 def _mean_of_kept(kept: np.ndarray, fractions: np.ndarray, sums: np.ndarray) -> np.ndarray:

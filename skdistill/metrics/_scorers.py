@@ -15,33 +15,16 @@ from .._utils.messages import name_of
 from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import OneOf
 from ._checks import check_labels, check_same_length
-from ._classification import brier_score, expected_calibration_error
+from ._classification import expected_calibration_error
 from ._regression import COVERAGE, crps, gaussian_nll, interval_score, mixture_nll
 from ._rejection import aurc, ause
 
 
 class EstimatorScorer:
-    """A score of a fitted estimator, to be given as ``scoring=``.
+    """A score of a fitted estimator, ``score(estimator, X, y, *, sample_weight, **kwargs)``.
 
     Scorers of scikit-learn's `make_scorer` call `predict` or `predict_proba` only, and do not tell
-    the metric which classes there are. This one hands the estimator itself to `score`, or the
-    Pipeline, search or TransformedTargetRegressor around it.
-
-    Parameters
-    ----------
-    score : callable
-        ``score(estimator, X, y, *, sample_weight, **kwargs)`` returning a float, greater is better.
-        A scorer can be pickled if this is a module-level function.
-    **kwargs : dict
-        Further keywords of `score`.
-
-    Examples
-    --------
-    >>> from skdistill.metrics import EstimatorScorer
-    >>> def neg_largest_error(estimator, X, y, *, sample_weight):
-    ...     return -abs(estimator.predict(X) - y).max()
-    >>> EstimatorScorer(neg_largest_error)
-    EstimatorScorer(neg_largest_error)
+    the metric which classes there are. This one hands the estimator itself to `score`.
     """
 
     def __init__(self, score: Callable[..., float], **kwargs: Any) -> None:
@@ -49,8 +32,8 @@ class EstimatorScorer:
         self._kwargs = kwargs
         self._sample_weight_request: bool | str | None = None
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Score a fitted estimator, or a meta-estimator around one; costs do without y."""
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score a fitted estimator, or a meta-estimator around one."""
         return self._score(estimator, X, y, sample_weight=sample_weight, **self._kwargs)
 
     def __repr__(self) -> str:
@@ -93,17 +76,13 @@ class EstimatorScorer:
 def _neg_metric(
     estimator: Any, X: Any, y: Any, *, sample_weight: Any, metric: Any, reads: Any, **kwargs: object
 ) -> float:
-    """Minus a metric of y and of what is read off the estimator."""
+    """Minus a metric of y and of what the estimator predicts."""
     arrays, more = reads(estimator, X)
     return -float(metric(y, *arrays, sample_weight=sample_weight, **more, **kwargs))
 
 
 def _members(estimator: BaseEstimator, X: ArrayLike) -> Any:
     return [predict_members(estimator, X)], {}
-
-
-def _mean_and_variance(estimator: BaseEstimator, X: ArrayLike) -> Any:
-    return [estimator.predict(X), _total(estimator, X, "variance")], {}
 
 
 def _mean_and_std(estimator: BaseEstimator, X: ArrayLike) -> Any:
@@ -145,19 +124,16 @@ def _neg_aurc(estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: Any)
     return -aurc(y_true != y_pred, total, sample_weight=sample_weight)
 
 
-_MEMBERS = {"reads": _members}
-_PROBABILITIES = {"reads": _probabilities}
 _SCORES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
-    "neg_mixture_nll": (_neg_metric, {"metric": mixture_nll, **_MEMBERS}),
-    "neg_crps": (_neg_metric, {"metric": crps, **_MEMBERS}),
+    "neg_mixture_nll": (_neg_metric, {"metric": mixture_nll, "reads": _members}),
+    "neg_crps": (_neg_metric, {"metric": crps, "reads": _members}),
     "neg_gaussian_nll": (_neg_metric, {"metric": gaussian_nll, "reads": _mean_and_std}),
     "neg_interval_score": (_neg_interval_score, {"coverage": 0.9}),
-    "neg_ause": (_neg_metric, {"metric": ause, "reads": _mean_and_variance}),
-    "neg_log_loss": (_neg_metric, {"metric": log_loss, **_PROBABILITIES}),
-    "neg_brier_score": (_neg_metric, {"metric": brier_score, **_PROBABILITIES}),
+    "neg_ause": (_neg_metric, {"metric": ause, "reads": _mean_and_std}),
+    "neg_log_loss": (_neg_metric, {"metric": log_loss, "reads": _probabilities}),
     "neg_expected_calibration_error": (
         _neg_metric,
-        {"metric": expected_calibration_error, **_PROBABILITIES},
+        {"metric": expected_calibration_error, "reads": _probabilities},
     ),
     "neg_aurc": (_neg_aurc, {}),
 }
@@ -171,8 +147,8 @@ def get_scorer(name: str, **kwargs: object) -> EstimatorScorer:
     name : str
         "neg_mixture_nll" or "neg_crps", of models that have members; "neg_gaussian_nll", of the
         predicted mean and the total standard deviation; "neg_interval_score", of central intervals
-        of a `coverage` of .9; "neg_ause", of the total variance; "neg_log_loss", "neg_brier_score"
-        or "neg_expected_calibration_error", of the probabilities, also on samples that lack some of
+        of a `coverage` of .9; "neg_ause", of the same; "neg_log_loss" or
+        "neg_expected_calibration_error", of the probabilities, also on samples that lack some of
         the classes; or "neg_aurc", of wrong labels, the samples ordered by their total entropy.
     **kwargs : dict
         Further keywords of the metric.

@@ -66,10 +66,6 @@ def uncertainty_total_variation(
     total_variation : float
         Between 0 and 1, symmetric in `a` and `b`; the mean over targets, each with bins of its own.
 
-    See Also
-    --------
-    skdistill.displays.UncertaintyHistogramDisplay : Draws the histograms.
-
     References
     ----------
     .. [1] M. Ferianc, M. Rodrigues. "Simple Regularisation for Uncertainty-Aware Knowledge
@@ -185,8 +181,8 @@ def epistemic_calibration(
     -------
     calibration : :class:`~sklearn.utils.Bunch`
         With `coverage`, the share of samples whose squared error is at most :math:`z^2` times the
-        variance, z the normal quantile; `bin_stated` and `bin_seen`, mean variance and mean squared
-        error of each bin, and their `ratio`, of shape (n_bins,): above 1 the variance is too large;
+        variance, z the normal quantile; `bin_epistemic` and `bin_squared_error`, the means of the
+        two in each bin, and their `ratio`, of shape (n_bins,): above 1 the variance is too large;
         `overall`, the ratio of all samples; and `rank`, the rank correlation (Spearman).
 
     Raises
@@ -212,31 +208,29 @@ def epistemic_calibration(
     >>> found.ratio, found.overall, found.coverage
     (array([0.5, 1. ]), 0.9166666666666666, 1.0)
     """
-    error, stated = (
-        check_vector(squared_error, "squared_error"),
-        check_vector(epistemic, "epistemic"),
-    )
-    check_same_length(stated, "epistemic", error, "squared_error")
+    error = check_vector(squared_error, "squared_error")
+    variance = check_vector(epistemic, "epistemic")
+    check_same_length(variance, "epistemic", error, "squared_error")
     check_nonnegative(error, "squared_error")
-    check_nonnegative(stated, "epistemic")
+    check_nonnegative(variance, "epistemic")
     Number(Integral, 1).check(n_bins, "n_bins")
     Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
-    is_covered = error <= norm.ppf((1 + coverage) / 2) ** 2 * stated
+    is_covered = error <= norm.ppf((1 + coverage) / 2) ** 2 * variance
     weights = np.ones(len(error))
-    share, *sums = cumulate(stated, weights, stated, error)
+    share, *sums = cumulate(variance, weights, variance, error)
     edges = np.linspace(0, 1, n_bins + 1)
     in_bins = [n_bins * np.diff(np.interp(edges, share, of)) for of in sums]
     if not error.any():
         warn_undefined("The overall ratio", "no sample has an error")
     with np.errstate(divide="ignore", invalid="ignore"):  # bins without an error have inf or nan
-        ratio, overall = in_bins[0] / in_bins[1], float(stated.mean() / error.mean())
+        ratio, overall = in_bins[0] / in_bins[1], float(variance.mean() / error.mean())
     return Bunch(
         coverage=float(is_covered.mean()),
         ratio=ratio,
         overall=overall if error.any() else np.nan,
-        rank=_rank_correlation(error, stated, weights),
-        bin_stated=in_bins[0],
-        bin_seen=in_bins[1],
+        rank=_rank_correlation(error, variance, weights),
+        bin_epistemic=in_bins[0],
+        bin_squared_error=in_bins[1],
     )
 
 
@@ -449,7 +443,7 @@ def fidelity(
     table : FidelityTable
         ``table["student_to_teacher"]`` and, with a `reference`, ``table["student_to_reference"]``
         and ``table["teacher_to_reference"]``; each maps names of quantities to floats.
-        ``table.to_frame()`` is a DataFrame. For each part of the uncertainty that both models know
+        ``table.to_frame()`` is a DataFrame. For each part of the uncertainty that both models have
         ("total", "aleatoric", "epistemic"):
         ``<part>_rank_correlation``, ``<part>_median_ratio`` and ``<part>_relative_error`` as
         :func:`epistemic_fidelity` defines them, and ``<part>_total_variation``, see
@@ -482,14 +476,14 @@ def fidelity(
     True
     """
     models = {"student": student, "teacher": teacher, "reference": reference}
-    said = {
+    predicted = {
         name: _predictions(model, X, y, sample_weight)
         for name, model in models.items()
         if model is not None
     }
     columns = {
-        f"{one}_to_{other}": _comparison(said[one], said[other], sample_weight)
-        for one, other in itertools.combinations(said, 2)
+        f"{one}_to_{other}": _comparison(predicted[one], predicted[other], sample_weight)
+        for one, other in itertools.combinations(predicted, 2)
     }
     return FidelityTable(columns)
 
@@ -516,15 +510,15 @@ def _comparison(
     other: tuple[Uncertainty, dict[str, float]],
     weight: ArrayLike | None,
 ) -> dict[str, float]:
-    """How the predictions of one model follow those of another."""
-    (mine, my_scores), (its, its_scores) = one, other
-    found = {f"{name}_gap": float(my_scores[name] - its_scores[name]) for name in my_scores}
-    if mine.measure != its.measure:
+    """Fidelity of one model's predictions to those of another."""
+    (first, scores), (second, other_scores) = one, other
+    found = {f"{name}_gap": float(scores[name] - other_scores[name]) for name in scores}
+    if first.measure != second.measure:
         raise ValueError(
             "student, teacher and reference must be all classifiers or all regressors; they "
-            f"measure uncertainty by {mine.measure} and {its.measure}."
+            f"measure uncertainty by {first.measure} and {second.measure}."
         )
-    for part, a, b in zip(mine._asdict(), mine, its, strict=True):
+    for part, a, b in zip(first._asdict(), first, second, strict=True):
         if a is not None and b is not None:
             kept = epistemic_fidelity(b, a, sample_weight=weight)._asdict()
             found |= {f"{part}_{name}": value for name, value in kept.items()}

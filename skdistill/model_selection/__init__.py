@@ -1,41 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Costs of a student, the search for the cheapest one within a tolerance, and cross-validation.
+"""Costs of a student, splitters that leave regions out, and checks of the epistemic part.
 
-Costs are better when smaller; their scorers return the negative, as scikit-learn's ``neg_`` scorers
-do. Random folds measure performance on samples like those of training; :class:`GapSplit` and
-:class:`TailSplit` hold out-of-distribution samples out, for which :func:`score_unseen` scores the
+Random folds measure performance on samples like those of training; :class:`GapSplit` and
+:class:`TailSplit` hold out-of-distribution samples out, for which :func:`unseen_scores` scores the
 prediction and the uncertainty. :func:`disagreement_of_halves` and :func:`uncertainty_curve` tell
-whether the epistemic part is what more samples would remove.
+whether the epistemic part is what more samples would remove. A scorer of a cost, to be given as
+``scoring=``, is a function of ``(estimator, X, y)`` that returns the cost's negative.
 """
 
+from ._costs import CheapestWithin, flops, latency, n_parameters
 from ._epistemic import disagreement_of_halves, uncertainty_curve
 from ._gaps_and_tails import GapSplit, TailSplit
-from ._search import (
-    CheapestStudentSearchCV,
-    CheapestWithin,
-    flops,
-    latency,
-    make_cost_scorer,
-    n_parameters,
-    pareto_front,
-)
-from ._search import costs_and_scores as costs_and_scores
-from ._search import nondominated as nondominated
-from ._unseen import cross_val_predict_uncertainty, score_unseen, unseen_scores
+from ._unseen import unseen_scores
 
 __all__ = [
-    "cross_val_predict_uncertainty",
-    "disagreement_of_halves",
-    "flops",
-    "latency",
-    "make_cost_scorer",
-    "n_parameters",
-    "pareto_front",
-    "score_unseen",
-    "uncertainty_curve",
-    "unseen_scores",
-    "CheapestStudentSearchCV",
     "CheapestWithin",
     "GapSplit",
     "TailSplit",
+    "disagreement_of_halves",
+    "flops",
+    "latency",
+    "n_parameters",
+    "uncertainty_curve",
+    "unseen_scores",
 ]

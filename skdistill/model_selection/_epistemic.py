@@ -25,7 +25,7 @@ from .._utils.warnings import without_schema_warnings
 from ..distributions import Dirichlet
 from ..metrics import epistemic_calibration, interval_coverage
 from ..teachers import as_teacher
-from ._unseen import density, rows_at
+from ._unseen import density
 
 
 def disagreement_of_halves(
@@ -39,7 +39,7 @@ def disagreement_of_halves(
     random_state: RandomStateLike = None,
     n_jobs: int | None = None,
 ) -> Bunch:
-    r"""Compare how much two fits to disjoint samples disagree with how much they say they may.
+    r"""Compare the disagreement of two fits to disjoint samples with their epistemic variances.
 
     Two clones are fitted to disjoint random samples A and B, and predict others. If the errors of
     their means are independent, and their epistemic variances right, then :math:`E[(\mu_A -
@@ -69,11 +69,11 @@ def disagreement_of_halves(
     -------
     calibration : :class:`~sklearn.utils.Bunch`
         What :func:`skdistill.metrics.epistemic_calibration` returns, with `squared_difference` of
-        the two means and `stated`, the sum of their epistemic variances, both of shape (n_repeats *
-        test_size,), in squared units of y. Several targets, (n_repeats * test_size, n_targets), are
-        in units of their standard deviations. Of classifiers these are the squared distance of the
-        mean class probabilities, and the variance of the members' probabilities, summed over the
-        classes.
+        the two means and `epistemic`, the sum of their epistemic variances, both of shape
+        (n_repeats * test_size,), in squared units of y. Several targets, (n_repeats * test_size,
+        n_targets), are in units of their standard deviations. Of classifiers these are the squared
+        distance of the mean class probabilities, and the variance of the members' probabilities,
+        summed over the classes.
 
     Raises
     ------
@@ -111,9 +111,9 @@ def disagreement_of_halves(
         difference = difference.sum(axis=-1, keepdims=True)
     n_columns = difference.shape[-1]
     shape = (-1,) if n_columns == 1 else (-1, n_columns)
-    difference, stated = difference.reshape(shape), epistemic.sum(axis=1).reshape(shape)
-    calibration = epistemic_calibration(difference.ravel(), stated.ravel())
-    return Bunch(**calibration, squared_difference=difference, stated=stated)
+    difference, variance = difference.reshape(shape), epistemic.sum(axis=1).reshape(shape)
+    calibration = epistemic_calibration(difference.ravel(), variance.ravel())
+    return Bunch(**calibration, squared_difference=difference, epistemic=variance)
 
 
 def uncertainty_curve(
@@ -234,8 +234,8 @@ def _predictions(
 @without_schema_warnings()
 def _prediction(estimator, X, y, train, test, seed) -> tuple[Any, ...]:
     """Mean (n, t) or (n, K), squared error, total and epistemic (n, t) or (n, 1), and coverage."""
-    model = seeded_clone(estimator, seed).fit(rows_at(X, train), y[train])
-    X_test = rows_at(X, test)
+    X_train, X_test = (X.iloc[i] if hasattr(X, "iloc") else X[i] for i in (train, test))
+    model = seeded_clone(estimator, seed).fit(X_train, y[train])
     if is_classifier(model):
         classes = np.unique(y)
         mean = align_classes(model.predict_proba(X_test), model.classes_, classes)

@@ -153,7 +153,7 @@ class GapSplit(_SplitByFeature):
 
     See Also
     --------
-    score_unseen : Scores a model on such folds.
+    unseen_scores : Scores a model on the samples of such a fold.
     sklearn.model_selection.LeaveOneGroupOut : With a categorical feature, or y, as `groups`, leaves
         out one category after the other.
 

@@ -5,6 +5,6 @@ The tests are valid after every batch: the probability of ever raising a false a
 however long the stream.
 """
 
-from ._monitor import DriftMonitor, DriftResult
+from ._monitor import DriftMonitor
 
-__all__ = ["DriftMonitor", "DriftResult"]
+__all__ = ["DriftMonitor"]

@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A monitor of drift: p-values that may be looked at after every batch."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import deque
-from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from jinja2 import Environment, PackageLoader
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._data.schema import read_table
 from .._estimator.functions import predict_uncertainty
-from .._estimator.predicting import as_frame
 from .._estimator.unwrapping import innermost
 from .._serialization.container import pack, read, unpack, write_atomically
 from .._serialization.json import Decoder, Encoder
@@ -77,6 +72,9 @@ class DriftMonitor:
         Columns that have drifted. It may be empty where all of them together have.
     n_samples_ : int
         Samples of the stream so far.
+    mean_ranks_ : ndarray of shape (n_columns,)
+        Of the last batch: mean rank of its values among those before, from 0 to 1, above .5 where
+        they are larger. Missing values are above all others.
     history_ : deque of tuple of (int, float)
         `n_samples_` and `p_value_` after each of the last 1,000 updates.
 
@@ -87,12 +85,12 @@ class DriftMonitor:
     Notes
     -----
     A new sample is ranked among all before it, the reference and the stream, with ties at random.
-    Such conformal p-values are independent and uniform if the samples are exchangeable (Vovk et
-    al., 2005), which ranks in a fixed reference are not. On each column a test martingale bets
-    that they are not uniform (Vovk et al., 2021): a mixture over times of change and over
-    alternatives. By Ville's inequality its supremum is :math:`1/\alpha` or more with a probability
-    of at most :math:`\alpha`, and so is that of the mean over columns. ``p_value_`` is the inverse
-    of that supremum; those of columns are of the closed test by means (Vovk and Wang, 2021).
+    Such conformal p-values are independent and uniform if the samples are exchangeable [1]_, which
+    ranks in a fixed reference are not. On each column a test martingale bets that they are not
+    uniform [2]_: a mixture over times of change and over alternatives. By Ville's inequality its
+    supremum is :math:`1/\alpha` or more with a probability of at most :math:`\alpha`, and so is
+    that of the mean over columns. ``p_value_`` is the inverse of that supremum; those of columns
+    are of the closed test by means [3]_.
 
     Samples of a stream that depend on one another, as those of one day may, are not exchangeable:
     such dependence is found as drift. What has drifted joins the samples to rank among, and the
@@ -100,13 +98,11 @@ class DriftMonitor:
 
     References
     ----------
-    V. Vovk, A. Gammerman, G. Shafer. *Algorithmic Learning in a Random World*. Springer, 2005.
-
-    V. Vovk, I. Petej, I. Nouretdinov, E. Ahlberg, L. Carlsson, A. Gammerman. *Retrain or not
-    retrain: conformal test martingales for change-point detection*. COPA, 2021.
-
-    V. Vovk, R. Wang. *E-values: calibration, combination and applications*. Annals of Statistics
-    49(3), 2021.
+    .. [1] V. Vovk, A. Gammerman, G. Shafer. *Algorithmic Learning in a Random World*. 2005.
+    .. [2] V. Vovk, I. Petej, I. Nouretdinov, E. Ahlberg, L. Carlsson, A. Gammerman. *Retrain or not
+       retrain: conformal test martingales for change-point detection*. COPA, 2021.
+    .. [3] V. Vovk, R. Wang. *E-values: calibration, combination and applications*. Annals of
+       Statistics 49(3), 2021.
 
     Examples
     --------
@@ -116,9 +112,9 @@ class DriftMonitor:
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> model = BayesianEnsembleRegressor(2, max_epochs=2, random_state=0).fit(X[:300], X[:300, 0])
     >>> monitor = DriftMonitor(model, X[300:700], random_state=0)
-    >>> monitor.update(X[700:850]).is_drift
+    >>> monitor.update(X[700:850]).is_drift_
     False
-    >>> monitor.update(X[850:] + [0, 1]).features
+    >>> monitor.update(X[850:] + [0, 1]).features_
     ['feature 1']
     """
 
@@ -152,7 +148,7 @@ class DriftMonitor:
         # Suprema of the logarithms of the mean martingale, and of those of columns, adjusted.
         self._log_mean, self._log_adjusted = 0.0, np.zeros(len(values))
 
-    def update(self, X: ArrayLike) -> DriftResult:
+    def update(self, X: ArrayLike) -> Self:
         """Take a batch of the stream into account.
 
         Parameters
@@ -162,7 +158,7 @@ class DriftMonitor:
 
         Returns
         -------
-        result : DriftResult
+        self : DriftMonitor
 
         Raises
         ------
@@ -180,18 +176,8 @@ class DriftMonitor:
             self._log_mean = max(self._log_mean, log_mean)
             self._log_adjusted = np.maximum(self._log_adjusted, log_adjusted(log_values))
         self.history_.append((self.n_samples_, self.p_value_))
-        tenths = np.minimum((10 * ranks).astype(int), 9)
-        shares = np.stack([np.bincount(row, minlength=10) / n_samples for row in tenths])
-        return DriftResult(
-            p_value=self.p_value_,
-            alpha=self.alpha,
-            features=self.features_,
-            columns=self.columns_,
-            p_values=self.p_values_,
-            mean_ranks=ranks.mean(axis=1),
-            shares=shares,
-            n_samples=n_samples,
-        )
+        self.mean_ranks_ = ranks.mean(axis=1)
+        return self
 
     @property
     def n_samples_(self) -> int:
@@ -314,96 +300,3 @@ def _feature_names(student: BaseEstimator) -> list[str]:
     schema = innermost(student, None, "_input_schema", "monitoring.DriftMonitor")[0]._input_schema
     numbers = (f"feature {i}" for i in range(len(schema.dtypes)))
     return list(numbers if schema.names is None else map(str, schema.names))
-
-
-@dataclass(frozen=True, eq=False)
-class DriftResult:
-    """What :meth:`DriftMonitor.update` has found, in this batch and those before.
-
-    Parameters
-    ----------
-    p_value : float
-        Of all columns together.
-    alpha : float
-        Level of the monitor.
-    features : list of str
-        Columns that have drifted, with their own p-value at most `alpha`.
-    columns : list of str
-        All columns that are watched.
-    p_values : ndarray of shape (n_columns,)
-        Of each, adjusted for there being several.
-    mean_ranks : ndarray of shape (n_columns,)
-        Mean rank of the batch's values among those before, from 0 to 1: above .5 where they are
-        larger. Missing values are above all others.
-    shares : ndarray of shape (n_columns, 10)
-        Of the batch's values in each tenth of those before; about .1 without drift.
-    n_samples : int
-        Of this batch.
-    """
-
-    p_value: float
-    alpha: float
-    features: list[str]
-    columns: list[str]
-    p_values: np.ndarray
-    mean_ranks: np.ndarray
-    shares: np.ndarray
-    n_samples: int
-
-    @property
-    def is_drift(self) -> bool:
-        """Whether the p-value is at most `alpha`."""
-        return self.p_value <= self.alpha
-
-    def __repr__(self) -> str:
-        moved = f", features={self.features}" if self.features else ""
-        return f"<DriftResult of {self.n_samples} samples: p_value={self.p_value:.3g}{moved}>"
-
-    def to_frame(self) -> Any:
-        """Return a table with a row for each column, in the order of the columns.
-
-        Returns
-        -------
-        table : DataFrame
-            Of pandas, or what ``sklearn.set_config(transform_output=...)`` names, with `column`,
-            `p_value`, `is_drift` and `mean_rank`.
-        """
-        names = np.array(self.columns, dtype=object)
-        is_drift = np.isin(names, self.features)
-        numbers = {"p_value": self.p_values, "is_drift": is_drift, "mean_rank": self.mean_ranks}
-        return as_frame({"column": names, **numbers}, None)
-
-    def to_html(self) -> str:
-        """Return a page that needs nothing else: no file, no network, no script.
-
-        It has a row for each column, with the ranks of the batch's values; those that have drifted
-        come first. A notebook shows it.
-
-        Returns
-        -------
-        page : str
-        """
-        return self._page(whole=True)
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the page to a file, whole or not at all.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-            Such as ``"drift.html"``.
-        """
-        FilePath().check(path, "path")
-        write_atomically(Path(path), self.to_html().encode())
-
-    def _repr_html_(self) -> str:
-        return self._page(whole=False)
-
-    def _page(self, whole: bool) -> str:
-        names = ("column", "p_value", "is_drift", "mean_rank", "shares")
-        is_drift = np.isin(self.columns, self.features)
-        columns = (self.columns, self.p_values, is_drift, self.mean_ranks, self.shares)
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        rows.sort(key=lambda row: row["p_value"])
-        templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
-        return templates.get_template("drift.html").render(result=self, rows=rows, whole=whole)

@@ -29,7 +29,7 @@ from skdistill import (
     SchemaWarning,
     validate,
 )
-from skdistill.model_selection import GapSplit, score_unseen
+from skdistill.model_selection import unseen_scores
 from skdistill.modules import ConvNet
 
 pd = pytest.importorskip("pandas")
@@ -498,12 +498,11 @@ def test_fit_does_not_warn():
 
 def test_what_is_far_on_purpose_does_not_warn():
     X = pd.DataFrame(random.normal(size=(120, 2)), columns=["a", "b"])
-    score_unseen(ensemble(), X, X["a"], cv=GapSplit(features=[0]), random_state=0)
     estimator = ensemble().fit(X, X["a"])
+    unseen_scores(estimator, X, X["a"], X + 300, X["a"])
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     skdistill.displays.UncertaintyBandDisplay.from_estimator(estimator, X, feature="a")
-    skdistill.displays.DecisionUncertaintyDisplay.from_estimator(estimator, X, features=["a", "b"])
 
 
 # ------------------------------------------------------------------------------------------

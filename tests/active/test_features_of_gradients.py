@@ -20,7 +20,6 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.active import gradient_features
 from skdistill.active._features import GradientSketch
 from skdistill.modules import GaussianStack, PiecewiseLinear, StackedLinear
 from skdistill.settings import Heads
@@ -89,7 +88,7 @@ def test_features_are_projected_gradients(model, y):
 def test_inner_products_estimate_those_of_gradients():
     model = HydraPlusRegressor(TEACHER, **SMALL).fit(X, NUMBERS)
     few = X[:10]
-    features = gradient_features(model, few, 20_000, random_state=0).astype(float)
+    features = GradientSketch(model, 20_000, 0)(few).astype(float)
     full = [
         torch.cat([
             torch.cat([w / w.shape[-1] ** 0.5, b[..., None]], -1).flatten()
@@ -135,19 +134,17 @@ def P_out(model):
 def test_features_are_the_same_in_chunks_and_through_pipelines():
     model = make_pipeline(StandardScaler(), HydraPlusRegressor(TEACHER, **SMALL)).fit(X, NUMBERS)
     many = np.tile(X, (40, 1))
-    whole = gradient_features(model, many, 16, random_state=3)
-    inside = gradient_features(
-        FrozenEstimator(model[-1]), model[0].transform(many[:60]), 16, random_state=3
-    )
+    whole = GradientSketch(model, 16, 3)(many)
+    inside = GradientSketch(FrozenEstimator(model[-1]), 16, 3)(model[0].transform(many[:60]))
     np.testing.assert_allclose(whole[:60], inside, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(whole[-60:], inside, rtol=1e-4, atol=1e-5)
-    assert not np.allclose(inside, gradient_features(model, X, 16, random_state=4))
+    assert not np.allclose(inside, GradientSketch(model, 16, 4)(X))
 
 
 def test_predictions_stay_and_generators_too():
     model = HydraPlusRegressor(TEACHER, **SMALL).fit(X, NUMBERS)
     before, state = model.predict(X), torch.get_rng_state()
-    gradient_features(model, X, 8, random_state=0)
+    GradientSketch(model, 8, 0)(X)
     np.testing.assert_array_equal(model.predict(X), before)
     assert torch.equal(torch.get_rng_state(), state)
     assert all(p.grad is None for p in model.module_.parameters())
@@ -156,11 +153,9 @@ def test_predictions_stay_and_generators_too():
 def test_errors_name_what_is_wrong():
     model = HydraPlusRegressor(TEACHER, **SMALL).fit(X, NUMBERS)
     with pytest.raises(TypeError, match="Ridge has no module_"):
-        gradient_features(Ridge().fit(X, NUMBERS), X)
-    with pytest.raises(ValueError, match="n_features must be an integer >= 1, got 0"):
-        gradient_features(model, X, 0)
+        GradientSketch(Ridge().fit(X, NUMBERS), 8, 0)(X)
     with pytest.raises(ValueError, match="X has 2 features"):
-        gradient_features(model, X[:, :2])
+        GradientSketch(model, 8, 0)(X[:, :2])
 
     class Opaque(nn.Module):
         def __init__(self, in_features, out_features):
@@ -173,4 +168,4 @@ def test_errors_name_what_is_wrong():
     settings = {"module": Opaque, "max_epochs": 1, "random_state": 0}
     ensemble = BayesianEnsembleRegressor(2, **settings).fit(X, NUMBERS)
     with pytest.raises(ValueError, match="model must have a network with fully connected layers"):
-        gradient_features(ensemble, X)
+        GradientSketch(ensemble, 8, 0)(X)

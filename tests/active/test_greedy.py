@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from skdistill.active._greedy import lcmd, maxdet
+from skdistill.active._greedy import lcmd
 
 
 def plain_lcmd(features, n, centres):
@@ -28,21 +28,6 @@ def plain_lcmd(features, n, centres):
     return selected
 
 
-def plain_maxdet(features, n, centres, noise):
-    """The pool's sample of the largest posterior variance, by the kernel matrix each time."""
-    known, selected = list(centres), []
-    for _ in range(n):
-        variances = np.square(features).sum(1)
-        if known:
-            K = np.array(known) @ np.array(known).T + noise * np.eye(len(known))
-            cross = features @ np.array(known).T
-            variances = variances - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T))
-        variances[selected] = -np.inf
-        selected.append(int(variances.argmax()))
-        known.append(features[selected[-1]])
-    return selected
-
-
 def made(seed, n=400, k=12):
     rng = np.random.RandomState(seed)
     features = rng.normal(size=(n, k)) / np.arange(1, k + 1)
@@ -58,17 +43,6 @@ def test_lcmd_is_that_of_all_distances(seed, with_centres):
     assert lcmd(features, 150, centres).tolist() == expected
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("with_centres", [True, False])
-def test_maxdet_is_that_of_the_kernel_matrix(seed, with_centres):
-    features, centres = made(seed, n=150)
-    centres = centres if with_centres else None
-    scale = np.square(features if centres is None else centres).sum(1).mean()
-    known = [] if centres is None else centres
-    expected = plain_maxdet(features, 40, known, 0.01 * scale)
-    assert maxdet(features, 40, centres).tolist() == expected
-
-
 def test_the_first_of_lcmd_by_hand():
     features = np.array([[0.0], [1.0], [2.0], [9.0], [10.5], [13.0]])
     # Around 0: 0 + 1 + 4. Around 10: 1 + .25 + 9, whose farthest is 13. Then 10 has .25 + 1 left,
@@ -76,14 +50,13 @@ def test_the_first_of_lcmd_by_hand():
     assert lcmd(features, 3, np.array([[0.0], [10.0]])).tolist() == [5, 2, 3]
 
 
-@pytest.mark.parametrize("select", [lcmd, maxdet])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_equal_samples_are_selected_once_each(select, dtype):
+def test_equal_samples_are_selected_once_each(dtype):
     features = np.repeat(np.eye(3, dtype=dtype), 4, 0)
-    found = select(features, 12, features[:1].astype(np.float32))
+    found = lcmd(features, 12, features[:1].astype(np.float32))
     assert sorted(found) == list(range(12))
     assert {one // 4 for one in found[:2]} == {1, 2}
-    assert sorted(select(np.zeros((5, 2), dtype), 5)) == list(range(5))
+    assert sorted(lcmd(np.zeros((5, 2), dtype), 5)) == list(range(5))
 
 
 def test_half_precision_selects_as_well():

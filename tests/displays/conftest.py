@@ -6,8 +6,6 @@ Fixtures, since test files cannot import from one another.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -89,18 +87,6 @@ class SectorClassifier(ClassifierMixin, BaseEstimator):
         aleatoric = stats.entropy(self.predict_members(X), axis=-1).mean(axis=1)
         parts = (aleatoric, total - aleatoric) if self.tells_parts else (None, None)
         return Uncertainty(total, *parts, measure="entropy")
-
-    @property
-    def rounds_(self):
-        return [SimpleNamespace(flop=flop) for flop in (100.0, 50.0)]
-
-    def staged_score(self, X, y, sample_weight=None):
-        score = self.score(X, y, sample_weight)
-        return np.array([score / 2, score])
-
-    def predict_early(self, X, threshold):
-        is_sure = self.predict_proba(X).max(axis=1) >= threshold
-        return self.predict(X), np.where(is_sure, 1, np.shape(X)[1])
 
 
 def _make_data(n_targets=None, n_samples=60, seed=0):

@@ -56,7 +56,7 @@ def test_epistemic_calibration_draws_the_bins(legend_texts):
     error = variance * np.square(rng.normal(size=50))
     display = EpistemicCalibrationDisplay.from_predictions(error, variance, n_bins=4, name="model")
     found = epistemic_calibration(error, variance, n_bins=4)
-    points = np.column_stack([found.bin_stated, found.bin_seen])
+    points = np.column_stack([found.bin_epistemic, found.bin_squared_error])
     assert_array_equal(display.line_.get_xydata(), points)
     assert_array_equal(display.ref_line_.get_xydata(), [[points.min()] * 2, [points.max()] * 2])
     assert display.ax_.get_xscale() == display.ax_.get_yscale() == "log"

@@ -19,38 +19,20 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdistill import displays
 from skdistill.displays import (
-    AnytimeDisplay,
-    DecisionUncertaintyDisplay,
-    EarlyPredictionDisplay,
     EpistemicCalibrationDisplay,
     FidelityDisplay,
-    ParetoDisplay,
     RegressionCalibrationDisplay,
     RejectionCurveDisplay,
-    ReliabilityDisplay,
-    SparsificationDisplay,
     UncertaintyBandDisplay,
-    UncertaintyHistogramDisplay,
-    UncertaintyProfileDisplay,
 )
-from skdistill.distributions import Uncertainty
 
-OF_REGRESSORS = (RegressionCalibrationDisplay, SparsificationDisplay, UncertaintyBandDisplay)
+OF_REGRESSORS = (RegressionCalibrationDisplay, UncertaintyBandDisplay)
 OF_ONE_AXES = (
     *OF_REGRESSORS,
-    AnytimeDisplay,
-    EarlyPredictionDisplay,
     EpistemicCalibrationDisplay,
     RejectionCurveDisplay,
-    ReliabilityDisplay,
-    UncertaintyProfileDisplay,
 )
-OF_A_ROW = {
-    DecisionUncertaintyDisplay: 4,
-    FidelityDisplay: 3,
-    ParetoDisplay: 2,
-    UncertaintyHistogramDisplay: 3,
-}  # axes each
+OF_A_ROW = {FidelityDisplay: 3}  # axes each
 
 all_displays = pytest.mark.parametrize("cls", [*OF_ONE_AXES, *OF_A_ROW], ids=lambda c: c.__name__)
 of_one_axes = pytest.mark.parametrize("cls", OF_ONE_AXES, ids=lambda c: c.__name__)
@@ -62,20 +44,11 @@ def draw(make_data, make_classes):
     """Draws a display of a model that suits it, perhaps wrapped in something."""
 
     def from_estimator(cls, wrap=lambda model: model, **kwargs):
-        if cls is ParetoDisplay:  # of searches, which are what the estimators are in
-            columns = ("mean_test_score", "mean_test_neg_flops", "mean_test_neg_n_parameters")
-            return cls.from_cv_results(
-                {"params": [], **{column: [-3.0, -1.0] for column in columns}}, **kwargs
-            )
         if cls is EpistemicCalibrationDisplay:  # of fits to halves: the model must not be fitted
             _, X, y = make_data()
             model = wrap(GaussianProcessRegressor(alpha=0.1, optimizer=None))
             return cls.from_estimator(model, X, y, random_state=0, **kwargs)
         model, X, y = (make_data if cls in OF_REGRESSORS else make_classes)()
-        if cls is UncertaintyHistogramDisplay:
-            return cls.from_estimators({"teacher": wrap(model)}, X, 2 * X, **kwargs)
-        if cls is UncertaintyProfileDisplay:
-            return cls.from_estimator(wrap(model), X, **kwargs)
         if cls is FidelityDisplay:
             return cls.from_estimators(wrap(model), model, X, reference=model, **kwargs)
         return cls.from_estimator(wrap(model), X, y, **kwargs)
@@ -146,9 +119,8 @@ def test_name_stands_in_the_legend(cls, draw):
 @of_one_axes
 def test_style_of_the_line(cls, draw):
     display = draw(cls, c="red", lw=5)
-    (line,) = display.lines_ if cls is ReliabilityDisplay else [display.line_]
-    assert line.get_color() == "red"
-    assert line.get_linewidth() == 5
+    assert display.line_.get_color() == "red"
+    assert display.line_.get_linewidth() == 5
 
 
 @all_displays
@@ -212,36 +184,14 @@ def test_names_are_drawn_as_they_are_given(cls, name, draw):
     display = draw(cls, name=name) if takes_name else draw(cls)
     if hasattr(display, "feature_name"):
         display.feature_name = name
-    if hasattr(display, "feature_names"):
-        display.feature_names, display.classes = (name, name), [name] * 4
     if hasattr(display, "loss_name"):
         display.loss_name = name
-    if hasattr(display, "costs") and cls is ParetoDisplay:
-        display = cls(costs={name: {name: np.ones(1)}}, scores={name: {name: np.ones(1)}})
-        display.plot()
-    else:
-        display.plot()
-    figure = display.figure_
+    figure = display.plot().figure_
     figure.canvas.draw()
     texts = [text for text in figure.findobj(Text) if name in text.get_text().replace(r"\$", "$")]
     texts = [text for text in texts if "mathdefault" not in text.get_text()]  # ticks: powers of 10
-    assert texts or cls in (FidelityDisplay, UncertaintyHistogramDisplay)
+    assert texts or cls is FidelityDisplay
     assert not any(cbook.is_math_text(text.get_text()) for text in texts)
     if takes_name:
         drawn = display.ax_.get_legend()
         assert any(text in (drawn.get_title(), *drawn.get_texts()) for text in texts)
-
-
-def test_names_of_models_and_categories_are_drawn_as_they_are_given():
-    part = Uncertainty(*np.ones((3, 4)), "variance")
-    histograms = UncertaintyHistogramDisplay.from_predictions({TEXT: part, "_b": part})
-    profile = UncertaintyProfileDisplay.from_predictions([1, 2, 1, 3.0], ["$a$", "b", "$a$", "b"])
-    for display in (histograms, profile):
-        display.figure_.canvas.draw()
-        found = [
-            text.get_text() for text in display.figure_.findobj(Text) if "$" in text.get_text()
-        ]
-        assert found
-        assert not any(map(cbook.is_math_text, found))
-    legend = [text.get_text().strip() for text in histograms.axes_[-1].get_legend().get_texts()]
-    assert legend[-1].startswith("_b")

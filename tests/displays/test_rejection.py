@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from skdistill.displays import RejectionCurveDisplay
 from skdistill.metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
@@ -58,21 +58,6 @@ def test_between_the_rows_the_sum_of_losses_is_linear():
     assert display.aurc == 0.5
 
 
-@pytest.mark.parametrize("method", ["from_losses", "plot"])
-def test_against_the_share_rejected(method):
-    losses, uncertainty = [0, 1, 0, 2], [1, 3, 2, 4]
-    straight = RejectionCurveDisplay.from_losses(losses, uncertainty)
-    x, y = straight.line_.get_data()
-    assert straight.ax_.get_xlabel().startswith("Coverage")
-    if method == "plot":
-        mirrored = straight.plot(against="rejected")
-    else:
-        mirrored = RejectionCurveDisplay.from_losses(losses, uncertainty, against="rejected")
-    assert_array_equal(mirrored.line_.get_xdata(), 1 - x)
-    assert_array_equal(mirrored.line_.get_ydata(), y)
-    assert mirrored.ax_.get_xlabel().startswith("Share of samples rejected")
-
-
 def test_models_on_shared_axes(make_classes, legend_texts):
     model, X, y = make_classes()
     first = RejectionCurveDisplay.from_estimator(model, X, y, name="teacher")
@@ -96,10 +81,9 @@ def test_only_the_model(make_classes):
     assert len(display.ax_.lines) == 1
 
 
-@pytest.mark.parametrize("against", ["coverage", "rejected"])
-def test_one_wrong_row_that_is_most_certain_does_not_set_the_height(against):
+def test_one_wrong_sample_that_is_most_certain_does_not_set_the_height():
     losses = np.arange(1000) % 50 == 0
-    display = RejectionCurveDisplay.from_losses(losses, np.arange(1000), against=against)
+    display = RejectionCurveDisplay.from_losses(losses, np.arange(1000))
     assert display.line_.get_ydata().max() == 1
     low, high = display.ax_.get_ylim()
     assert low < 0
@@ -119,7 +103,6 @@ def test_labels_that_the_classifier_does_not_know_are_errors(make_classes):
         ({"part": "epistemic"}, r"part must be one of \['total'\] of this model, got 'epistemic'"),
         ({"part": "all"}, "part must be one of .*got 'all'"),
         ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
-        ({"against": "time"}, r"against must be one of \['coverage', 'rejected'\], got 'time'"),
         ({"y": ["red"] * 3}, r"y must have the shape of the predictions, \(80,\), got \(3,\)"),
     ],
 )

@@ -32,7 +32,7 @@ from skdistill import (
     report,
 )
 from skdistill._report._measurements import jackknife_error, left_out
-from skdistill.metrics import fidelity, gaussian_nll, interval_coverage, uncertainty_profile
+from skdistill.metrics import fidelity, gaussian_nll, interval_coverage
 from skdistill.model_selection import disagreement_of_halves, flops, n_parameters
 from skdistill.teachers import as_teacher
 
@@ -185,32 +185,6 @@ def test_standard_errors_of_a_mean_are_those_of_statistics():
     assert sorted(map(len, left_out(45))) == [42] * 5 + [43] * 15
 
 
-def test_columns_come_by_what_they_explain(of_numbers, regressors):
-    student, _ = regressors
-    frame = of_numbers.to_frame()
-    frame = frame[frame.section == "where it knows least"]
-    assert len(frame) == 5
-    assert frame.student.is_monotonic_decreasing
-    epistemic = student.predict_uncertainty(X[TEST]).epistemic
-    expected = uncertainty_profile(epistemic, X[TEST][:, 3]).explained
-    assert value(of_numbers, "epistemic part explained by feature 3") == expected
-
-
-def test_names_of_columns_are_those_given_or_of_the_frame(regressors):
-    student, _ = regressors
-    names = ["a", "b", "<c>", "d", "e"]
-    given = report(student, X[TEST], Y[TEST], feature_names=names)
-    with pytest.warns(UserWarning, match="feature names"):
-        of_frame = report(student, pd.DataFrame(X[TEST], columns=names), Y[TEST])
-    for found in (given, of_frame):
-        assert {f"epistemic part explained by {name}" for name in names} <= {
-            measurement.quantity for measurement in found.measurements
-        }
-    text = without_pictures(given).to_html()
-    assert "<c>" not in text
-    assert "&lt;c&gt;" in text
-
-
 @pytest.mark.slow
 def test_several_targets(regressors):
     targets = np.column_stack([Y, X[:, 0] - Y])
@@ -220,7 +194,7 @@ def test_several_targets(regressors):
     mean = student.predict(X[TEST])
     assert value(found, "RMSE") == pytest.approx(root_mean_squared_error(targets[TEST], mean))
     assert "2" in found.facts["targets"]
-    assert found.to_html().count("<img") == 9
+    assert found.to_html().count("<img") == 5
 
 
 MODELS = {
@@ -245,9 +219,7 @@ def test_whatever_predicts_an_uncertainty_has_a_report(model):
     expected = root_mean_squared_error(Y[TEST], model.predict(X[TEST]))
     assert value(found, "RMSE") == pytest.approx(expected, rel=1e-5)
     assert 0 < value(found, "coverage of 90 % intervals") <= 1
-    part = "total" if type(model) is BayesianEnsembleRegressor else "epistemic"
-    assert f"{part} part explained by feature 0" in set(found.to_frame().quantity)
-    assert len(found.pictures) >= 6
+    assert len(found.pictures) >= 2
 
 
 def test_what_a_model_does_not_know_is_remarked():
@@ -317,7 +289,7 @@ def test_page_is_whole_and_needs_nothing_from_elsewhere(kind, pages):
 
 def test_pictures_are_of_the_size_that_the_page_says(pages):
     images = Page(pages["classes"]).all("img")
-    assert len(images) == 9
+    assert len(images) == 5
     for image in images:
         content = base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))
         assert content[:4] == b"\x89PNG"
@@ -357,7 +329,7 @@ def test_save_writes_the_page(pages, of_numbers):
 def test_without_matplotlib_there_is_the_frame(of_numbers, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    assert len(of_numbers.to_frame()) > 30
+    assert len(of_numbers.to_frame()) >= 30
     with pytest.raises(ImportError, match=r"ModelReport.to_html needs matplotlib: pip install"):
         of_numbers.to_html()
 
@@ -378,8 +350,6 @@ def test_without_scoringrules_the_crps_is_left_out(regressors, monkeypatch):
         ({"reference": "ensemble"}, TypeError, "reference must be .* got str"),
         ({"y": Y[TEST][1:]}, ValueError, "X and y: .*inconsistent"),
         ({"X": X[:19], "y": Y[:19]}, ValueError, "X must have at least 20 samples .* got 19"),
-        ({"feature_names": ["a"] * 5}, ValueError, "feature_names must hold 5 different names"),
-        ({"feature_names": ["a", "b"]}, ValueError, "feature_names must hold 5 .* got 2 in 2"),
         ({"y": np.where(Y[TEST] > 10, np.nan, Y[TEST])}, ValueError, "Input y contains NaN"),
         ({"y": Y[TEST].astype(str)}, ValueError, "y must be real numbers.* got <U"),
         ({"y": ["much"] * len(Y[TEST])}, ValueError, "y must be real numbers.* got <U4"),
@@ -400,11 +370,3 @@ def test_unknown_classes_and_models_of_another_kind(classifier, regressors):
         report(classifier, X[TEST], np.where(LABELS[TEST] == "no", "maybe", "yes"))
     with pytest.raises(ValueError, match="teacher must be a classifier as the student is"):
         report(classifier, X[TEST], LABELS[TEST], teacher=regressors[1])
-
-
-def test_names_of_columns_with_dollars_are_drawn_as_they_are(regressors, tmp_path):
-    student, _ = regressors
-    names = [f"price_$_202{i}_vs_price_$_2021" for i in range(5)]
-    found = report(student, X[TEST], Y[TEST], feature_names=names)
-    found.save(tmp_path / "report.html")
-    assert all(name in (tmp_path / "report.html").read_text() for name in names)

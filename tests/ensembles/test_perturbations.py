@@ -397,6 +397,6 @@ def test_two_models_of_halves_differ_as_they_say():
     ensemble = BayesianEnsembleRegressor(20, random_state=0, runtime=Runtime(device="cpu"))
     settings = {"train_size": 400, "test_size": 600, "random_state": 0}
     found = disagreement_of_halves(ensemble, rows, y, **settings)
-    difference, stated = found.squared_difference, found.stated
+    difference, stated = found.squared_difference, found.epistemic
     coverage = np.mean(difference <= stats.norm.ppf(0.975) ** 2 * stated)
     assert 0.85 < coverage < 0.99

@@ -188,7 +188,6 @@ def a_third(y):
 SCORERS = {
     True: [
         "neg_log_loss",
-        "neg_brier_score",
         "neg_expected_calibration_error",
         "neg_aurc",
     ],

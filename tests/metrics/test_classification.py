@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
-from inspect import signature
-
 import numpy as np
 import pytest
-import sklearn.metrics
 from numpy.testing import assert_allclose
 from sklearn.calibration import calibration_curve
 
-from skdistill.metrics import brier_score, expected_calibration_error, reliability_curve
+from skdistill.metrics import expected_calibration_error
 
 strategies = pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 
@@ -22,33 +19,9 @@ def make_classes(n_samples=200, n_classes=4, sharpness=1.5, seed=0):
     return labels, p**sharpness / (p**sharpness).sum(axis=1, keepdims=True)
 
 
-# Brier score
-
-
-def test_brier_score_by_hand():
-    y_prob = [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]]
-    assert_allclose(brier_score([0, 1], y_prob, labels=[0, 1, 2]), (0.38 + 0.01 + 0.64 + 0.49) / 2)
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_brier_score_is_sklearns(n_classes):
-    labels, y_prob = make_classes(n_classes=n_classes)
-    weights = np.random.default_rng(1).uniform(size=len(labels))
-    score = brier_score(labels, y_prob, sample_weight=weights)
-    if n_classes == 2:  # sklearn scores the second class only, and both err alike
-        expected = 2 * sklearn.metrics.brier_score_loss(labels, y_prob[:, 1], sample_weight=weights)
-        assert_allclose(score, expected)
-    if "labels" in signature(sklearn.metrics.brier_score_loss).parameters:  # since version 1.7
-        expected = sklearn.metrics.brier_score_loss(
-            labels, y_prob, sample_weight=weights, scale_by_half=False
-        )
-        assert_allclose(score, expected)
-
-
 # Labels
 
 
-@pytest.mark.parametrize("metric", [brier_score, expected_calibration_error])
 @pytest.mark.parametrize(
     "names",
     [
@@ -59,12 +32,13 @@ def test_brier_score_is_sklearns(n_classes):
     ],
     ids=lambda names: str(names.dtype),
 )
-def test_labels_of_any_kind_name_the_columns(metric, names):
+def test_labels_of_any_kind_name_the_columns(names):
     codes, y_prob = make_classes()
-    expected = metric(codes, y_prob)
-    assert metric(names[codes], y_prob, labels=names) == expected
+    expected = expected_calibration_error(codes, y_prob)
+    assert expected_calibration_error(names[codes], y_prob, labels=names) == expected
     order = np.argsort(names)
-    assert_allclose(metric(names[codes], y_prob[:, order]), expected, rtol=1e-12)
+    error = expected_calibration_error(names[codes], y_prob[:, order])
+    assert_allclose(error, expected, rtol=1e-12)
 
 
 def test_booleans_are_labels():
@@ -77,9 +51,9 @@ def test_booleans_are_labels():
 def test_a_class_may_be_missing_if_the_labels_are_given():
     codes, y_prob = make_classes()
     rows = codes != 2
-    score = brier_score(codes[rows], y_prob[rows], labels=range(4))
-    residuals = y_prob[rows] - np.eye(4)[codes[rows]]
-    assert_allclose(score, (residuals**2).sum(axis=1).mean())
+    error = expected_calibration_error(codes[rows], y_prob[rows], labels=range(4), n_bins=1)
+    hits = y_prob[rows].argmax(axis=1) == codes[rows]
+    assert_allclose(error, abs(hits.mean() - y_prob[rows].max(axis=1).mean()))
 
 
 # Expected calibration error
@@ -107,40 +81,35 @@ def test_classwise_error_by_hand():
 
 def test_bins_of_equal_width_are_sklearns():
     codes, y_prob = make_classes()
-    confidence, accuracy, share = reliability_curve(codes, y_prob, n_bins=12)
-    hits = y_prob.argmax(axis=1) == codes
-    expected = calibration_curve(hits, y_prob.max(axis=1), n_bins=12)
-    assert_allclose([accuracy, confidence], expected)
-    assert_allclose(share.sum(), 1)
+    confidence, hits = y_prob.max(axis=1), y_prob.argmax(axis=1) == codes
+    accuracy, mean = calibration_curve(hits, confidence, n_bins=12)
+    counts = np.histogram(confidence, 12, (0, 1))[0]
     error = expected_calibration_error(codes, y_prob, n_bins=12)
-    assert_allclose(error, share @ np.abs(accuracy - confidence))
+    assert_allclose(error, counts[counts > 0] / len(codes) @ np.abs(accuracy - mean))
 
 
 def test_bins_of_equal_width_are_open_on_the_left():
     # Of four bins .5 is the end of the second, .625 and .75 are in the third.
     y_prob = [[0.5, 0.5], [0.625, 0.375], [0.25, 0.75]]
-    confidence, accuracy, share = reliability_curve([0, 0, 0], y_prob, n_bins=4, labels=[0, 1])
-    assert_allclose(confidence, [0.5, 0.6875])
-    assert_allclose(accuracy, [1, 0.5])
-    assert_allclose(share, [1 / 3, 2 / 3])
+    error = expected_calibration_error([0, 0, 0], y_prob, n_bins=4, labels=[0, 1])
+    assert_allclose(error, 1 / 3 * 0.5 + 2 / 3 * (0.6875 - 0.5))
 
 
-def test_bins_of_equal_mass_hold_equally_many_rows():
+def test_bins_of_equal_mass_hold_equally_many_samples():
     codes, y_prob = make_classes(n_samples=60)
     by_confidence = np.argsort(y_prob.max(axis=1)).reshape(5, 12)
-    hits = y_prob.argmax(axis=1) == codes
-    confidence, accuracy, share = reliability_curve(codes, y_prob, n_bins=5, strategy="quantile")
-    assert_allclose(confidence, y_prob.max(axis=1)[by_confidence].mean(axis=1))
-    assert_allclose(accuracy, hits[by_confidence].mean(axis=1))
-    assert_allclose(share, 0.2)
+    confidence, hits = y_prob.max(axis=1), y_prob.argmax(axis=1) == codes
+    gaps = hits[by_confidence].mean(axis=1) - confidence[by_confidence].mean(axis=1)
+    error = expected_calibration_error(codes, y_prob, n_bins=5, strategy="quantile")
+    assert_allclose(error, np.abs(gaps).mean())
 
 
-def test_a_row_may_straddle_two_bins_of_equal_mass():
+def test_a_sample_may_straddle_two_bins_of_equal_mass():
     # Three samples in two bins: the middle one is half in each.
     y_prob = [[0.6, 0.4], [0.8, 0.2], [1.0, 0.0]]
-    confidence, accuracy, _ = reliability_curve([1, 0, 0], y_prob, n_bins=2, strategy="quantile")
-    assert_allclose(confidence, [(0.6 + 0.4) / 1.5, (0.4 + 1) / 1.5])
-    assert_allclose(accuracy, [0.5 / 1.5, 1])
+    error = expected_calibration_error([1, 0, 0], y_prob, n_bins=2, strategy="quantile")
+    gaps = [(0.6 + 0.4) / 1.5 - 0.5 / 1.5, 1 - (0.4 + 1) / 1.5]
+    assert_allclose(error, np.mean(gaps))
 
 
 @strategies
@@ -185,4 +154,5 @@ def test_float32_probabilities_serve():
     codes, y_prob = make_classes()
     logits = np.log(y_prob).astype(np.float32)
     softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    assert_allclose(brier_score(codes, softmax), brier_score(codes, y_prob), rtol=1e-6)
+    errors = [expected_calibration_error(codes, given) for given in (softmax, y_prob)]
+    assert_allclose(*errors, rtol=1e-5)

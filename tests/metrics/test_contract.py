@@ -13,7 +13,6 @@ from skdistill.distributions import Uncertainty
 from skdistill.metrics import (
     aurc,
     ause,
-    brier_score,
     crps,
     epistemic_fidelity,
     expected_calibration_error,
@@ -21,15 +20,12 @@ from skdistill.metrics import (
     get_scorer,
     interval_coverage,
     interval_score,
-    interval_width,
     mixture_nll,
     ood_auroc,
     prediction_rejection_ratio,
     regression_calibration_curve,
     regression_calibration_error,
-    reliability_curve,
     risk_coverage_curve,
-    sparsification_curve,
     uncertainty_ndcg,
     uncertainty_total_variation,
 )
@@ -78,14 +74,12 @@ OF_TARGETS = {
     crps: ("y_true", "members"),
     ause: ("y_true", "y_pred", "std"),
     interval_coverage: ("y_true", "interval"),
-    interval_width: ("interval",),
     score_of_80_percent: ("y_true", "interval"),
     error_at_quantiles: ("y_true", "quantiles"),
     total_variation_of_pair: ("std", "other_std"),
     epistemic_fidelity: ("std", "other_std"),
 }
 OF_ONE = {
-    brier_score: ("labels", "y_prob"),
     expected_calibration_error: ("labels", "y_prob"),
     error_in_equal_bins: ("labels", "y_prob"),
     classwise_error: ("labels", "y_prob"),
@@ -93,11 +87,7 @@ OF_ONE = {
     prediction_rejection_ratio: ("losses", "entropy"),
     auroc_of_pair: ("losses", "entropy"),
 }
-CURVES = {
-    sparsification_curve: ("y_true", "y_pred", "std"),
-    risk_coverage_curve: ("losses", "entropy"),
-    reliability_curve: ("labels", "y_prob"),
-}
+CURVES = {risk_coverage_curve: ("losses", "entropy")}
 NAMES = {**OF_TARGETS, **OF_ONE, **CURVES}
 
 
@@ -112,7 +102,7 @@ metrics_and_curves = pytest.mark.parametrize(
     [
         pytest.param(metric, n_targets, id=f"{metric.__name__}-{n_targets}")
         for metrics, shapes in (
-            ({**OF_TARGETS, sparsification_curve: ()}, [None, 1, 3]),
+            (OF_TARGETS, [None, 1, 3]),
             ({**OF_ONE, **CURVES}, [None]),
         )
         for metric in metrics
@@ -258,7 +248,7 @@ def test_bad_values_are_named(metric, make_predictions):
             r"y_interval must have shape \(30, 2\) or \(30, 1, 2\), got \(30, 4\)",
         ),
         (
-            lambda d: interval_width(d["interval"][:, ::-1]),
+            lambda d: interval_coverage(d["y_true"], d["interval"][:, ::-1]),
             r"y_interval must have its lower end first.* 30 sample\(s\) have not.* sample 0",
         ),
         (
@@ -295,35 +285,37 @@ def test_bad_values_are_named(metric, make_predictions):
         ),
         (lambda d: get_scorer("neg_rmse"), "name must be one of .*'neg_crps'.* got 'neg_rmse'"),
         (
-            lambda d: brier_score(d["labels"], d["y_prob"][:-1]),
+            lambda d: expected_calibration_error(d["labels"], d["y_prob"][:-1]),
             "y_prob must have as many samples as y_true, 30, got 29",
         ),
         (
-            lambda d: brier_score(np.ones((30, 1)), d["y_prob"]),
+            lambda d: expected_calibration_error(np.ones((30, 1)), d["y_prob"]),
             r"y_true must have shape \(n_samples,\), got \(30, 1\)",
         ),
         (
-            lambda d: brier_score(d["labels"], d["y_prob"][:, 0]),
+            lambda d: expected_calibration_error(d["labels"], d["y_prob"][:, 0]),
             r"y_prob must have 2 dimension\(s\), got shape \(30,\)",
         ),
         (
-            lambda d: brier_score([0, 1], [[1, 0], [1.5, -0.5]]),
+            lambda d: expected_calibration_error([0, 1], [[1, 0], [1.5, -0.5]]),
             "y_prob must not be negative, got a smallest value of -0.5",
         ),
         (
-            lambda d: brier_score([0, 1, 2], [[1, 0, 0], [0.5, 0, 0], [0, 0.1, 0.9]]),
+            lambda d: expected_calibration_error(
+                [0, 1, 2], [[1, 0, 0], [0.5, 0, 0], [0, 0.1, 0.9]]
+            ),
             "y_prob must have rows that sum to 1, but row 1 sums to 0.5",
         ),
         (
-            lambda d: brier_score(np.minimum(d["labels"], 1), d["y_prob"]),
+            lambda d: expected_calibration_error(np.minimum(d["labels"], 1), d["y_prob"]),
             "y_prob has 3 columns, but y_true has 2 distinct labels; give labels=",
         ),
         (
-            lambda d: brier_score(d["labels"], d["y_prob"], labels=[0, 1, 1]),
+            lambda d: expected_calibration_error(d["labels"], d["y_prob"], labels=[0, 1, 1]),
             "y_prob has 3 columns, but labels has 2 distinct labels",
         ),
         (
-            lambda d: brier_score(d["labels"], d["y_prob"], labels=["a", "b", "c"]),
+            lambda d: expected_calibration_error(d["labels"], d["y_prob"], labels=["a", "b", "c"]),
             "y_true must hold labels of the 3 columns of y_prob, 'a', 'b', 'c', got 0.0, 1.0, 2.0",
         ),
         (
@@ -331,7 +323,7 @@ def test_bad_values_are_named(metric, make_predictions):
             "n_bins must be an integer >= 1, got 0",
         ),
         (
-            lambda d: reliability_curve(d["labels"], d["y_prob"], strategy="kmeans"),
+            lambda d: expected_calibration_error(d["labels"], d["y_prob"], strategy="kmeans"),
             r"strategy must be one of \['uniform', 'quantile'\], got 'kmeans'",
         ),
         (
@@ -351,7 +343,7 @@ def test_bad_values_are_named(metric, make_predictions):
             "y_pred must hold strings where y_true does .* got int64 for <U1",
         ),
         (
-            lambda d: brier_score(["a", None, "b"], d["y_prob"][:3]),
+            lambda d: expected_calibration_error(["a", None, "b"], d["y_prob"][:3]),
             "y_true must hold either strings or numbers, got NoneType, str",
         ),
         (

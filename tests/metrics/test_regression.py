@@ -17,7 +17,6 @@ from skdistill.metrics import (
     gaussian_nll,
     interval_coverage,
     interval_score,
-    interval_width,
     mixture_nll,
     regression_calibration_curve,
     regression_calibration_error,
@@ -115,7 +114,6 @@ def test_crps_without_scoringrules(monkeypatch, make_predictions):
 def test_coverage_counts_the_ends():
     y_interval = np.array([[0.0, 1.0]] * 5)
     assert interval_coverage([0.0, 1.0, 0.5, -0.1, 1.1], y_interval) == 0.6
-    assert interval_width(y_interval) == 1
 
 
 @shapes
@@ -171,20 +169,18 @@ INF = np.inf
 
 
 @pytest.mark.parametrize(
-    ("interval", "coverage", "width", "score"),
+    ("interval", "coverage", "score"),
     [
-        ([-INF, INF], 1, INF, INF),
-        ([-INF, 3.0], 1, INF, INF),
-        ([2.0, INF], 0, INF, INF),
-        ([0.0, 4.0], 1, 4.0, 4.0),
+        ([-INF, INF], 1, INF),
+        ([-INF, 3.0], 1, INF),
+        ([2.0, INF], 0, INF),
+        ([0.0, 4.0], 1, 4.0),
     ],
 )
-def test_intervals_may_be_infinite(interval, coverage, width, score):
+def test_intervals_may_be_infinite(interval, coverage, score):
     assert interval_coverage([1.0], [interval]) == coverage
-    assert interval_width([interval]) == width
     assert interval_score([1.0], [interval], coverage=0.9) == score
     both, weights = [[0.0, 4.0], interval], [1, 0]  # weightless samples do not count
-    assert interval_width(both, sample_weight=weights) == 4
     assert interval_score([1.0, 1.0], both, coverage=0.9, sample_weight=weights) == 4
 
 

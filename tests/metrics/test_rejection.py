@@ -10,13 +10,7 @@ from scipy import integrate
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import auc, roc_auc_score
 
-from skdistill.metrics import (
-    aurc,
-    ause,
-    prediction_rejection_ratio,
-    risk_coverage_curve,
-    sparsification_curve,
-)
+from skdistill.metrics import aurc, ause, prediction_rejection_ratio, risk_coverage_curve
 
 shapes = pytest.mark.parametrize("n_targets", [None, 1, 3])
 # Uncertainties with ties, and every order in which the samples could come.
@@ -33,17 +27,14 @@ ranked = pytest.mark.parametrize("metric", [aurc, prediction_rejection_ratio])
 # Sparsification
 
 
-def test_sparsification_by_hand():
-    # Squared errors 4, 1, 0, 1 and uncertainties that remove 1, 4, 1, 0 in this order.
-    fraction, model, oracle = sparsification_curve([2, 1, 0, 1], [0, 0, 0, 0], [0.3, 0.4, 0.1, 0.2])
-    assert_array_equal(fraction, [0, 0.25, 0.5, 0.75, 1])
-    assert_allclose(model, np.array([6 / 4, 5 / 3, 1 / 2, 0, 0]) / (6 / 4))
-    assert_allclose(oracle, np.array([6 / 4, 2 / 3, 1 / 2, 0, 0]) / (6 / 4))
+def test_ause_by_hand():
+    # Squared errors 4, 1, 0, 1 and uncertainties that remove 1, 4, 1, 0 in this order: relative to
+    # 6 / 4 the curves are 6/4, 5/3, 1/2, 0, 0 and 6/4, 2/3, 1/2, 0, 0.
     area = 0.25 * (5 / 3 - 2 / 3) / (6 / 4)
     assert_allclose(ause([2, 1, 0, 1], [0, 0, 0, 0], [0.3, 0.4, 0.1, 0.2]), area)
 
 
-def test_sparsification_is_the_plain_loop():
+def test_ause_is_the_plain_loop():
     rng = np.random.default_rng(0)
     y_true, uncertainty = rng.normal(size=(2, 50))
     squared = y_true**2
@@ -53,26 +44,10 @@ def test_sparsification_is_the_plain_loop():
         curve = [remaining[k:].mean() for k in range(50)]
         return np.array([*curve, curve[-1]]) / squared.mean()
 
-    fraction, model, oracle = sparsification_curve(y_true, np.zeros(50), uncertainty)
-    assert_allclose(fraction, np.arange(51) / 50, atol=1e-15)
-    assert_allclose(model, loop(uncertainty))
-    assert_allclose(oracle, loop(squared))
-    expected = auc(fraction, loop(uncertainty) - loop(squared))
+    expected = auc(np.arange(51) / 50, loop(uncertainty) - loop(squared))
     assert_allclose(ause(y_true, np.zeros(50), uncertainty), expected)
-
-
-def test_sparsification_of_ties_is_the_expectation_over_their_orders():
-    y_true = np.random.default_rng(0).normal(size=6)
-    curves = [sparsification_curve(y_true, np.zeros(6), order)[1] for order in ORDERS]
-    _, model, _ = sparsification_curve(y_true, np.zeros(6), TIED)
-    assert_allclose(model, np.mean(curves, axis=0))
-
-
-def test_constant_uncertainty_gives_a_flat_curve():
-    y_true = np.random.default_rng(0).normal(size=20)
-    fraction, model, oracle = sparsification_curve(y_true, np.zeros(20), np.ones(20))
-    assert_allclose(model, 1)
-    assert_allclose(ause(y_true, np.zeros(20), np.ones(20)), 1 - auc(fraction, oracle))
+    constant = auc(np.arange(51) / 50, 1 - loop(squared))
+    assert_allclose(ause(y_true, np.zeros(50), np.ones(50)), constant)
 
 
 @shapes
@@ -94,11 +69,7 @@ def test_no_order_lies_below_the_oracle(make_predictions):
     data = make_predictions(2)
     weights = np.random.default_rng(3).uniform(size=30)
     for uncertainty in (data["std"], data["std"][:, 0], -data["std"]):
-        _, model, oracle = sparsification_curve(
-            data["y_true"], data["y_pred"], uncertainty, sample_weight=weights
-        )
-        assert model[0] == oracle[0] == 1
-        assert (model >= oracle - 1e-12).all()
+        assert ause(data["y_true"], data["y_pred"], uncertainty, sample_weight=weights) > 0
 
 
 def test_one_uncertainty_orders_every_target(make_predictions):
@@ -106,17 +77,6 @@ def test_one_uncertainty_orders_every_target(make_predictions):
     one = data["std"][:, 0]
     both = np.column_stack([one, one])
     assert ause(data["y_true"], data["y_pred"], one) == ause(data["y_true"], data["y_pred"], both)
-
-
-def test_curves_of_several_targets_average():
-    rng = np.random.default_rng(0)
-    y_true, uncertainty = rng.normal(size=(2, 20, 3))
-    _, *curves = sparsification_curve(y_true, np.zeros((20, 3)), uncertainty)
-    singles = [
-        sparsification_curve(y, np.zeros(20), u)[1:]
-        for y, u in zip(y_true.T, uncertainty.T, strict=True)
-    ]
-    assert_allclose(curves, np.mean(singles, axis=0))
 
 
 def test_ause_of_perfect_predictions_is_undefined():
@@ -142,14 +102,6 @@ def test_risk_coverage_is_the_plain_loop():
     coverage, risk = risk_coverage_curve(losses, uncertainty)
     assert_allclose(coverage, np.arange(51) / 50)
     assert_allclose(risk, [surest[0], *(surest[:k].mean() for k in range(1, 51))])
-
-
-def test_risk_of_squared_errors_is_the_sparsification_curve(make_predictions):
-    data = make_predictions()
-    losses = (data["y_true"] - data["y_pred"]) ** 2
-    coverage, risk = risk_coverage_curve(losses, data["std"])
-    removed, model, _ = sparsification_curve(data["y_true"], data["y_pred"], data["std"])
-    assert_allclose(np.interp(coverage, 1 - removed[::-1], model[::-1]), risk / losses.mean())
 
 
 def test_accuracy_is_one_minus_the_risk_of_the_labels():

@@ -20,10 +20,8 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
 from skdistill.metrics import (
-    EstimatorScorer,
     aurc,
     ause,
-    brier_score,
     crps,
     expected_calibration_error,
     gaussian_nll,
@@ -132,10 +130,6 @@ CLASSIFICATION = {
     "calibration": (
         get_scorer("neg_expected_calibration_error"),
         lambda m, X, y, **w: expected_calibration_error(y, m.predict_proba(X), **w),
-    ),
-    "brier": (
-        get_scorer("neg_brier_score"),
-        lambda m, X, y, **w: brier_score(y, m.predict_proba(X), **w),
     ),
     "log_loss": (
         get_scorer("neg_log_loss"),
@@ -310,7 +304,7 @@ def test_scikit_learns_own_log_loss_does_not():
         get_scorer_of_sklearn("neg_log_loss")(model, X[y != "cat"], y[y != "cat"])
 
 
-@pytest.mark.parametrize("name", ["calibration", "brier", "log_loss"])
+@pytest.mark.parametrize("name", ["calibration", "log_loss"])
 def test_grid_search_finds_the_calibrated_probabilities(name):
     X, y = make_logits_table(n_samples=1000)
     grid = {"sharpness": [0.3, 1.0, 3.0]}
@@ -333,13 +327,3 @@ def test_scorer_of_the_entropy_refuses_variances():
     X, y = make_members_table()
     with pytest.raises(ValueError, match=r"needs a classifier.*got measure='variance'"):
         get_scorer("neg_aurc")(KnownRegressor().fit(X, y), X, y)
-
-
-def test_a_scorer_of_ones_own():
-    def neg_largest_error(estimator, X, y, *, sample_weight, power):
-        return -float(np.abs(estimator.predict(X) - y).max() ** power)
-
-    X, y = make_members_table()
-    scorer = EstimatorScorer(neg_largest_error, power=2)
-    assert repr(scorer) == "EstimatorScorer(neg_largest_error, power=2)"
-    assert scorer(KnownRegressor(), X, y) < 0

@@ -204,8 +204,8 @@ def test_epistemic_calibration_by_hand():
     )
     # z^2 = .455: 0 <= .455, 4 > .455, 1 <= 1.36, 9 > 2.27; ranks 1 3 2 4 and 1.5 1.5 3 4.
     assert found.coverage == 0.5
-    assert_allclose(found.bin_stated, [1, 4])
-    assert_allclose(found.bin_seen, [2, 5])
+    assert_allclose(found.bin_epistemic, [1, 4])
+    assert_allclose(found.bin_squared_error, [2, 5])
     assert_allclose(found.ratio, [0.5, 0.8])
     assert found.overall == pytest.approx(10 / 14)
     expected = stats.spearmanr([0.0, 4.0, 1.0, 9.0], [1.0, 1.0, 3.0, 5.0]).statistic

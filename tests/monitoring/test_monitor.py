@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -41,34 +39,29 @@ def test_no_alarm_without_drift(model):
     for seed in range(60):
         X = samples(350, [2, seed])
         monitor = DriftMonitor(model, X[:50], alpha=0.1, max_samples=200, random_state=seed)
-        alarms += max(monitor.update(part).is_drift for part in np.split(X[50:], 10))
+        alarms += max(monitor.update(part).is_drift_ for part in np.split(X[50:], 10))
     assert alarms <= 12  # a binomial of .1 exceeds it once in 200 times at most
 
 
 def test_the_feature_that_moved_is_named(monitor_of):
     monitor = monitor_of()
     assert monitor.columns_ == [*(f"feature {i}" for i in range(4)), "epistemic", "total"]
-    found = monitor.update(samples(500, 3))
-    assert not found.is_drift
-    assert found.p_value > 0.1
-    assert found.features == monitor.features_ == []
-    found = monitor.update(samples(400, 4) + [0, 0, 0.7, 0])
-    assert found.is_drift
-    assert monitor.is_drift_
-    assert "feature 2" in found.features
-    assert {"feature 0", "feature 1", "feature 3"}.isdisjoint(found.features)
-    assert found.mean_ranks[2] > 0.6
-    np.testing.assert_allclose(found.mean_ranks[[0, 1, 3]], 0.5, atol=0.06)
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1)
-    np.testing.assert_allclose(found.shares[0], 0.1, atol=0.06)
-    assert found.shares[2, -1] > 0.18
-    assert found.p_values.min() >= found.p_value  # a feature alone proves no more than all do
-    assert "feature 2" in repr(found)
+    monitor.update(samples(500, 3))
+    assert not monitor.is_drift_
+    assert monitor.p_value_ > 0.1
+    assert monitor.features_ == []
+    assert monitor.update(samples(400, 4) + [0, 0, 0.7, 0]).is_drift_
+    assert "feature 2" in monitor.features_
+    assert {"feature 0", "feature 1", "feature 3"}.isdisjoint(monitor.features_)
+    assert monitor.mean_ranks_[2] > 0.6
+    np.testing.assert_allclose(monitor.mean_ranks_[[0, 1, 3]], 0.5, atol=0.06)
+    p_value = monitor.p_value_
+    assert monitor.p_values_.min() >= p_value  # a feature alone proves no more than all do
     # Looking on does not undo it.
-    assert monitor.update(samples(400, 5)).p_value <= found.p_value
+    assert monitor.update(samples(400, 5)).p_value_ <= p_value
     assert monitor.n_samples_ == 1300
     assert [n for n, _ in monitor.history_] == [500, 900, 1300]
-    assert monitor.history_[1] == (900, found.p_value)
+    assert monitor.history_[1] == (900, p_value)
 
 
 def test_uncertainty_tells_of_samples_far_from_all_others(model):
@@ -77,9 +70,9 @@ def test_uncertainty_tells_of_samples_far_from_all_others(model):
     X = rng.normal(size=(900, 1)) + 0.1 * samples(900, 1)
     fitted = student(max_epochs=30).fit(X[:300], X[:, 0][:300])
     monitor = DriftMonitor(fitted, X[300:600], random_state=0)
-    assert not monitor.update(X[600:]).is_drift
+    assert not monitor.update(X[600:]).is_drift_
     apart = rng.permuted(X[300:600], axis=0)
-    assert "epistemic" in monitor.update(apart).features
+    assert "epistemic" in monitor.update(apart).features_
 
 
 def frame_of(n, seed, shares=(0.6, 0.3, 0.1), missing=0.1):
@@ -97,40 +90,17 @@ def test_categories_and_missing_values():
     start = {"X_reference": frame_of(300, 1), "random_state": 0}
     monitor = DriftMonitor(fitted, **start)
     assert monitor.columns_[:3] == ["size", "colour", "weight"]
-    assert not monitor.update(frame_of(500, 2)).is_drift
-    assert "colour" in monitor.update(frame_of(400, 3, shares=(0.3, 0.3, 0.4))).features
+    assert not monitor.update(frame_of(500, 2)).is_drift_
+    assert "colour" in monitor.update(frame_of(400, 3, shares=(0.3, 0.3, 0.4))).features_
     found = DriftMonitor(fitted, **start).update(frame_of(400, 4, missing=0.4))
-    assert "size" in found.features
-    table = found.to_frame()
-    assert table["column"].tolist() == found.columns
-    assert table["is_drift"][0]
+    assert "size" in found.features_
     unknown = frame_of(100, 5).replace("blue", "pink")
-    assert "colour" in DriftMonitor(fitted, **start).update(unknown).features
-
-
-def test_the_page_holds_every_column_those_that_moved_first(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    X = samples(300, 1)
-    frame = pandas.DataFrame(X, columns=["a", "b", "c", "<d>"])
-    fitted = ensemble().fit(frame[:100], X[:100, 0])
-    found = DriftMonitor(fitted, frame[100:], random_state=0).update(frame + [0, 0, 0, 2])
-    found.save(tmp_path / "drift.html")
-    page = (tmp_path / "drift.html").read_text(encoding="utf-8")
-    assert page == found.to_html()
-    assert page.startswith("<!DOCTYPE html>")
-    assert "<h1>Drift</h1>" in page
-    assert found._repr_html_() in page
-    names = re.findall('<tr><th scope="row">(.*?)</th>', page)
-    assert names[0] == "&lt;d&gt;"
-    assert sorted(names) == sorted(["a", "b", "c", "&lt;d&gt;", "epistemic", "total"])
-    assert page.count("<rect") == 60
-    assert page.count('<span class="bad">drift</span>') == len(found.features) >= 1
-    assert not re.search("http|src=|<script", page)
+    assert "colour" in DriftMonitor(fitted, **start).update(unknown).features_
 
 
 def test_drift_is_told_once(monitor_of, recwarn):
-    """By the result, and not by a warning of the schema too."""
-    assert monitor_of().update(samples(100, 3) + 100).is_drift
+    """By the monitor, and not by a warning of the schema too."""
+    assert monitor_of().update(samples(100, 3) + 100).is_drift_
     assert not recwarn.list
 
 
@@ -160,9 +130,9 @@ def test_a_loaded_monitor_goes_on_bit_for_bit(monitor_of, model, tmp_path):
     for seed in (4, 5):
         X = samples(300, seed) + [0, 0.2, 0, 0]
         found, expected = loaded.update(X), monitor.update(X)
-        assert found.p_value == expected.p_value
-        np.testing.assert_array_equal(found.p_values, expected.p_values)
-        np.testing.assert_array_equal(found.mean_ranks, expected.mean_ranks)
+        assert found.p_value_ == expected.p_value_
+        np.testing.assert_array_equal(found.p_values_, expected.p_values_)
+        np.testing.assert_array_equal(found.mean_ranks_, expected.mean_ranks_)
     assert list(loaded.history_) == list(monitor.history_)
     loaded.save(tmp_path / "again")
     monitor.save(path)
@@ -172,7 +142,7 @@ def test_a_loaded_monitor_goes_on_bit_for_bit(monitor_of, model, tmp_path):
 def test_the_seed_tells_all(model):
     X = samples(400, 1)
     found = [
-        DriftMonitor(model, X[:200], max_samples=150, random_state=seed).update(X[200:]).mean_ranks
+        DriftMonitor(model, X[:200], max_samples=150, random_state=seed).update(X[200:]).mean_ranks_
         for seed in (0, 0, np.random.RandomState(1))
     ]
     np.testing.assert_array_equal(found[0], found[1])
