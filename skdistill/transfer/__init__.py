@@ -24,6 +24,7 @@ from ._maker import filled as filled
 from ._maker import numbered as numbered
 from ._maker import prepare_lacking as prepare_lacking
 from ._munge import Munge
+from ._munge import nearest_rows as nearest_rows
 
 __all__ = [
     "Disagreement",

@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 
 from ..._data.checks import check_weights
+from ..._data.columns import Columns
 from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import as_rows, read_in_chunks, rows_first
 from ..._estimator.calibration import ApproximationError, fit_calibration
@@ -42,11 +43,10 @@ from ...modules import DistributionStack, count_flop, first_parameter, n_paramet
 from ...pruning import GroupLasso, ProximalStep, prune, widths
 from ...settings import Runtime
 from ...teachers import in_chunks
-from ...transfer import Munge, prepare_lacking
+from ...transfer import filled, nearest_rows
 from ._rows import student_rows, suited_to
 from ._spec import FitArguments, FitSpec
 from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
-from ._validate import maker_that_changes
 
 # For max_epochs="auto": samples that a student of n training samples is shown, over the root of n,
 # and limits for the epochs. On validation samples of ten tables of 400 to 11,000, two thirds of the
@@ -412,23 +412,17 @@ def with_approximation_error(
 ) -> Fitted:
     """Return a student of numbers whose variance includes its own error in the teacher's mean.
 
-    The error is measured on new samples near those of a table, on which the teacher is asked, or
+    The error is measured on new samples beside those of a table, on which the teacher is asked, or
     on the samples themselves of images, series and `member_predictions`.
     """
     plan: Any = fitted.plan
     if plan.task.kind == "classifier":
         return fitted
     X, weight = spec.X, spec.weight
-    # Around the nearest neighbour, and beyond: as far from training samples as held-out ones are.
-    maker = Munge(swap_probability=1.0) if len(spec.recipe.row_shape) == 1 else None
     if predictions.predict is not None:
         every = -(-len(X) // _ROWS_FOR_ERROR)
         X, weight = X[::every], weight[::every]
-        if (changing := maker_that_changes(spec, maker)) is not None:
-            rows = torch.from_numpy(X.copy())
-            generator = torch.Generator().manual_seed(0)
-            draw = prepare_lacking(changing, rows, torch.from_numpy(weight).to(rows))
-            X = draw(rows, torch.arange(len(rows)), generator).numpy()
+        X = X if X.ndim > 2 else _beside(X, spec.schema.columns)
         target = in_chunks(predictions.predict, X, lambda members, _: plan.target_of(members))
     else:
         target = plan.target_of(predictions.of_X)
@@ -437,6 +431,20 @@ def with_approximation_error(
     squares = (known - student).astype(np.float64) ** 2
     error = np.average(squares, axis=0, weights=weight)
     return read_by(replace(plan, calibration=ApproximationError(tuple(error.tolist()))), fitted)
+
+
+def _beside(X: np.ndarray, columns: Columns | None) -> np.ndarray:
+    """Return a sample for each of a table, about as far from these as held-out ones are.
+
+    It is the mirror image of the nearest neighbour, so that linear dependences of columns stay;
+    categories are the neighbour's.
+    """
+    categories = [] if columns is None else list(columns.categories)
+    complete = filled(torch.from_numpy(X.copy())).numpy()
+    others = X[nearest_rows(complete, [(column,) for column in categories])]
+    mirrored = X + (X - others)
+    mirrored[:, categories] = others[:, categories]
+    return mirrored
 
 
 def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
