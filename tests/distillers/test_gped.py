@@ -891,7 +891,7 @@ def test_intervals_of_targets_without_noise_cover_as_the_teachers():
         epistemic = fitted.predict_uncertainty(X_test).epistemic.mean()
         errors.append(epistemic / error)
     assert np.mean(gaps) < 0.05
-    assert 0.5 < np.mean(errors) < 2  # what is measured beside training samples, held-out
+    assert 1 < np.mean(errors) < 3  # of the squares measured beside training samples, held-out
 
 
 def test_the_monitored_dirichlet_is_compared_with_expected_log_probabilities():

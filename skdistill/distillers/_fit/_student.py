@@ -436,13 +436,13 @@ def with_approximation_error(
 def _beside(X: np.ndarray, columns: Columns | None) -> np.ndarray:
     """Return a sample for each of a table, about as far from these as held-out ones are.
 
-    It is the mirror image of the nearest neighbour, so that linear dependences of columns stay;
-    categories are the neighbour's.
+    It is the mirror image of the nearest neighbour, so that linear dependences of columns stay, in
+    the range of each column, so that flags stay flags; categories are the neighbour's.
     """
     categories = [] if columns is None else list(columns.categories)
     complete = filled(torch.from_numpy(X.copy())).numpy()
     others = X[nearest_rows(complete, [(column,) for column in categories])]
-    mirrored = X + (X - others)
+    mirrored = np.clip(X + (X - others), np.fmin.reduce(X), np.fmax.reduce(X))
     mirrored[:, categories] = others[:, categories]
     return mirrored
 
