@@ -223,7 +223,7 @@ class OutOfBag(NamedTuple):
         is_numeric = self.y.is_floating_point()
         found: Any = self._of_many(n_members) if is_numeric else self.distribution
         if calibration is not None:
-            found = found.tempered(calibration.temperature) if is_numeric else calibration(found)
+            found = found.tempered(calibration.temperature)
         loss = -found.log_prob(self.y).reshape(len(self.y), -1).sum(1)
         steps = self._steps_to(n_members)
         if steps > 0.0:
