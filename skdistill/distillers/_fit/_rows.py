@@ -17,13 +17,14 @@ from sklearn.frozen import FrozenEstimator
 from torch import Tensor
 
 from ..._data.encoding import InputEncoding
+from ..._estimator.calibration import Temperature
 from ..._method.plan import NetworkRecipe
 from ..._method.random_functions import Predict
 from ..._method.task import Task
 from ..._training.stream import Part, Stream, rows_of_stream
 from ..._training.trainer import batch_size_for, on_device
 from ..._utils.process import rows_in_memory
-from ...distributions import EmpiricalGaussian
+from ...distributions import EmpiricalCategorical, EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...losses import Categories
 from ...modules import GaussianStack, stack, unstack
@@ -283,20 +284,19 @@ class NetworksThatDisagree:
         self.networks = [network.to(like).requires_grad_(False) for network in networks]
         self.encode = copy.deepcopy(module).to(like).encode
         self.is_numeric = isinstance(module, GaussianStack)
-        self.temperature = 1.0 if module.calibration is None else module.calibration.temperature
+        self.calibration = module.calibration or Temperature()
 
     def of_some(self, generator: torch.Generator) -> Measure:
         n_networks, device = len(self.networks), generator.device
         asked = torch.randperm(n_networks, generator=generator, device=device)[:_N_ASKED]
-        network = stack([self.networks[number] for number in asked.tolist()])
-        network.eval().requires_grad_(False)
+        network = stack([self.networks[k] for k in asked.tolist()]).eval().requires_grad_(False)
 
         def measure(rows: Tensor) -> Tensor:
             outputs = network(self.encode(rows).unsqueeze(0))
             if self.is_numeric:
                 return EmpiricalGaussian.from_outputs(outputs).uncertainty().epistemic.sum(-1)
-            # (S, K, n) inside; uncertainty() passes no gradient
-            members = Categories(outputs / self.temperature)
+            members = self.calibration(EmpiricalCategorical.from_logits(outputs))
+            members = Categories(members.log_probs)  # uncertainty() passes no gradient
             return (members.probs * members.log_ratio).sum(-2).mean(0)
 
         return measure
