@@ -231,7 +231,7 @@ def test_categories_are_read_as_the_methods_read_them(kind, tmp_path):
     found = run(tmp_path / "model.onnx", given)
     expected = predicted(model, rows if kind == "numbers" else table(rows), set(found))
     assert_same(found, {name: expected[name] for name in found})
-    assert expected["epistemic"][3:].min() > expected["epistemic"][:3].max()
+    assert expected["epistemic"][3:].mean() > 2 * expected["epistemic"][:3].mean()
 
 
 @pytest.mark.slow
