@@ -195,7 +195,7 @@ def test_a_fit_is_no_longer_than_it_was(estimator, n_functions, n_files):
 
 # Lines of each package, and of the modules beside them. A change may lower them.
 LINES = {
-    **{"_data": 1711, "_engine": 2613, "_estimator": 2408, "_method": 1350, "_report": 870},
+    **{"_data": 1709, "_engine": 2613, "_estimator": 2408, "_method": 1350, "_report": 870},
     **{"_serialization": 696, "_training": 1098, "_utils": 1360, "active": 548, "datasets": 474},
     **{"decision": 627, "displays": 1204, "distillers": 6486, "distributions": 2128},
     **{"ensembles": 2687, "export": 2059, "families": 1034, "integrations": 265, "losses": 1933},
@@ -228,7 +228,7 @@ def used_once(paths):
 
 
 def test_small_functions_that_are_used_once_belong_into_their_caller(tmp_path):
-    assert len(list(used_once(ROOT.rglob("*.py")))) <= 96
+    assert len(list(used_once(ROOT.rglob("*.py")))) <= 94
     (tmp_path / "a.py").write_text("def _f():\n    return 1\n\n\nx = _f()\n")
     assert len(list(used_once([tmp_path / "a.py"]))) == 1
 

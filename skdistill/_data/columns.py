@@ -453,7 +453,9 @@ def _advice_on_ids(X: Any) -> list[str]:
     advice = []
     for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         is_whole = str(dtype).lower().startswith(("int", "uint"))
-        if not (is_whole and all(_all_differ(part, number) for part in (X[:1000], X))):
+        parts = (X[:1000], X) if is_whole else ()
+        differ = (len({*values_of(column_of(p, number))} - {None}) == len(p) for p in parts)
+        if not (is_whole and all(differ)):
             continue
         column = column_of(X, number)
         if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
@@ -463,10 +465,6 @@ def _advice_on_ids(X: Any) -> list[str]:
                 "it, a time for instance, make it float."
             )
     return advice
-
-
-def _all_differ(X: Any, number: int) -> bool:
-    return len({*values_of(column_of(X, number))} - {None}) == len(X)
 
 
 def line_that_converts(X: ArrayLike, number: int, kind: str, value: object = None) -> str:

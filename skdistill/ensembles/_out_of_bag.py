@@ -13,7 +13,14 @@ from torch import Tensor
 
 from .._data.encoding import MANY_ROWS
 from .._estimator.batched import read_in_chunks, rows_first
-from .._estimator.calibration import Temperature, crps_or_log_loss, fit_bias, fit_temperature, plain
+from .._estimator.calibration import (
+    Temperature,
+    crps_or_log_loss,
+    fit_bias,
+    fit_temperature,
+    negative_log_likelihood,
+    plain,
+)
 from .._method.task import Task
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._perturbations import pairs_with_same_draws, share_in_common
@@ -35,9 +42,8 @@ _N_TOGETHER, _N_TOGETHER_OF_CLASSES = 5, 2
 _FEWER_JUDGES, _MOST_JUDGED = 0.2, 50_000
 
 # Temperatures of numbers below this are those of the least NLL, which minds the tails more than the
-# CRPS; and they leave the noise at least this share of the variance of members, as the mixture of
-# these is to be no row of spikes. (A table with little noise: NLL 5.25 with a temperature of .012,
-# around each of 20 means, as one Gaussian -.56.)
+# CRPS, and leave the noise at least this share of the variance of members: the mixture of these is
+# to be no row of spikes. (With .012 the NLL of a table was 5.25, that of one Gaussian -.56.)
 _LOW_TEMPERATURE, _LEAST_NOISE = 0.5, 0.25
 
 # With fewer samples calibrate="auto" does nothing: they say little of a temperature.
@@ -158,11 +164,10 @@ class OutOfBag(NamedTuple):
         found = fit_temperature(judged, self.y, self.weight)
         common = torch.as_tensor(self.common, dtype=torch.float64).expand(self.y.shape[1])
         temperature = torch.as_tensor(found.temperature, dtype=torch.float64).reshape(-1)
-        low = temperature < _LOW_TEMPERATURE
-        if self.spread is not None and low.any():
-            share = self.weight / self.weight.sum()
-            stated, noise = (share @ v for v in (self._variance() * common, judged.variances[0]))
-            found = fit_temperature(judged, self.y, self.weight, _gaussian_nll)
+        if self.spread is not None and (low := temperature < _LOW_TEMPERATURE).any():
+            stated = self.weight @ (self._variance() * common)
+            noise = self.weight @ judged.variances[0]
+            found = fit_temperature(judged, self.y, self.weight, negative_log_likelihood)
             lower = torch.as_tensor(found.temperature, dtype=torch.float64).reshape(-1)
             lower = lower.maximum(_LEAST_NOISE * stated / noise).clamp(max=_LOW_TEMPERATURE)
             temperature = torch.where(low, lower, temperature)
@@ -229,11 +234,6 @@ class OutOfBag(NamedTuple):
         if steps > 0.0:
             loss = loss + steps * (loss - _loss_without_one(found, self.y)[:, 0])
         return float(self.weight @ loss / self.weight.sum())
-
-
-def _gaussian_nll(found: Any, y: Tensor) -> Tensor:
-    """Negative log-likelihood of targets, (n, t), by the mean and variance, less a constant."""
-    return (found.variance.log() + (y - found.mean).square() / found.variance) / 2
 
 
 def _loss_without_one(found: EmpiricalCategorical, y: Tensor) -> Tensor:
