@@ -30,6 +30,7 @@ from ..modules import (
     MultiHead,
     ResidualLayer,
     SharedLinear,
+    StackedActivation,
     StackedLinear,
     StackedSequential,
     TabM,
@@ -66,7 +67,7 @@ def blocks_of(module: nn.Module) -> list[Block]:
             blocks.append(Block(part, nn.Identity()))
         elif type(part) is ResidualLayer and type(part.linear) is StackedLinear:
             blocks.append(Block(part.linear, part.activation, is_residual=True))
-        elif type(part) not in ELEMENTWISE or not blocks:
+        elif type(part) not in (*ELEMENTWISE, StackedActivation) or not blocks:
             return []
         elif type(part) is not nn.Identity:
             linear, before, is_residual = blocks[-1]
@@ -81,6 +82,11 @@ def activate(
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """Prepare two calls: one computes a = f(z), the other dz = da f'(z)."""
     match layer:
+        case StackedActivation():  # members in a row have the same layer
+            parts = zip(*(t.split_with_sizes(layer.sizes) for t in (z, a, da, dz)), strict=True)
+            calls = [activate(one, *own) for one, own in zip(layer.layers, parts, strict=True)]
+            forward, backward = zip(*calls, strict=True)
+            return lambda: [call() for call in forward], lambda: [call() for call in backward]
         case nn.ReLU():  # max(z, 0), slope [z > 0]
             return (
                 partial(torch.clamp_min, z, 0, out=a),

@@ -41,16 +41,28 @@ class Temperature:
 
     Then `spread` multiplies the epistemic part of numbers, and `bias` is added to members' log
     probabilities (vector scaling: Guo, Pleiss, Sun & Weinberger, 2017). Several targets have one of
-    each, and each class a bias.
+    each, and each class a bias. Members for numbers may be of two kinds, those that `are_smooth`
+    and others, of the weights `of_smooth` and one minus it; the `spread` is that within each kind.
     """
 
     temperature: Any = 1.0
     spread: Any = 1.0
     bias: tuple[float, ...] = ()
+    are_smooth: tuple[bool, ...] = ()
+    of_smooth: float = 0.5
+
+    @property
+    def weights(self) -> Tensor:
+        """Weights of members of two kinds, (S,), whose sum is 1."""
+        kinds = np.array([np.logical_not(self.are_smooth), self.are_smooth], dtype=float)
+        weights = (1 - self.of_smooth, self.of_smooth) / kinds.sum(1)
+        return torch.from_numpy(weights @ kinds)
 
     def __call__(self, distribution: Any) -> Any:
         """Return the calibrated distribution, of the same kind."""
         found = distribution.tempered(self.temperature)
+        if self.are_smooth:
+            return found.pooled(self.are_smooth, self.of_smooth, self.spread)
         if self.spread != 1.0:
             found = found.widened(self.spread)
         return found.displaced(torch.tensor(self.bias, dtype=torch.float64)) if self.bias else found

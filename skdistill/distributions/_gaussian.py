@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -145,6 +146,55 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         further = None if self.mean_variance is None else factor * self.mean_variance
         means = mean + factor.sqrt() * (self.means - mean)
         return EmpiricalGaussian(means, self.variances, further)
+
+    def pooled(
+        self, is_second: Sequence[bool], weight: float, factor: Any = 1.0
+    ) -> EmpiricalGaussian:
+        """Weigh two groups of members, as members of equal weight with the same moments.
+
+        The mean is that of the groups' mixture, and so are the aleatoric variance and the epistemic
+        one, of which `factor` multiplies the part within the groups.
+
+        Parameters
+        ----------
+        is_second : sequence of S bools
+            Which members are of the second group; neither group is empty.
+        weight : float
+            Weight of the second group, between 0 and 1; that of the first is ``1 - weight``.
+        factor : float or Tensor of shape (t,), default=1.0
+
+        Returns
+        -------
+        EmpiricalGaussian
+        """
+        members = np.array([np.logical_not(is_second), is_second], dtype=float)  # (2, S)
+        shares, weights = members.mean(1), np.array([1 - weight, weight])
+        average = as_tensor_like(members / members.sum(1, keepdims=True), self.means)
+        means, noise = (torch.tensordot(average, v, dims=1) for v in (self.means, self.variances))
+        mean, variance = ((1 - weight) * v[0] + weight * v[1] for v in (means, noise))
+        # Groups of shares p and 1 - p stand at distances whose mean is 0, and whose mean square is
+        # that of groups of these weights.
+        offsets = np.sqrt(weight * (1 - weight) * shares[::-1] / shares) * (-1, 1)
+        offsets, within = (
+            as_tensor_like(values[:, None, None], self.means)
+            for values in (offsets, np.sqrt(weights / shares))
+        )
+        factor, group = (
+            as_tensor_like(factor, self.means),
+            torch.tensor(is_second, dtype=torch.int64),
+        )
+        further = None if self.mean_variance is None else factor * self.mean_variance
+
+        def of_member(of_groups: Tensor) -> Tensor:
+            return of_groups.index_select(0, group.to(of_groups.device))
+
+        return EmpiricalGaussian(
+            mean
+            + of_member(offsets) * (means[1] - means[0])
+            + factor.sqrt() * of_member(within) * (self.means - of_member(means)),
+            self.variances * of_member(variance / noise),
+            further,
+        )
 
     def with_mean_variance(self, variance: Tensor) -> EmpiricalGaussian:
         variance = variance.to(self.means)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from .._utils.messages import time_left
 from .._utils.reporting import part, print_line
 from .._utils.warnings import warn
 from ..settings import EarlyStopping
-from ._job import Data, Job, ValidatedByBrier, block_size
+from ._job import Data, Job, ValidatedByBrier, block_size, n_bins_of
 from ._trainer import ChainObserver, Trainer
 
 # How often blocks are trained, at most, whose samples a cluster loses with its workers.
@@ -261,7 +262,8 @@ class EnsembleTrainer(Trainer):
             if patience == "auto":
                 patience = max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
             stopping = MemberEarlyStopping(patience, given.tol)
-        module = self._build(drawn)
+        module, n_bins = self._build(drawn, members), n_bins_of(self.job.recipe)
+        smooth = [k for k, member in enumerate(members) if member in self.smooth]
         numbers = self.job.plan.members_of(members)
         phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.spec.n_members}"
         objective = self.job.plan.objective(module, TrainingBudget())
@@ -278,6 +280,7 @@ class EnsembleTrainer(Trainer):
             objective=objective,
             share=len(seeds) / (len(seeds) + n_later),
             phase=phase,
+            after_step=SmoothWithoutBins(smooth, n_bins) if smooth and n_bins else None,
         )
         weights = weights_of(module.network)
         kept = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}
@@ -326,6 +329,19 @@ class EnsembleTrainer(Trainer):
                 shares = random.multinomial(n_drawn, shares / shares.sum())
             weights.copy_(torch.from_numpy(shares))
         return own
+
+
+@dataclass(frozen=True)
+class SmoothWithoutBins:
+    """Called after each step: the weights of bins of smooth networks stay zero."""
+
+    places: list[int]  # of the smooth networks in their block
+    n_bins: int
+
+    @torch.no_grad()
+    def __call__(self, net: Any) -> None:
+        weight = net.steps_.weights()["network.0.weight"]  # (S, n_inputs, n_units)
+        weight[self.places, -self.n_bins :] = 0.0
 
 
 def _train_in_process(job, seeds, progress, *data):

@@ -194,9 +194,10 @@ class EnsembleFit:
         if leaves_out:
             n_networks = 1 if shares_weights(spec.networks.module) else spec.n_members
             parts = Parts.drawn(task, train.y, seed, n_networks)
-        self.job_with = partial(
-            _job, spec, task, before, (scaling, parts, seed if perturbs else None, train, valid)
-        )
+        two_kinds = self.calibrates and self.tune is None and spec.may_have_two_kinds(train.n_rows)
+        seed_of_draws = seed if perturbs else None
+        samples = (scaling, parts, seed_of_draws, two_kinds, train, valid)
+        self.job_with = partial(_job, spec, task, before, samples)
         self.trainer = self._trainer(
             self.job_with(best_of(tuned)["params"] if tuned else {}), observer
         )
@@ -236,6 +237,9 @@ class EnsembleFit:
         for k, number in enumerate(numbers):
             trainer.weights[number] = {name: value[k] for name, value in weights.items()}
             trainer.best_epochs[number] = int(epochs[k])
+        plan: Any = self.before.plan
+        smooth = {n for n, is_one in zip(numbers, plan.are_smooth, strict=False) if is_one}
+        trainer.smooth = smooth | {n for n in trainer.smooth if n > numbers[-1]}
         trainer.n_restarts[: len(facts["n_restarts_"])] = facts["n_restarts_"]
         trainer.history = list(self.before.history)
         return trainer
@@ -260,8 +264,8 @@ class EnsembleFit:
             facts["best_epochs_"] = best.repeat(n_sharing)
         if self.trials is not None:
             facts["tuning_"] = self.trials
-        _, module = trainer.stacked(None, replace(job.recipe, functions=None))  # as trained
-        out_of_bag, drawn = self._out_of_bag(module, numbers)
+        plan, module = trainer.stacked(None, replace(job.recipe, functions=None))  # as trained
+        out_of_bag, drawn = self._out_of_bag(plan, module, numbers)
         functions = self._functions(module, members, out_of_bag)
         if out_of_bag is not None:
             added: np.ndarray | float = (
@@ -279,12 +283,12 @@ class EnsembleFit:
         return Fitted(plan, recipe, module, trainer.history, TrainingBudget(), facts)
 
     def _out_of_bag(
-        self, module: DistributionStack, numbers: list[int]
+        self, plan: EnsemblePlan, module: DistributionStack, numbers: list[int]
     ) -> tuple[OutOfBag | None, str | None]:
         """Return what members predict for samples that they left out, and these parts' digest."""
         if not self.calibrates:
             return None, None
-        job, before = self.trainer.job, self.before
+        job, before = self.trainer.job._replace(plan=plan), self.before
         train, parts = cast(Data, job.train), cast(Parts, job.parts)
         some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
         drawn, first = digest((some, train.y, parts.of_row[0], parts.n_together)), 0

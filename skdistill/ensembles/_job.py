@@ -34,6 +34,9 @@ _BLOCK_ACTIVATIONS = 2**19
 _FIT_ACTIVATIONS = 2**27
 _LEAST_BLOCK = 10
 
+# The activation of smooth networks.
+_SMOOTH = "silu"
+
 # For max_epochs="auto": epochs, and samples at most that a member is shown on large tables.
 _EPOCHS = {"regressor": 100, "classifier": 50}
 _ROWS_SEEN_AT_MOST = 3_000_000
@@ -100,6 +103,7 @@ class EnsemblePlan(Plan):
     beta: float = 0.0  # exponent of the variance in the beta-NLL of numbers
     dropout_rate: float | None = None  # where members are draws of dropout
     n_sharing: int = 1  # members of one network, which share its weights
+    are_smooth: tuple[bool, ...] = ()  # of networks of two kinds, see `_smooth`
     calibration: Any = None  # of the fitted ensemble
 
     @property
@@ -113,6 +117,9 @@ class EnsemblePlan(Plan):
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> nn.Module:
         members = recipe.build(seeds)
+        if any(self.are_smooth):
+            kinds = zip(self.are_smooth, members, _smooth(recipe, seeds), strict=True)
+            members = [other if is_smooth else member for is_smooth, member, other in kinds]
         if shares_weights(recipe.module):
             (network,) = members
             return network  # a stack already
@@ -122,6 +129,12 @@ class EnsemblePlan(Plan):
                 for member, seed in zip(members, seeds, strict=True)
             ]
         return stack(members)
+
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        if self.calibration is None or not self.calibration.are_smooth:
+            return super().read_mean(outputs)
+        means = outputs.narrow(-1, 0, self.task.size)
+        return (self.calibration.weights.to(means)[:, None, None] * means).sum(0)
 
     def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
         is_numeric = isinstance(self.task, RegressionTask)
@@ -145,6 +158,7 @@ class Job(NamedTuple):
     scaling: Buffers
     parts: Parts | None
     perturbation_seed: int | None
+    has_two_kinds: bool  # whether the second ten of every twenty networks are smooth
     train: Data | Stream
     valid: Data | None
 
@@ -155,6 +169,27 @@ class Job(NamedTuple):
     def with_training(self, **changes: Any) -> Job:
         """Return the job with other settings of :class:`Training`."""
         return self._replace(spec=replace(self.spec, training=replace(self.training, **changes)))
+
+
+def _smooth(recipe: NetworkRecipe, seeds: Sequence[int]) -> list[Any]:
+    """Build networks with a smooth activation, whose weights of bins are zero, and remain so.
+
+    The other weights begin as they would if there were no bins.
+    """
+    settings = {**recipe.settings, "activation": _SMOOTH}
+    networks: list[Any] = replace(recipe, settings=settings).build(seeds)
+    if n_bins := n_bins_of(recipe):
+        n_plain = recipe.input_shape[0] - n_bins
+        for weight in (network[0].weight.data for network in networks):
+            weight[:, :n_plain] *= (weight.shape[1] / n_plain) ** 0.5
+            weight[:, n_plain:] = 0.0
+    return networks
+
+
+def n_bins_of(recipe: NetworkRecipe) -> int:
+    """Return how many inputs, the last ones, are piecewise-linear encodings."""
+    inputs = recipe.inputs
+    return 0 if inputs is None else inputs.module(torch.float32).n_bins
 
 
 def has_bins(recipe: NetworkRecipe) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -45,6 +46,16 @@ _FEWER_JUDGES, _MOST_JUDGED = 0.2, 50_000
 # CRPS, and leave the noise at least this share of the variance of members: the mixture of these is
 # to be no row of spikes. (With .012 the NLL of a table was 5.25, that of one Gaussian -.56.)
 _LOW_TEMPERATURE, _LEAST_NOISE = 0.5, 0.25
+
+# Predictions of two kinds of members with the same draws vary together by about this share of what
+# those of one kind do (.26 to .78 on sixteen tables).
+_CORRELATION_OF_KINDS = 0.55
+
+# Standard deviation of the weight of a kind of members around a half, before targets are seen.
+_PRIOR_OF_KINDS = 0.3
+
+# Kinds of fewer members are not told apart.
+_LEAST_OF_KIND = 5
 
 # With fewer samples calibrate="auto" does nothing: they say little of a temperature.
 LEAST_ROWS = 50
@@ -99,23 +110,35 @@ class OutOfBag(NamedTuple):
     distribution: Any  # for m samples, in float64
     y: Tensor  # encoded targets (m, t), or codes (m,) of int64
     weight: Tensor  # (m,)
-    spread: Tensor | None = None  # variance (m, t) of the means of all members, for numbers
-    common: Tensor | float = 1.0  # share (t,) of it that perturbations account for
+    # Of numbers: variances of the means of all members of each kind, (n_kinds, m, t); the share of
+    # them, (t,), that perturbations account for; the kinds' weights; of two kinds, which members
+    # are of the second, and the squared difference of the kinds' means, (m, t).
+    spreads: Any = None
+    common: Tensor | float = 1.0
+    weights: tuple[float, ...] = (1.0,)
+    are_smooth: tuple[bool, ...] = ()
+    apart: Tensor | float = 0.0
 
     @classmethod
     def of(cls, module: Any, numbers: Sequence[int], job: Any, first: int = 0) -> OutOfBag:
         """Predict the rows of a job by a stack of the members of these numbers, from `first` on."""
         train, asked = job.train, np.asarray(numbers) >= first
         judges = ~job.parts.are_seen(numbers) & asked[:, None]  # (S, n)
-        n_judges = judges.sum(0)
+        is_smooth = np.array(job.plan.are_smooth or [False] * len(numbers))
+        kinds = [np.flatnonzero(asked & (is_smooth == one)) for one in (False, True)]
+        if min(map(len, kinds)) < _LEAST_OF_KIND:
+            kinds = [np.arange(len(numbers))]
+        n_judges = np.min([judges[members].sum(0) for members in kinds], axis=0)
         n_each = np.quantile(n_judges[n_judges > 0], _FEWER_JUDGES, method="lower")
         if job.parts.n_together > 1 and (n_judges > 1).any():
             n_each = max(n_each, 2)  # what a single network has left out does not count
         rows = np.flatnonzero(n_judges >= n_each)
         rows = rows[:: -(-len(rows) // _MOST_JUDGED)]
-        places = np.argsort(~judges[:, rows], axis=0, kind="stable")[:n_each].T  # (m, n_each)
+        places = np.concatenate(  # (n_kinds * n_each, m)
+            [k[np.argsort(~judges[k][:, rows], axis=0, kind="stable")[:n_each]] for k in kinds]
+        )
         judged = train.at(rows)
-        taken = [job.plan.members_of(of_row) for of_row in places.tolist()]
+        taken = [job.plan.members_of(of_row) for of_row in places.T.tolist()]
         outputs = read_in_chunks(module, judged.X, rows_first)  # (m, S, p)
         found = torch.from_numpy(np.take_along_axis(outputs, np.array(taken)[..., None], 1))
         y = torch.from_numpy(job.plan.task.encode(judged.y, job.scaling, np.float64))
@@ -130,9 +153,19 @@ class OutOfBag(NamedTuple):
         pairs = pairs_with_same_draws(numbers if is_drawn else [])
         pairs = pairs[asked[pairs].all(1)]
         # Of the samples that one of two members has seen, the other has left out one part.
-        share = share_in_common(means.numpy(), pairs) / (1 - 1 / N_PARTS)
+        share = share_in_common(means.numpy(), pairs, kinds) / (1 - 1 / N_PARTS)
         common = torch.from_numpy(share.clip(max=1.0))
-        return found_of._replace(spread=means.var(0) if len(means) > 1 else None, common=common)
+        if len(means) == 1:
+            return found_of._replace(common=common)
+        of_kinds: list[Any] = kinds if len(kinds) > 1 else [slice(None)]  # several of a network
+        spreads = torch.stack([means[members].var(0) for members in of_kinds])
+        found_of = found_of._replace(spreads=spreads, common=common)
+        if len(kinds) == 1:
+            return found_of
+        first, second = (means[members].mean(0) for members in kinds)
+        return found_of._replace(
+            weights=(0.5, 0.5), are_smooth=job.plan.are_smooth, apart=(first - second).square()
+        )._weighing_kinds()
 
     def temperature(
         self, n_members: int | None = None, added: np.ndarray | float = 0.0
@@ -164,27 +197,56 @@ class OutOfBag(NamedTuple):
         found = fit_temperature(judged, self.y, self.weight)
         common = torch.as_tensor(self.common, dtype=torch.float64).expand(self.y.shape[1])
         temperature = torch.as_tensor(found.temperature, dtype=torch.float64).reshape(-1)
-        if self.spread is not None and (low := temperature < _LOW_TEMPERATURE).any():
-            stated = self.weight @ (self._variance() * common)
+        if self.spreads is not None and (low := temperature < _LOW_TEMPERATURE).any():
+            stated = self.weight @ self._stated(common)
             noise = self.weight @ judged.variances[0]
             found = fit_temperature(judged, self.y, self.weight, negative_log_likelihood)
             lower = torch.as_tensor(found.temperature, dtype=torch.float64).reshape(-1)
             lower = lower.maximum(_LEAST_NOISE * stated / noise).clamp(max=_LOW_TEMPERATURE)
             temperature = torch.where(low, lower, temperature)
-        return Temperature(plain(temperature), plain(common))
+        scales = plain(temperature), plain(common)
+        return Temperature(*scales, are_smooth=self.are_smooth, of_smooth=self.weights[-1])
 
-    def _variance(self) -> Tensor:
-        """Variance of the means of members (m, t), as of samples that none has seen.
+    def _stated(self, share: Any) -> Tensor:
+        """Epistemic variance (m, t), with this share (t,) of that within kinds."""
+        return share * self._weighted(self.spreads) + math.prod(self.weights) * self.apart
 
-        Members have seen most of the samples, of which they vary less: by as much as k of them do
-        that have not, on average.
+    def _weighted(self, of_kinds: Any) -> Tensor:
+        return sum(w * values for w, values in zip(self.weights, of_kinds, strict=True))
+
+    def _of_kinds(self, values: Tensor) -> Tensor:
+        """Mean of the k values of each kind, (n_kinds, m, t)."""
+        return values.unflatten(0, (len(self.weights), -1)).mean(1)
+
+    def _weighing_kinds(self) -> OutOfBag:
+        """Weigh two kinds for the least squared error of many members of each.
+
+        The squared error of the mean of k members is that of many plus 1 / k of their variance.
         """
-        variance: Any = self.spread
-        if len(self.distribution.means) == 1:
-            return variance
+        errors = self._of_kinds(self.distribution.means) - self.y
+        precision = self.weight[:, None] / self._of_many(None).variance
+        noise = 2 * self.spreads / len(self.distribution.means)
+        first, second = (precision * (errors.square() - noise)).sum(2)
+        # It is noisy, and at least what the means of the kinds are apart.
+        distance = (first + second).sum() - 2 * (precision * errors.prod(0)).sum()
+        distance = max(distance.item(), (precision * self.apart).sum().item())
+        weight = 0.5
+        if distance > 0:
+            gains = (first - second) / (2 * distance)
+            variance = len(gains) * gains.var(correction=0).item()
+            weight += gains.sum().item() * _PRIOR_OF_KINDS**2 / (_PRIOR_OF_KINDS**2 + variance)
+        b = min(max(weight, 0.0), 1.0)
+        a = 1.0 - b
+        # Of two kinds `common` is the correlation of members that have the same draws.
+        within = torch.as_tensor(self.common / _CORRELATION_OF_KINDS).clamp(max=1.0)
         share = self.weight / self.weight.sum()
-        unseen, seen = (share @ v for v in (self.distribution.means.var(0), variance))
-        return variance * torch.where(seen > 0, unseen / seen, 1.0)
+        first, second = (share @ spread for spread in self.spreads)
+        due = within * (a**2 * first + b**2 * second)
+        due += 2 * a * b * self.common * (first * second).sqrt()
+        total = a * first + b * second
+        return self._replace(
+            weights=(a, b), common=torch.where(total > 0, due / total, torch.ones_like(total))
+        )
 
     def _of_many(self, n_members: int | None) -> EmpiricalGaussian:
         """The prediction of numbers by the mean of k members, with the variance of all of them.
@@ -193,11 +255,14 @@ class OutOfBag(NamedTuple):
         members' variance, and S members state (1 - 1 / S) of what their draws account for.
         """
         found = self.distribution
-        if self.spread is None:
+        if self.spreads is None:
             return found
         k, n = len(found.means), n_members or len(found.means)
-        stated = self._variance() * (self.common * (1 - 1 / n) + 1 / k - 1 / n)
-        return EmpiricalGaussian(found.mean[None], found.variances.mean(0)[None], stated)
+        mean, noise = (self._weighted(self._of_kinds(v)) for v in (found.means, found.variances))
+        squares = [w**2 * v for w, v in zip(self.weights, self.spreads, strict=True)]
+        further = len(self.weights) * (1 / k - 1 / n) * sum(squares)
+        stated = self._stated(self.common * (1 - 1 / n)) + further
+        return EmpiricalGaussian(mean[None], noise[None], stated)
 
     def _steps_to(self, n_members: int | None) -> float:
         """Return how often what changes from k - 1 to k members changes so again, to `n_members`.
@@ -213,7 +278,7 @@ class OutOfBag(NamedTuple):
         It is a share of their variance; constants count as of variance 1.
         """
         is_numeric = self.y.is_floating_point()
-        mean = self.distribution.mean
+        mean = self._of_many(None).mean if is_numeric else self.distribution.mean
         meant = self.y if is_numeric else torch.nn.functional.one_hot(self.y, mean.shape[1])
         share = self.weight / self.weight.sum()
         variance = share @ (meant - share @ meant.double()).square()

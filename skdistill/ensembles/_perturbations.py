@@ -52,7 +52,9 @@ def pairs_with_same_draws(members: Sequence[int]) -> np.ndarray:
     return np.array(found, dtype=int).reshape(-1, 2)
 
 
-def share_in_common(values: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+def share_in_common(
+    values: np.ndarray, pairs: np.ndarray, kinds: Sequence[np.ndarray]
+) -> np.ndarray:
     """Estimate the share of the variance of members' predictions that is due to their draws.
 
     The prediction of an ensemble varies, from one sample of the data to another, by what its
@@ -65,6 +67,8 @@ def share_in_common(values: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         Predictions of S members for m samples and t targets, or classes.
     pairs : ndarray of shape (n_pairs, 2)
         Places of members that have the same draws.
+    kinds : sequence of ndarray
+        Places of the members of each kind; of two, those of a pair are of different kinds.
 
     Returns
     -------
@@ -73,12 +77,16 @@ def share_in_common(values: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """
     if len(pairs) < 2:
         return np.ones(values.shape[-1])
-    n_members = len(values)
-    deviations = values - values.mean(0)
-    variance = np.square(deviations).sum((0, 1)) / (n_members - 1)
+    deviations, variances = np.empty_like(values), []
+    for members in kinds:
+        deviations[members] = values[members] - values[members].mean(0)
+        variances.append(np.square(deviations[members]).sum((0, 1)) / (len(members) - 1))
+    variance = np.sqrt(variances[0] * variances[-1])
     first, second = deviations[pairs.T]
-    # Deviations of members that have nothing in common have a covariance of -1 / S of the variance.
-    covariance = (first * second).sum(1).mean(0) + variance / n_members
+    covariance = (first * second).sum(1).mean(0)
+    if len(kinds) == 1:
+        # Deviations of members with nothing in common have a covariance of -1 / S of the variance.
+        covariance += variance / len(values)
     share = np.divide(covariance, variance, out=np.ones_like(variance), where=variance > 0)
     found: np.ndarray = np.clip(share, 0.1, 1.0)
     return found

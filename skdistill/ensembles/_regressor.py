@@ -27,7 +27,11 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     Parameters
     ----------
     n_members : int, default=20
-        Number of networks.
+        Number of networks. Where `module__activation`, `module__embeddings` and `module__residual`
+        are defaults, on tables of less than 10,000 samples and without `max_time`, the second ten
+        of every twenty are smooth: with "silu", without piecewise-linear embeddings. Of both kinds,
+        if there are five members of each, the samples that members leave out tell the weights, and
+        what the kinds' means differ by is epistemic.
     module : callable, default=MLP
         Class (or function) that builds one member from ``in_features``, ``out_features`` and the
         parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and

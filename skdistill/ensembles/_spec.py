@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._data.columns import COLUMN_PARAMETERS
-from .._data.encoding import InputSettings
+from .._data.encoding import MANY_ROWS, InputSettings
 from .._estimator.base import NetworkSettings, checked_training
 from .._estimator.predicting import DistributionEstimator
 from .._training.trainer import Training
@@ -124,6 +124,18 @@ class EnsembleSpec:
     def runs_chains(self) -> bool:
         """Whether members are draws of Markov chains."""
         return isinstance(self.inference, (SGLD, SGHMC))
+
+    def may_have_two_kinds(self, n_samples: int) -> bool:
+        """Tell whether half of the members may be smooth networks, see `EnsemblePlan`."""
+        layers = ("module__activation", "module__embeddings", "module__residual")
+        return (
+            self.kind == "regressor"
+            and n_samples < MANY_ROWS
+            and self.perturbs
+            and self.training.budget is None
+            and self.networks.module is MLP
+            and all(map(self.is_default, layers))
+        )
 
     def is_default(self, name: str) -> bool:
         """Tell whether the user has left a parameter of the ensemble, or of the MLP, as it is."""

@@ -29,7 +29,7 @@ from ..samplers import kept_iterations
 from ._diagnostics import SamplerDiagnostics
 from ._job import Data, EnsemblePlan, Job
 from ._out_of_bag import N_PARTS
-from ._perturbations import noise_of_targets, random_weights, stratified
+from ._perturbations import N_STRATA, noise_of_targets, random_weights, stratified
 
 
 class ChainObserver(Protocol):
@@ -57,6 +57,8 @@ class Trainer(ABC):
         # Parameters and buffers of each network that has been trained, by its number.
         self.weights: dict[int, dict[str, np.ndarray]] = {}
         self.best_epochs: dict[int, int] = {}
+        are_two = job.has_two_kinds
+        self.smooth = {n for n in range(job.plan.n_networks) if are_two and n // N_STRATA % 2}
         self.n_restarts = np.zeros(job.plan.n_networks, dtype=int)
         self.worse: list[int] = []  # networks worse than a constant prediction after training
         self.history: list[dict] = []
@@ -81,9 +83,14 @@ class Trainer(ABC):
             f"network.{name}": np.ascontiguousarray(np.stack([member[name] for member in members]))
             for name in members[0]  # else products of a pickled model may round in another way
         }
-        plan = replace(self.job.plan, n_networks=len(members), calibration=calibration)
+        plan = replace(self.plan_of(sorted(self.weights)), calibration=calibration)
         module = rebuild_module(plan, recipe or self.job.recipe, {**values, **self.job.scaling})
         return plan, module.to(self.job.training.device)
+
+    def plan_of(self, networks: Sequence[int]) -> EnsemblePlan:
+        """Return the plan of the networks of these numbers alone."""
+        are_smooth = tuple(n in self.smooth for n in networks) if self.smooth else ()
+        return replace(self.job.plan, n_networks=len(networks), are_smooth=are_smooth)
 
     def _as_tensors(self, data: Data) -> list[Any]:
         y = self.job.plan.task.encode(data.y, self.job.scaling, self.dtype)
@@ -94,10 +101,11 @@ class Trainer(ABC):
         put = partial(on_device, device=self.job.training.device)
         return [None if array is None else put(array) for array in (X, y, weight)]
 
-    def _build(self, seeds: list[int]) -> DistributionStack:
+    def _build(self, seeds: list[int], networks: Sequence[int] = ()) -> DistributionStack:
         buffers = as_tensors(self.job.scaling)
         dtype = getattr(torch, self.dtype.name)
-        return build_module(self.job.plan, self.job.recipe, seeds, dtype, buffers)
+        plan = self.plan_of(networks) if networks else self.job.plan
+        return build_module(plan, self.job.recipe, seeds, dtype, buffers)
 
     def _fit(
         self, module, seeds: list[int], weight, task, stopping=None, perturbed=(), **net_settings
@@ -113,7 +121,7 @@ class Trainer(ABC):
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
         rows = self._rows(weight, order_seeds, perturbed)
         guard = DivergenceGuard(stopping, self._ends_with)
-        per_epoch = None if task is None else task.per_epoch(self._in_training)
+        per_epoch = None if task is None else task.per_epoch(partial(self._in_training, perturbed))
         callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
         net_settings.setdefault("weight_decay", self._prior(module))
         objective = net_settings.pop("objective", None) or plan.objective(module, TrainingBudget())
@@ -124,9 +132,9 @@ class Trainer(ABC):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         return net, guard
 
-    def _in_training(self, net: Any) -> Fitted:
+    def _in_training(self, networks: Sequence[int], net: Any) -> Fitted:
         """Return what a fit would return of the networks that a net trains, if it ended now."""
-        plan = replace(self.job.plan, n_networks=net.n_members)
+        plan = replace(self.plan_of(networks), n_networks=net.n_members)
         return Fitted.in_training(plan, self.job.recipe, net, TrainingBudget())
 
     def _rows(self, weight: Tensor | None, seeds: list[int], perturbed: Sequence[int]) -> Any:

@@ -39,6 +39,7 @@ from ._random import DropoutHead, GaussianHead, RandomHead, with_dropout
 from ._recurrent import Recurrent, RecurrentSequenceModel
 from ._stacks import (
     SharedLinear,
+    StackedActivation,
     StackedLinear,
     StackedModule,
     StackedSequential,

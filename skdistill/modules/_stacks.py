@@ -8,6 +8,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from itertools import accumulate, groupby
 from typing import Any, TypeGuard
 
 import torch
@@ -100,6 +101,25 @@ def _side_by_side(tensors: list[Tensor]) -> Tensor:
     return first.new_empty(len(tensors), *first.shape) if first.is_meta else torch.stack(tensors)
 
 
+class StackedActivation(nn.Module):
+    """Elementwise layers of a stack, of which members in a row may have others than the next."""
+
+    def __init__(self, layers: Sequence[nn.Module]):
+        super().__init__()
+        runs = [list(run) for _, run in groupby(layers, type)]
+        self.layers, self.sizes = nn.ModuleList(run[0] for run in runs), [*map(len, runs)]
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Map (S, ...) to numbers of the same shape."""
+        parts = z.split_with_sizes(self.sizes)
+        return torch.cat([layer(part) for layer, part in zip(self.layers, parts, strict=True)])
+
+    def of_member(self, m: int) -> nn.Module:
+        return next(
+            layer for layer, end in zip(self.layers, accumulate(self.sizes), strict=True) if m < end
+        )
+
+
 class StackedSequential(nn.Sequential):
     """A hand-made stack of Sequential networks of linear and elementwise layers."""
 
@@ -128,7 +148,9 @@ def _stacked(layers: Sequence[Any], lead: tuple[int, ...]) -> nn.Module:
     if isinstance(layers[0], ResidualLayer):
         linear = StackedLinear.of([layer.linear for layer in layers], lead)
         return ResidualLayer(linear, layers[0].activation)
-    return StackedLinear.of(layers, lead) if isinstance(layers[0], nn.Linear) else layers[0]
+    if isinstance(layers[0], nn.Linear):
+        return StackedLinear.of(layers, lead)
+    return layers[0] if len({*map(type, layers)}) == 1 else StackedActivation(layers)
 
 
 def _is_supported(layer: nn.Module) -> bool:
@@ -344,6 +366,8 @@ def unstack(stacked: Any) -> list[nn.Module]:
 def _unstacked(layer: nn.Module, m: int) -> nn.Module:
     if isinstance(layer, ResidualLayer):
         return ResidualLayer(_unstacked(layer.linear, m), layer.activation)
+    if isinstance(layer, StackedActivation):
+        return layer.of_member(m)
     if not isinstance(layer, StackedLinear):
         return layer
     weight, bias = layer.weight.detach().flatten(0, -3)[m], layer.bias.detach().flatten(0, -3)[m]

@@ -36,6 +36,7 @@ from skdistill.modules import (
     build_members,
     split_head,
     stack,
+    unstack,
 )
 from skdistill.samplers import DeepEnsemble, SGHMCOptimizer, SGLDOptimizer
 from skdistill.settings import EarlyStopping, Heads, HydraLoss, Optimizer, Runtime
@@ -158,6 +159,14 @@ def test_a_student_trains_as_by_autograd(settings, data, monkeypatch):
         random_state=0,
     )
     assert_same_training(*both_ways(student, monkeypatch, X, y, weight))
+
+
+def test_members_of_two_kinds_train_as_by_autograd(data, monkeypatch):
+    X, y, _ = data
+    model = ensemble(max_epochs=5).set_params(n_members=20)
+    closed, eager = both_ways(model, monkeypatch, X, y)
+    assert any(closed.calibration_.are_smooth)
+    assert_same_training(closed, eager)
 
 
 def test_several_targets_and_single_precision(data, monkeypatch):
@@ -407,6 +416,16 @@ def mlps(hidden_units, activation, n_members=3, out=2, residual=False):
     return stack(members).double()
 
 
+def mixed(*activations):
+    widths = {"in_features": D, "out_features": 2, "hidden_units": (9, 5)}
+    networks = [build_member(MLP, k, activation=a, **widths) for k, a in enumerate(activations)]
+    X, stacked = torch.randn(4, D, generator=torch.Generator().manual_seed(0)), stack(networks)
+    for network, outputs, alone in zip(networks, stacked(X), unstack(stacked), strict=True):
+        torch.testing.assert_close(outputs, network(X))
+        torch.testing.assert_close(alone(X), network(X))
+    return stacked.double()
+
+
 def hydra(head_layers, n_heads=4, n_students=1, hidden_units=(9, 5), residual=False):
     def parts(seeds):
         networks = build_members(
@@ -462,6 +481,7 @@ NETWORKS = [
         for k, n in [(1, 1), (2, 2), (3, 1)]
     ),
     pytest.param(lambda: hydra(2, n_students=3), id="several students"),
+    pytest.param(lambda: mixed("relu", "silu", "silu", "tanh"), id="several activations"),
 ]
 
 

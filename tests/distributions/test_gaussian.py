@@ -188,6 +188,29 @@ def test_epistemic_part_survives_a_large_offset_in_float32():
     torch.testing.assert_close(epistemic.double(), expected, rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_pooled_groups_have_the_moments_of_their_mixture(weight):
+    members = ensemble(7)
+    is_second = [False, True, False, False, True, True, False]
+    found = members.pooled(is_second, weight, torch.tensor([0.5, 2.0]))
+    second = torch.tensor(is_second)
+    a, b = (members.means[~second], members.means[second])
+    noise = [v.mean(0) for v in (members.variances[~second], members.variances[second])]
+    parts = found.uncertainty()
+
+    def mixed(first, other):
+        return (1 - weight) * first + weight * other
+
+    torch.testing.assert_close(found.mean, mixed(a.mean(0), b.mean(0)))
+    torch.testing.assert_close(parts.aleatoric, mixed(*noise))
+    within = torch.tensor([0.5, 2.0]) * mixed(a.var(0, correction=0), b.var(0, correction=0))
+    between = weight * (1 - weight) * (a.mean(0) - b.mean(0)).square()
+    torch.testing.assert_close(parts.epistemic, within + between)
+    # Each member keeps its place in its group, and the ratio of its variance to theirs.
+    ratio = found.variances / members.variances
+    torch.testing.assert_close(ratio[second].std(0), torch.zeros_like(ratio[0]))
+
+
 def test_the_moments_are_those_of_the_closest_gaussian():
     """Its cross-entropy under the mixture is stationary: the gradient of Eq. 6 vanishes."""
     distribution = ensemble(n_members=3, n_rows=1, n_targets=1)

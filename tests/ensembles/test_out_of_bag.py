@@ -13,6 +13,7 @@ from joblib import parallel_config
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from scipy.stats import norm
+from sklearn.base import clone
 from small_models import assert_same_weights, weights
 
 from skdistill import (
@@ -39,6 +40,8 @@ SMALL = {
     "random_state": 0,
     "runtime": Runtime(device="cpu"),
 }
+
+ONE_KIND = {**SMALL, "module__embeddings": None}
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -151,7 +154,7 @@ def out_of_bag(ensemble, y, X=X):
 def test_the_temperature_of_numbers_has_the_least_crps_on_rows_left_out(n):
     rows = np.random.default_rng(1).normal(size=(n, 3))
     y = rows @ [1.0, -2.0, 0.5] + np.random.default_rng(2).normal(size=n)
-    ensemble = BayesianEnsembleRegressor(20, **SMALL).fit(rows, y)
+    ensemble = BayesianEnsembleRegressor(20, **ONE_KIND).fit(rows, y)
     mean, variance = np.moveaxis(out_of_bag(ensemble, y, rows)[:, :, 0], -1, 0) / y.std()
     variance /= y.std()  # of standardised targets
     members = raw_members(ensemble, rows)[:, :, 0, 0] / y.std()
@@ -159,8 +162,6 @@ def test_the_temperature_of_numbers_has_the_least_crps_on_rows_left_out(n):
     apart = np.square(members[:, :10] - members[:, 10:]).mean() / 2
     spread = members.var(1, ddof=1)
     common = min(np.clip(1 - apart / spread.mean(), 0.1, 1) / 0.9, 1)
-    # All members say how much they vary for a sample, the two that left it out how much more so.
-    spread = spread * mean.var(1, ddof=1).mean() / spread.mean()
     stated = spread * (common * (1 - 1 / 20) + 1 / 2 - 1 / 20)
     functions = ensemble._recipe.functions  # members differ by them, too
     added = (functions.scale / y.std()) ** 2 * functions.left_out
@@ -223,7 +224,7 @@ def test_where_there_is_hardly_noise_the_epistemic_part_stays(error, temperature
     rng = np.random.default_rng(0)
     mean = torch.zeros(1, 50_000, 1, dtype=torch.float64)
     y = torch.from_numpy(error * rng.normal(size=(50_000, 1)))
-    spread = torch.full_like(y, 0.002)  # which 1/4 of is what the noise is at least
+    spread = torch.full_like(y, 0.002)[None]  # which 1/4 of is what the noise is at least
     judged = EmpiricalGaussian(mean, mean + 0.04)
     found = OutOfBag(judged, y, torch.ones(50_000, dtype=torch.float64), spread).temperature(20)
     assert found.spread == 1
@@ -305,7 +306,7 @@ def test_every_target_has_its_temperature():
 
 def test_what_members_have_in_common_is_what_they_say_they_vary_by():
     y = np.column_stack([NUMBERS, RNG.normal(size=80)])
-    found = BayesianEnsembleRegressor(20, distance_aware=False, **SMALL).fit(X, y)
+    found = BayesianEnsembleRegressor(20, distance_aware=False, **ONE_KIND).fit(X, y)
     spread = np.array(found.calibration_.spread)
     assert spread.shape == (2,)
     assert ((spread > 0.1) & (spread < 1)).all()
@@ -327,6 +328,101 @@ def test_what_members_have_in_common_is_what_they_say_they_vary_by():
 def test_without_pairs_of_the_same_draws_members_vary_by_all_they_do(n_members, params):
     found = BayesianEnsembleRegressor(n_members, **{**SMALL, **params}).fit(X, NUMBERS)
     assert found.calibration_.spread == 1
+
+
+# ------------------------------------------------------------------------------------------
+# Two kinds of members
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_two_kinds():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 3))
+    y = rows @ [1.0, -2.0, 0.5] + 0.5 * rng.normal(size=300)
+    settings = {**SMALL, "max_epochs": 30, "distance_aware": False}
+    return BayesianEnsembleRegressor(20, **settings).fit(rows, y), rows, y
+
+
+def test_the_second_ten_of_twenty_members_are_smooth_and_without_bins(of_two_kinds):
+    ensemble, rows, _ = of_two_kinds
+    assert ensemble.calibration_.are_smooth == (False,) * 10 + (True,) * 10
+    encoded = ensemble.module_.encode(torch.tensor(rows).float())
+    weight = ensemble.module_.network[0].weight.detach()  # (S, n_inputs, n_units)
+    assert encoded.shape[1] > 3
+    assert (weight[10:, 3:] == 0).all()
+    assert (weight[:10, 3:] != 0).any()
+    outputs = ensemble.module_.outputs(torch.tensor(rows).float())
+    for member, activation in ((0, torch.tanh), (19, torch.nn.functional.silu)):
+        first, last = (ensemble.module_.network[k] for k in (0, -1))
+        hidden = activation(encoded @ first.weight[member] + first.bias[member])
+        expected = hidden @ last.weight[member] + last.bias[member]
+        torch.testing.assert_close(outputs[member], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_predictions_of_two_kinds_are_weighted(of_two_kinds):
+    ensemble, rows, y = of_two_kinds
+    calibration, scale = ensemble.calibration_, y.std()
+    means = raw_members(ensemble, rows)[:, :, 0, 0]
+    kinds, w = (means[:, :10], means[:, 10:]), calibration.of_smooth
+    assert 0.5 < w < 1  # the function is a plane
+    centre = (1 - w) * kinds[0].mean(1) + w * kinds[1].mean(1)
+    np.testing.assert_allclose(ensemble.predict(rows), centre, atol=1e-5 * scale)
+    np.testing.assert_allclose(ensemble.predict(rows[:1]), centre[:1], atol=1e-5 * scale)
+    within = (1 - w) * kinds[0].var(1) + w * kinds[1].var(1)
+    apart = w * (1 - w) * np.square(kinds[0].mean(1) - kinds[1].mean(1))
+    found = ensemble.predict_uncertainty(rows).epistemic
+    np.testing.assert_allclose(found, calibration.spread * within + apart, rtol=1e-4)
+    restored = pickle.loads(pickle.dumps(ensemble))
+    np.testing.assert_array_equal(restored.predict(rows), ensemble.predict(rows))
+
+
+def test_the_weight_of_a_kind_has_the_least_error_of_many_members():
+    rng, n = np.random.default_rng(0), 4000
+    y, spread = rng.normal(size=(n, 1)), np.array([0.2, 0.1])[:, None, None]
+    bias = rng.normal(size=(2, n, 1)) * [[[0.5]], [[0.3]]]
+    judges = y + bias + np.sqrt(spread) * rng.normal(size=(2, n, 1))
+    judged = EmpiricalGaussian(torch.tensor(judges), torch.ones(2, n, 1, dtype=torch.float64))
+    found = OutOfBag(
+        judged,
+        torch.tensor(y),
+        torch.ones(n, dtype=torch.float64),
+        spreads=torch.tensor(spread * np.ones((2, n, 1))),
+        common=torch.tensor([0.33]),
+        weights=(0.5, 0.5),
+        apart=torch.tensor(np.square(bias[0] - bias[1])),
+    )._weighing_kinds()
+    assert found.weights[1] == pytest.approx(0.5**2 / (0.5**2 + 0.3**2), abs=0.04)
+    # Two of one kind have 1 / .55 times as much in common as two of two kinds.
+    a, b = found.weights
+    due = 0.6 * (a**2 * 0.2 + b**2 * 0.1) + 2 * a * b * 0.33 * np.sqrt(0.02)
+    np.testing.assert_allclose(found.common, due / (a * 0.2 + b * 0.1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("params", [{}, {"n_members": 40}, {"member_block": 7}])
+def test_members_of_two_kinds_are_the_same_however_they_are_trained(of_two_kinds, params):
+    first, rows, y = of_two_kinds
+    expected, grown = clone(first), clone(first).set_params(warm_start=True)
+    block = {"runtime": Runtime(device="cpu", member_block=params.pop("member_block", "auto"))}
+    grown.set_params(n_members=20, **block).fit(rows, y)
+    if params:
+        grown.set_params(**params).fit(rows, y)
+        expected.set_params(**params).fit(rows, y)
+    else:
+        expected = first
+    assert grown.calibration_.are_smooth == expected.calibration_.are_smooth
+    np.testing.assert_allclose(grown.predict(rows), expected.predict(rows), atol=1e-4)
+
+
+def test_members_are_of_one_kind_where_layers_are_given(of_two_kinds):
+    _, rows, y = of_two_kinds
+    for n_members, params in (
+        (14, {}),  # four would be too few
+        (20, {"module__activation": "tanh"}),
+        (20, {"module__embeddings": None}),
+    ):
+        found = BayesianEnsembleRegressor(n_members, **{**SMALL, **params}).fit(rows, y)
+        assert found.calibration_.are_smooth == ()
 
 
 def test_members_of_two_fits_with_draws_of_their_own_are_no_pairs():
@@ -391,7 +487,7 @@ def test_what_members_see_in_full_is_not_calibrated():
 def test_the_best_setting_trains_all_members():
     blocks = Runtime(device="cpu", member_block=4)
     settings = {**SMALL, "max_epochs": 30, "runtime": blocks}
-    tuned = BayesianEnsembleRegressor(12, inference=DeepEnsemble(tune="oob"), **settings).fit(
+    tuned = BayesianEnsembleRegressor(10, inference=DeepEnsemble(tune="oob"), **settings).fit(
         X, NUMBERS
     )
     assert [trial["params"] for trial in tuned.tuning_] == [
@@ -405,7 +501,7 @@ def test_the_best_setting_trains_all_members():
         },
     ]
     best = min(tuned.tuning_, key=lambda trial: trial["loss"])["params"]
-    alike = BayesianEnsembleRegressor(12, **settings)
+    alike = BayesianEnsembleRegressor(10, **settings)
     alike.set_params(**best).fit(X, NUMBERS)
     assert_same_weights(tuned, alike)
     assert tuned.calibration_ == alike.calibration_

@@ -139,18 +139,27 @@ def test_the_share_in_common_is_found(share):
     values = 5.0 + 2.0 * (np.sqrt(share) * of_draws + np.sqrt(1 - share) * own)
     # Of S members the deviations from their mean have c / S less in common.
     np.testing.assert_allclose(
-        share_in_common(values, pairs_with_same_draws(members)), share, atol=0.03
+        share_in_common(values, pairs_with_same_draws(members), [np.arange(60)]), share, atol=0.03
     )
 
 
 def test_the_share_in_common_has_bounds():
     rng, pairs = np.random.default_rng(0), pairs_with_same_draws(range(20))
-    values = rng.normal(size=(20, 500, 1))
-    np.testing.assert_array_equal(share_in_common(values, pairs), 0.1)
+    values, one = rng.normal(size=(20, 500, 1)), [np.arange(20)]
+    np.testing.assert_array_equal(share_in_common(values, pairs, one), 0.1)
     values[10:] = values[:10]
-    np.testing.assert_allclose(share_in_common(values, pairs), 1.0, atol=0.06)
-    np.testing.assert_array_equal(share_in_common(np.ones((20, 5, 1)), pairs), 1)
-    np.testing.assert_array_equal(share_in_common(values, pairs[:1]), 1)
+    np.testing.assert_allclose(share_in_common(values, pairs, one), 1.0, atol=0.06)
+    np.testing.assert_array_equal(share_in_common(np.ones((20, 5, 1)), pairs, one), 1)
+    np.testing.assert_array_equal(share_in_common(values, pairs[:1], one), 1)
+
+
+def test_of_two_kinds_the_share_is_the_correlation_of_their_deviations():
+    rng, pairs = np.random.default_rng(0), pairs_with_same_draws(range(20))
+    draws = np.tile(rng.normal(size=(10, 3000, 1)), (2, 1, 1))
+    values = 2 * np.sqrt(0.3) * draws + 2 * np.sqrt(0.7) * rng.normal(size=(20, 3000, 1))
+    values[10:] = 3 * values[10:] + 50  # another mean and another scale
+    found = share_in_common(values, pairs, [np.arange(10), np.arange(10, 20)])
+    np.testing.assert_allclose(found, 0.3, atol=0.04)
 
 
 # ------------------------------------------------------------------------------------------
