@@ -48,6 +48,10 @@ _ROWS_SEEN_AT_MOST = 3_000_000
 # samples on epochs rise with the square of the samples until there are all.
 _ROWS_SEEN_IN_BINS, _ROWS_OF_HALF = 80_000, 10_000
 
+# On tables of less than 400 samples so many are shown, in not more than these epochs. (With 300 of
+# 100 samples, fourteen tables, NLL fell from .524 to .483, RMSE from .517 to .504.)
+_LEAST_ROWS_SEEN, _MOST_EPOCHS = 40_000, 300
+
 # For lr="auto": the rate, and that of large tables in bins that have enough epochs for it; between
 # these epochs it falls from the one to the other. (Validation RMSE and NLL with .01 and .003:
 # california, 87 epochs, .465, .464 and .458, .424; house, 100 epochs, 2.877, 1.757 and 2.843,
@@ -215,6 +219,8 @@ def amount_of_training(
     elif are_in_bins and spec.kind == "regressor":
         half = n_of_small // 2
         n_seen = _ROWS_SEEN_IN_BINS
+        if spec.trains_each:
+            n_of_small = max(n_of_small, min(_LEAST_ROWS_SEEN // n_rows, _MOST_EPOCHS))
         least = min(max(half, half * n_rows**2 // _ROWS_OF_HALF**2), n_of_small)
     if isinstance(spec.inference, (SGLD, SGHMC)):
         n_rows = 1
