@@ -339,7 +339,6 @@ def distribution(family: str) -> Callable[[Fold, Params, Any], Any]:
 
 
 def student(model: Any, fold: Fold, params: Params) -> Any:
-    params = {name: value for name, value in params.items() if name != "n_members"}
     model.set_params(random_state=0, runtime=Runtime(device="cpu"), **params)
     return model.fit(fold.X_train, fold.y_train)
 
@@ -423,12 +422,16 @@ class Done(NamedTuple):
     seconds: float = 0.0
 
 
-def run(unit: Unit, options) -> Done:
+def settings_of(quick: bool) -> tuple[Params, Params]:
+    """Parameters of teachers, and of students, that are not their defaults."""
+    return ({"n_members": 3, "max_epochs": 2}, {"max_epochs": 2}) if quick else ({}, {})
+
+
+def run(unit: Unit, max_rows: int, params: Params, of_students: Params) -> Done:
     """Fit and judge the models of a unit; one that fails keeps no other from it."""
     one_thread()
     start = time.perf_counter()
-    fold = load(unit, options.max_rows)
-    params = {"n_members": 3, "max_epochs": 2} if options.quick else {}
+    fold = load(unit, max_rows)
     done, teacher = Done(unit, [], []), None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant feature
@@ -436,7 +439,8 @@ def run(unit: Unit, options) -> Done:
             teacher = timed(CONTENDERS[of].fit, fold, params)
         for name in unit.models:
             try:
-                done.rows.extend(run_model(unit, name, fold, params, teacher))
+                own = of_students if TEACHERS[name] else params
+                done.rows.extend(run_model(unit, name, fold, own, teacher))
             except (ValueError, RuntimeError) as error:
                 place = {"kind": unit.kind, "set": unit.set, "case": unit.case}
                 done.failures.append({**place, "model": name, "error": str(error)})
@@ -629,7 +633,8 @@ def main() -> None:
     todo = list(units(options, installed(options.models), known))
     finished: list[Done] = []
     start, n_units = time.perf_counter(), len(todo)
-    calls = (delayed(run)(unit, options) for unit in list(todo))
+    own = options.max_rows, *settings_of(options.quick)
+    calls = (delayed(run)(unit, *own) for unit in list(todo))
     for done in Parallel(options.jobs, return_as="generator_unordered")(calls):
         results = in_order(_defaults.replaced(results, done.rows, place_of))
         failures += done.failures

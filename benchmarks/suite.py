@@ -1,0 +1,647 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The suite that judges defaults: one run, one verdict for each criterion.
+
+A default changes only with the table that this script prints. Ours are the teacher
+(BayesianEnsembleRegressor or -Classifier), and of this fitted teacher hydra (Hydra+) and
+distribution (DistributionDistiller), all with their defaults. They are judged by
+
+scores  likelihood, CRPS, error, coverage of 90 % intervals, calibration error; the class whose mean
+        probability is furthest from its frequency, in standard errors (in_the_large) and as their
+        ratio; AUROC of the epistemic part for test samples moved by 4 deviations in one feature
+        (far_one) and by 8 in all (far_all), and the mean top probability where all are moved by 100
+        (far_top); how students follow the teacher; CPU seconds of a fit, a student's without its
+        teacher's, and of predicting all test samples. Tables: 40 of PMLB, six of UCI with their
+        first usual split, and six larger ones. At most 2,000 training samples, two thirds of the
+        others, and at most 2,000 test samples, drawn with a fixed seed; three splits of tables with
+        at most 300 samples. y has mean 0 and deviation 1
+halves, truth  as in epistemic.py, fits to 500 and 400 samples
+gap, tail      as in unseen.py, two features of each set of UCI, at most 1,000 training samples
+
+Each criterion is compared with --against, the stored run, table by table: "better" or "worse" is a
+mean difference of more than twice its standard error over tables, all else "same". --set changes
+parameters of the teacher, so that candidates for a default can be compared with the stored ones.
+
+Peers have scores alone and are measured once, with --peers; their rows are taken from the stored
+run. All are scikit-learn's or their library's defaults with one thread: GP is exact, with a length
+scale for each feature and noise, of tables with at most 1,000 training samples; forest has the
+variance of its out-of-bag residuals; CatBoost of numbers has the loss RMSEWithUncertainty. HGB,
+LightGBM and the linear models (Ridge, LogisticRegression) predict no variance of numbers.
+
+    python benchmarks/suite.py --output build/judge.json          # `make judge`: 25 min, two cores
+    python benchmarks/suite.py --fast --output build/judge.json   # `make judge-fast`: 5 min
+    python benchmarks/suite.py --models teacher --set max_epochs=80 --output build/longer.json
+    python benchmarks/suite.py --resume --peers                   # renew what is stored
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any, NamedTuple
+
+import _defaults
+import epistemic
+import fidelity
+import numpy as np
+import scale
+import uci
+import unseen
+from _common import (
+    RESULTS,
+    argument_parser,
+    interleaved,
+    one_thread,
+    parameter,
+    print_table,
+    record,
+    resumed,
+    versions,
+    write_json,
+)
+from _datasets import SUITE, load_uci_regression
+from joblib import Parallel, delayed
+from scipy.stats import norm, rankdata
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, root_mean_squared_error
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from unseen import Fold
+
+from skdistill import predict_quantiles, predict_uncertainty
+from skdistill.metrics import expected_calibration_error, gaussian_nll, interval_coverage
+from skdistill.model_selection import unseen_scores
+
+NUMBERS = (*SUITE["regression"], *unseen.OF_UCI, "california", "house")
+CLASSES = (*SUITE["classification"], "adult", "covtype20k", "letter", "magic")
+SETS = {
+    "scores": (*NUMBERS, *CLASSES),
+    "halves": epistemic.PROTOCOLS["halves"],
+    "truth": ("sine", "product", "plane"),
+    "gap": unseen.OF_UCI,
+    "tail": unseen.OF_UCI,
+}
+FAST = {
+    "scores": (
+        *("bodyfat", "chscase_geyser1", "esl", "fri_c0_500_10", "machine_cpu", "concrete"),
+        *("crx", "german", "glass", "heart_c", "titanic", "vowel"),
+    ),
+    "halves": ("pollen", "boston", "german"),
+    "truth": ("sine",),
+    "gap": ("boston",),
+    "tail": ("boston",),
+}
+MOST, FEW, N_SPLITS_OF_FEW = 2000, 300, 3  # samples of a part; of a table with several splits
+N = {"halves": 500, "truth": 400}
+MOST_OF_GAPS, N_COLUMNS = 1000, 2
+FAR = {"far_one": "one by 4", "far_all": "all by 8", "far_top": "all by 100"}  # of unseen.MOVED
+N_ROUNDS = 3  # of predictions
+ENDS, LEVELS = (0.05, 0.95), tuple((np.arange(100) + 0.5) / 100)  # of intervals, of the CRPS
+
+PLACE = ("protocol", "set", "case", "model")
+Row = dict[str, Any]
+
+
+# Models -------------------------------------------------------------------------------------------
+
+MODELS = ("teacher", "hydra", "distribution")
+FAMILIES = {False: "gaussian", True: "dirichlet"}  # as the distribution is called elsewhere
+
+
+class Peer(NamedTuple):
+    """How it is made for numbers or classes, where it can be, and mean and deviation of numbers."""
+
+    make: Callable[[bool, int], Any]  # whether there are classes, number of features
+    package: str = "scikit-learn"
+    mean_and_std: Callable[[Any, Fold], tuple] | None = None
+    of_classes: bool = True
+    most: int = MOST  # training samples
+
+
+def cat_boost(are_classes: bool, n_features: int) -> Any:
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    settings = {"thread_count": 1, "verbose": 0, "allow_writing_files": False, "random_seed": 0}
+    if are_classes:
+        return CatBoostClassifier(**settings)
+    return CatBoostRegressor(loss_function="RMSEWithUncertainty", **settings)
+
+
+def light_gbm(are_classes: bool, n_features: int) -> Any:
+    from lightgbm import LGBMClassifier, LGBMRegressor
+
+    kind = LGBMClassifier if are_classes else LGBMRegressor
+    return kind(n_jobs=1, verbose=-1, random_state=0)
+
+
+def boosted_histograms(are_classes: bool, n_features: int) -> Any:
+    kind = HistGradientBoostingClassifier if are_classes else HistGradientBoostingRegressor
+    return kind(random_state=0)
+
+
+def forest(are_classes: bool, n_features: int) -> Any:
+    kind = RandomForestClassifier if are_classes else RandomForestRegressor
+    return kind(oob_score=not are_classes, random_state=0)
+
+
+def of_forest(model: Any, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
+    mean = model.predict(fold.X_held_out)
+    deviation = root_mean_squared_error(fold.y_train, model.oob_prediction_)
+    return mean, np.full(len(mean), deviation)
+
+
+def linear(are_classes: bool, n_features: int) -> Any:
+    model = LogisticRegression(max_iter=1000) if are_classes else Ridge()
+    return make_pipeline(StandardScaler(), model)
+
+
+def process(are_classes: bool, n_features: int) -> Any:
+    return make_pipeline(StandardScaler(), uci.gaussian_process(RBF, n_features, 0))
+
+
+PEERS = {
+    "GP": Peer(
+        process,
+        mean_and_std=lambda model, fold: model.predict(fold.X_held_out, return_std=True),
+        of_classes=False,
+        most=unseen.GP_ROWS,
+    ),
+    "forest": Peer(forest, mean_and_std=of_forest),
+    "NGBoost": Peer(
+        lambda *_: scale.ng_boost(),
+        "ngboost",
+        lambda model, fold: scale.of_ng_boost(model, fold.X_held_out),
+        of_classes=False,
+    ),
+    "CatBoost": Peer(
+        cat_boost, "catboost", lambda model, fold: scale.of_cat_boost(model, fold.X_held_out)
+    ),
+    "LightGBM": Peer(light_gbm, "lightgbm"),
+    "HGB": Peer(boosted_histograms),
+    "linear": Peer(linear),
+}
+
+
+# Samples and scores -------------------------------------------------------------------------------
+
+
+def fold_of(name: str, split: int) -> Fold:
+    """Samples of a split; of UCI those of the first of the usual ones."""
+    X, y = epistemic.table(name)
+    order = np.random.default_rng(split).permutation(len(y))
+    train, test = np.split(order, [2 * len(y) // 3])
+    if name in unseen.OF_UCI:
+        found = load_uci_regression(name)
+        train, test = (
+            order[np.isin(order, part[0])] for part in (found.train_indices, found.test_indices)
+        )
+    train, test = train[:MOST], test[:MOST]
+    return Fold(X[train], y[train], X[test], y[test])
+
+
+def of_numbers(y: np.ndarray, mean: np.ndarray, std: np.ndarray | None) -> Row:
+    """Scores of a Gaussian, or of a mean alone."""
+    found = {"rmse": root_mean_squared_error(y, mean)}
+    if std is None:
+        return found
+    std = np.maximum(std, np.finfo(float).tiny ** 0.5)
+    quantiles = mean[:, np.newaxis] + std[:, np.newaxis] * norm.ppf((*ENDS, *LEVELS))
+    return found | {
+        "nll": gaussian_nll(y, mean, std),
+        "crps": crps(y, quantiles[:, 2:]),
+        "coverage": interval_coverage(y, quantiles[:, :2]),
+    }
+
+
+def crps(y: np.ndarray, quantiles: np.ndarray) -> float:
+    """Of quantiles of LEVELS: twice the mean of their pinball losses."""
+    columns = zip(quantiles.T, LEVELS, strict=True)
+    return 2 * mean(mean_pinball_loss(y, column, alpha=level) for column, level in columns)
+
+
+def of_classes(y: np.ndarray, proba: np.ndarray, labels: np.ndarray) -> Row:
+    """Scores of probabilities, and of their means beside the frequencies."""
+    proba = np.asarray(proba, dtype=float)
+    frequency = (y[:, np.newaxis] == labels).mean(axis=0)
+    error = np.sqrt((proba * (1 - proba)).mean(axis=0) / len(y))
+    off = np.abs(proba.mean(axis=0) - frequency) / np.maximum(error, 1e-12)
+    worst = off.argmax()
+    found = {
+        "log_loss": log_loss(y, proba, labels=labels),
+        "accuracy": accuracy_score(y, labels[proba.argmax(axis=1)]),
+        "ece": expected_calibration_error(y, proba, labels=labels),
+        "in_the_large": off[worst],
+        "worst_class": str(labels[worst]),
+    }
+    if frequency[worst]:
+        found["worst_ratio"] = proba[:, worst].mean() / frequency[worst]
+    return found
+
+
+def of_ours(model: Any, fold: Fold, name: str) -> Row:
+    """Scores of a model with an epistemic part, which samples far away show."""
+    X, y = fold.X_held_out, fold.y_held_out
+    moved = dict(unseen.unlike(name, fold, ()))
+    far = {key: unseen_scores(model, X, y, moved["moved", case].X) for key, case in FAR.items()}
+    found = {key: far[key]["auroc_epistemic"] for key in ("far_one", "far_all")}
+    if fold.rows.are_classes:
+        found["far_top"] = far["far_top"]["unseen_top_probability"]
+        return found | of_classes(y, model.predict_proba(X), model.classes_)
+    found |= {key: far["far_one"][f"held_out_{key}"] for key in ("nll", "rmse", "coverage")}
+    return found | {"crps": crps(y, predict_quantiles(model, X, LEVELS))}
+
+
+def fit_ours(unit: Unit, fold: Fold, params: Row, of_students: Row) -> Iterator[Row]:
+    """A row for each of ours."""
+    models: dict[str, tuple[Any, float]] = {}
+    for name in ("teacher", *(name for name in unit.models if name != "teacher")):
+        key = FAMILIES[fold.rows.are_classes] if name == "distribution" else name
+        args = (params,) if name == "teacher" else (of_students, models["teacher"][0])
+        models[name] = unseen.timed(unseen.CONTENDERS[key].fit, fold, *args)
+    calls = {
+        name: partial(predict_uncertainty, models[name][0], fold.X_held_out) for name in models
+    }
+    seconds = interleaved(calls, N_ROUNDS)
+    for name in unit.models:
+        model, fit_seconds = models[name]
+        found = of_ours(model, fold, unit.set)
+        if name != "teacher":
+            kept = fidelity.scored(models["teacher"][0], model, None, fold.rows)
+            found |= {
+                "nll_gap": kept["nll_gap"],
+                "rank": kept["rank_student_to_teacher"],
+                "ratio": kept["ratio_student_to_teacher"],
+            }
+        yield {
+            "model": name,
+            "fit_seconds": fit_seconds,
+            "predict_seconds": median(seconds[name]),
+            **found,
+        }
+
+
+def fit_peer(name: str, fold: Fold) -> Row:
+    are_classes, (_, n_features) = fold.rows.are_classes, fold.X_train.shape
+    peer = PEERS[name]
+    model = peer.make(are_classes, n_features)
+    model, fit_seconds = unseen.timed(model.fit, fold.X_train, fold.y_train)
+    X, y = fold.X_held_out, fold.y_held_out
+    predict = model.predict_proba if are_classes else model.predict
+    (seconds,) = interleaved({name: partial(predict, X)}, N_ROUNDS).values()
+    if are_classes:
+        found = of_classes(y, model.predict_proba(X), model.classes_)
+    elif peer.mean_and_std is None:
+        found = of_numbers(y, model.predict(X), None)
+    else:
+        found = of_numbers(y, *peer.mean_and_std(model, fold))
+    return {"model": name, "fit_seconds": fit_seconds, "predict_seconds": median(seconds), **found}
+
+
+# One unit of work ---------------------------------------------------------------------------------
+
+
+class Unit(NamedTuple):
+    """Models on one fold of a table: ours together, or a peer."""
+
+    protocol: str
+    set: str
+    case: str
+    models: tuple[str, ...]
+
+
+def run(unit: Unit, params: Row, of_students: Row) -> tuple[list[Row], list[Row], float]:
+    """Rows of the models of a unit, what those that failed say, and CPU seconds."""
+    one_thread()
+    start, failures = time.process_time(), []
+    family = FAMILIES[unit.set in (*CLASSES, *epistemic.OF_CLASSES)]
+    models = tuple(family if name == "distribution" else name for name in unit.models)
+    settings = params, of_students
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant feature
+        if unit.protocol in N:
+            of = epistemic.Unit(unit.protocol, unit.set, N[unit.protocol], models)
+            rows, failures = epistemic.run(of, *settings)
+        elif unit.protocol in ("gap", "tail"):
+            of = unseen.Unit(unit.protocol, unit.set, unit.case, models, (unit.protocol,))
+            done = unseen.run(of, MOST_OF_GAPS, *settings)
+            rows, failures = done.rows, done.failures
+        else:
+            fold = fold_of(unit.set, int(unit.case))
+            n = {"n_train": len(fold.X_train), "n_test": len(fold.X_held_out)}
+            try:
+                if unit.models[0] in PEERS:
+                    rows = [fit_peer(unit.models[0], fold)]
+                else:
+                    rows = list(fit_ours(unit, fold, *settings))
+            except (ValueError, RuntimeError) as error:
+                rows, failures = [], [{"models": unit.models, "error": str(error)}]
+            rows = [n | row for row in rows]
+    place = dict(zip(PLACE, unit, strict=False))
+    found = []
+    for row in rows:
+        model = "distribution" if row["model"] == family else row["model"]
+        values = {k: unseen.rounded(v) for k, v in row.items() if k not in PLACE}
+        found.append(
+            {**place, "model": model, **{k: v for k, v in values.items() if unseen.is_known(v)}}
+        )
+    return found, [place | failure for failure in failures], time.process_time() - start
+
+
+def units(options, done: set[tuple]) -> Iterator[Unit]:
+    """What is to be measured and not done."""
+    ours = [name for name in options.models if name in MODELS]
+    for protocol, names in (FAST if options.fast else SETS).items():
+        if protocol not in options.protocols:
+            continue
+        for name in (name for name in names if name in options.sets):
+            cases, peers = [""], []
+            if protocol in ("gap", "tail"):
+                n_columns = 1 if options.fast else N_COLUMNS
+                cases = unseen.evenly(unseen.cases_of(protocol, name), n_columns)
+            elif protocol == "scores":
+                n = len(epistemic.table(name)[1])
+                cases = [str(split) for split in range(N_SPLITS_OF_FEW if n <= FEW else 1)]
+                peers = [peer for peer in options.models if is_able(peer, name, 2 * n // 3)]
+            for case in cases:
+                for group in (ours, *([peer] for peer in peers)):
+                    models = tuple(m for m in group if (protocol, name, case, m) not in done)
+                    if models:
+                        yield Unit(protocol, name, case, models)
+
+
+def is_able(name: str, of: str, n: int) -> bool:
+    """Whether it is a peer that takes such targets, and so many samples."""
+    if name not in PEERS:
+        return False
+    peer = PEERS[name]
+    return min(n, MOST) <= peer.most and (peer.of_classes or of in NUMBERS)
+
+
+# Verdicts -----------------------------------------------------------------------------------------
+
+
+def near(value: float) -> Callable[[float], float]:
+    return lambda found: abs(found - value)
+
+
+def near_one(ratio: float) -> float:
+    return abs(math.log(max(ratio, 1e-3)))
+
+
+class Criterion(NamedTuple):
+    """A score of a protocol, and what is better the less it is."""
+
+    protocol: str
+    score: str
+    loss: Callable[[float], float] = float
+
+
+CRITERIA = (
+    *(Criterion("scores", score) for score in ("nll", "crps", "rmse", "log_loss", "ece")),
+    Criterion("scores", "accuracy", operator.neg),
+    Criterion("scores", "coverage", near(0.9)),
+    Criterion("scores", "in_the_large", lambda errors: max(errors - 2, 0.0)),
+    Criterion("scores", "far_one", operator.neg),
+    Criterion("scores", "far_all", operator.neg),
+    Criterion("scores", "far_top"),
+    Criterion("scores", "nll_gap"),
+    Criterion("scores", "rank", operator.neg),
+    Criterion("scores", "ratio", near_one),
+    Criterion("scores", "fit_seconds", math.log),
+    Criterion("scores", "predict_seconds", math.log),
+    Criterion("halves", "cover", near(0.9)),
+    *(Criterion("halves", score, near_one) for score in ("low", "high", "top", "ratio")),
+    Criterion("truth", "squared_error", math.log),
+    Criterion("truth", "cover", near(0.9)),
+    *(
+        Criterion(protocol, score, loss)
+        for protocol in ("gap", "tail")
+        for score, loss in (
+            ("auroc_epistemic", operator.neg),
+            ("unseen_nll", float),
+            ("unseen_coverage", near(0.9)),
+        )
+    ),
+)
+
+
+def by_set(rows: list[Row], protocol: str, score: str, model: str) -> dict[str, list[float]]:
+    """Values of a score by table, of all cases."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if (row["protocol"], row["model"]) == (protocol, model) and score in row:
+            found.setdefault(row["set"], []).append(row[score])
+    return found
+
+
+class Verdict(NamedTuple):
+    """Means of a score before and now, and how its loss has changed on average over tables."""
+
+    criterion: Criterion
+    model: str
+    n_sets: int
+    before: float
+    now: float
+    change: float
+    error: float | None
+    worst: str  # table, where something has become worse
+    said: str
+
+
+def verdicts(now: list[Row], before: list[Row]) -> Iterator[Verdict]:
+    """What can be compared: the same model, tables and cases."""
+    places = {identity(row) for row in before} & {identity(row) for row in now}
+    parts = [[row for row in rows if identity(row) in places] for rows in (now, before)]
+    for criterion in CRITERIA:
+        protocol, score, loss = criterion
+        for model in MODELS:
+            new, old = (by_set(rows, protocol, score, model) for rows in parts)
+            names = [name for name in new if len(new[name]) == len(old.get(name, []))]
+            if not names:
+                continue
+            change = {
+                name: mean(map(loss, new[name])) - mean(map(loss, old[name])) for name in names
+            }
+            of_all = mean(change.values())
+            error = stdev(change.values()) / len(names) ** 0.5 if len(names) > 1 else None
+            said = "same"
+            if error is not None and abs(of_all) > 2 * error:
+                said = "worse" if of_all > 0 else "better"
+            worst = max(names, key=change.__getitem__)
+            means = (mean(mean(found[name]) for name in names) for found in (old, new))
+            told = f"{worst} {change[worst]:+.3g}" if change[worst] > 0 else ""
+            yield Verdict(criterion, model, len(names), *means, of_all, error, told, said)
+
+
+RANKED = {
+    "NLL": ("nll", float),
+    "CRPS": ("crps", float),
+    "RMSE": ("rmse", float),
+    "log loss": ("log_loss", float),
+    "accuracy": ("accuracy", operator.neg),
+}
+
+
+class Field(NamedTuple):
+    """One of ours among the peers, by a score: mean ranks, wins, and tables where it is behind."""
+
+    ranks: dict[str, float]
+    wins: dict[str, int]
+    n_sets: int
+    n_models: int
+    behind: dict[str, tuple[float, str]]  # by table, by how much and what the best peer is
+
+
+def field(rows: list[Row], model: str, score: str, loss: Callable[[float], float]) -> Field | None:
+    """None where there is nothing to compare."""
+    found = {name: by_set(rows, "scores", score, name) for name in (model, *PEERS)}
+    places: dict[str, list[float]] = {name: [] for name in found if found[name]}
+    wins, behind = dict.fromkeys(places, 0), {}
+    for table in found[model]:
+        losses = {
+            name: mean(map(loss, found[name][table])) for name in places if table in found[name]
+        }
+        if len(losses) == 1:
+            continue
+        for name, place in zip(losses, rankdata(list(losses.values())), strict=True):
+            places[name].append(float(place))
+            wins[name] += place == 1
+        best = min(losses.keys() - {model}, key=losses.__getitem__)
+        if losses[model] > losses[best]:
+            behind[table] = losses[model] - losses[best], best
+    if not any(places.values()):
+        return None
+    ranks = {name: mean(values) for name, values in places.items() if values}
+    ranks = dict(sorted(ranks.items(), key=lambda item: item[1]))
+    behind = dict(sorted(behind.items(), key=lambda item: -item[1][0]))
+    return Field(ranks, wins, len(places[model]), len(ranks), behind)
+
+
+def report(now: list[Row], before: list[Row]) -> None:
+    """Print verdicts, and places among peers."""
+    now, before = ([row for row in rows if "older" not in row] for rows in (now, before))
+    print("\nChange of what is better the less it is: paired over tables, with its error")
+    columns = "protocol score model tables before now change error worst verdict"
+    print_table(
+        columns.split(),
+        [
+            [found.criterion.protocol, found.criterion.score, *found[1:]]
+            for found in verdicts(now, before)
+        ],
+    )
+    for model in MODELS:
+        for heading, (score, loss) in RANKED.items():
+            found = field(now, model, score, loss)
+            if found is None:
+                continue
+            print(f"\n{model}, {heading}, {found.n_sets} tables: mean ranks (wins)")
+            print(
+                ", ".join(
+                    f"{name} {rank:.2f} ({found.wins[name]})" for name, rank in found.ranks.items()
+                )
+            )
+            lost = (f"{name} {by:.3g} ({peer})" for name, (by, peer) in found.behind.items())
+            print(f"behind on {len(found.behind)}: {', '.join(lost)}")
+
+
+# The run ------------------------------------------------------------------------------------------
+
+
+def identity(row: Row) -> tuple:
+    """What there is one row of."""
+    return tuple(row[key] for key in PLACE)
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """Rows by protocol, table, case and model, whatever was done first."""
+    models = (*MODELS, *PEERS)
+
+    def place(row: Row) -> tuple:
+        names = SETS[row["protocol"]]
+        return (
+            list(SETS).index(row["protocol"]),
+            names.index(row["set"]),
+            row["case"],
+            models.index(row["model"]),
+        )
+
+    return sorted(rows, key=place)
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of a file, none where there is none."""
+    return json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
+
+
+def main() -> None:
+    parser = argument_parser(__doc__, "suite")
+    names = list(dict.fromkeys(name for names in SETS.values() for name in names))
+    parser.add_argument("--sets", nargs="+", default=names, choices=names)
+    parser.add_argument("--protocols", nargs="+", default=list(SETS), choices=list(SETS))
+    models = [*MODELS, *PEERS]
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=models)
+    parser.add_argument("--peers", action="store_true", help="measure the peers, too")
+    parser.add_argument("--fast", action="store_true", help="a few tables of each protocol")
+    parser.add_argument("--set", nargs="+", default=[], metavar="K=V", help="of the teacher")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        default=RESULTS / "suite.json",
+        help="file to be compared with (default: %(default)s)",
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="fits side by side")
+    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
+    options = parser.parse_args()
+    if options.quick:
+        options.jobs = 1
+    unseen.set_folder()
+    there = versions()
+    options.models = list(dict.fromkeys([*options.models, *(PEERS if options.peers else ())]))
+    for name in [name for name in options.models if name in PEERS]:
+        if PEERS[name].package not in there:
+            print(f"{name} is left out: {PEERS[name].package} is not installed.")
+            options.models.remove(name)
+    before, settings = read(options.against), {"quick": options.quick, "set": options.set}
+    kept = {identity(row): row for row in before if row["model"] in PEERS}
+    if options.resume and (found := resumed(options.output, settings)):
+        kept |= {identity(row): row for row in _defaults.kept(found, MODELS)}
+    done = {place for place, row in kept.items() if "older" not in row} if options.resume else set()
+    params, of_students = unseen.settings_of(options.quick)
+    params = params | dict(map(parameter, options.set))
+    todo, failures, seconds = list(units(options, done)), [], 0.0
+    start = time.perf_counter()
+    calls = (delayed(run)(unit, params, of_students) for unit in todo)
+    finished = Parallel(options.jobs, return_as="generator")(calls)
+    for number, (unit, (rows, failed, of_unit)) in enumerate(zip(todo, finished, strict=True), 1):
+        kept |= {identity(row): row for row in rows}
+        failures += failed
+        seconds += of_unit
+        results = in_order(list(kept.values()))
+        content = {"settings": settings, "failures": failures, "results": results}
+        write_json(options.output, record(**content))
+        minutes = (time.perf_counter() - start) / 60
+        place = " ".join(filter(None, unit[:3])) + f": {', '.join(unit.models)}, {of_unit:.0f} s"
+        print(f"[{number}/{len(todo)}, {minutes:.0f} min] {place}", flush=True)
+        for failure in failed:
+            print(f"    failed: {failure['error']}", flush=True)
+    print(f"{seconds:.0f} CPU seconds")
+    report(in_order(list(kept.values())), before)
+
+
+if __name__ == "__main__":
+    import suite  # what is cached is found by the name of a module in the processes of --jobs
+
+    suite.main()
