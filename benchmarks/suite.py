@@ -347,16 +347,14 @@ def run(unit: Unit, params: Row, of_students: Row) -> tuple[list[Row], list[Row]
                 else:
                     rows = list(fit_ours(unit, fold, *settings))
             except (ValueError, RuntimeError) as error:
-                rows, failures = [], [{"models": unit.models, "error": str(error)}]
+                rows, failures = [], [{"error": str(error)}]
             rows = [n | row for row in rows]
-    place = dict(zip(PLACE, unit, strict=False))
+    place = dict(zip(PLACE, unit, strict=True))
     found = []
     for row in rows:
-        model = "distribution" if row["model"] == family else row["model"]
-        values = {k: unseen.rounded(v) for k, v in row.items() if k not in PLACE}
-        found.append(
-            {**place, "model": model, **{k: v for k, v in values.items() if unseen.is_known(v)}}
-        )
+        name = "distribution" if row["model"] == family else row["model"]
+        values = {k: unseen.rounded(row[k]) for k in KEPT if unseen.is_known(row.get(k, np.nan))}
+        found.append({**place, "model": name, **values})
     return found, [place | failure for failure in failures], time.process_time() - start
 
 
@@ -438,6 +436,21 @@ CRITERIA = (
 )
 
 
+RANKED = {
+    "NLL": ("nll", float),
+    "CRPS": ("crps", float),
+    "RMSE": ("rmse", float),
+    "log loss": ("log_loss", float),
+    "accuracy": ("accuracy", operator.neg),
+}
+WHO = (*MODELS, *PEERS)
+KEPT = (
+    *("n_train", "n_test", "worst_class", "worst_ratio"),
+    *dict.fromkeys(criterion.score for criterion in CRITERIA),
+)
+LEAST_GAP = 0.0005  # that is told
+
+
 def by_set(rows: list[Row], protocol: str, score: str, model: str) -> dict[str, list[float]]:
     """Values of a score by table, of all cases."""
     found: dict[str, list[float]] = {}
@@ -447,114 +460,97 @@ def by_set(rows: list[Row], protocol: str, score: str, model: str) -> dict[str, 
     return found
 
 
-class Verdict(NamedTuple):
-    """Means of a score before and now, and how its loss has changed on average over tables."""
-
-    criterion: Criterion
-    model: str
-    n_sets: int
-    before: float
-    now: float
-    change: float
-    error: float | None
-    worst: str  # table, where something has become worse
-    said: str
-
-
-def verdicts(now: list[Row], before: list[Row]) -> Iterator[Verdict]:
-    """What can be compared: the same model, tables and cases."""
+def verdicts(now: list[Row], before: list[Row]) -> Iterator[list[Any]]:
+    """Rows for people: what has become of the same models, tables and cases."""
     places = {identity(row) for row in before} & {identity(row) for row in now}
     parts = [[row for row in rows if identity(row) in places] for rows in (now, before)]
-    for criterion in CRITERIA:
-        protocol, score, loss = criterion
+    for protocol, score, loss in CRITERIA:
         for model in MODELS:
             new, old = (by_set(rows, protocol, score, model) for rows in parts)
-            names = [name for name in new if len(new[name]) == len(old.get(name, []))]
-            if not names:
-                continue
-            change = {
-                name: mean(map(loss, new[name])) - mean(map(loss, old[name])) for name in names
+            changes = {
+                name: mean(map(loss, new[name])) - mean(map(loss, old[name]))
+                for name in new
+                if name in old
             }
-            of_all = mean(change.values())
-            error = stdev(change.values()) / len(names) ** 0.5 if len(names) > 1 else None
-            said = "same"
-            if error is not None and abs(of_all) > 2 * error:
-                said = "worse" if of_all > 0 else "better"
-            worst = max(names, key=change.__getitem__)
-            means = (mean(mean(found[name]) for name in names) for found in (old, new))
-            told = f"{worst} {change[worst]:+.3g}" if change[worst] > 0 else ""
-            yield Verdict(criterion, model, len(names), *means, of_all, error, told, said)
-
-
-RANKED = {
-    "NLL": ("nll", float),
-    "CRPS": ("crps", float),
-    "RMSE": ("rmse", float),
-    "log loss": ("log_loss", float),
-    "accuracy": ("accuracy", operator.neg),
-}
+            if not changes:
+                continue
+            worst, change = max(changes, key=changes.__getitem__), mean(changes.values())
+            error = stdev(changes.values()) / len(changes) ** 0.5 if len(changes) > 1 else None
+            is_beyond = error is not None and abs(change) > 2 * error
+            yield [
+                *(protocol, score, model, len(changes)),
+                *(mean(mean(found[name]) for name in changes) for found in (old, new)),
+                *(change, error, f"{worst} {changes[worst]:+.3g}"),
+                ("worse" if change > 0 else "better") if is_beyond else "same",
+            ]
 
 
 class Field(NamedTuple):
-    """One of ours among the peers, by a score: mean ranks, wins, and tables where it is behind."""
+    """One of ours among the peers, by a score: what is of each model, and of each table."""
 
-    ranks: dict[str, float]
+    ranks: dict[str, float]  # means over tables
     wins: dict[str, int]
-    n_sets: int
-    n_models: int
-    behind: dict[str, tuple[float, str]]  # by table, by how much and what the best peer is
+    gaps: dict[str, tuple[float, str]]  # of a table, to the best peer and which this is
 
 
-def field(rows: list[Row], model: str, score: str, loss: Callable[[float], float]) -> Field | None:
-    """None where there is nothing to compare."""
+def field(rows: list[Row], model: str, heading: str) -> Field:
+    """Ranks on each table are among the models that have it."""
+    score, loss = RANKED[heading]
     found = {name: by_set(rows, "scores", score, name) for name in (model, *PEERS)}
-    places: dict[str, list[float]] = {name: [] for name in found if found[name]}
-    wins, behind = dict.fromkeys(places, 0), {}
+    ranks: dict[str, list[float]] = {name: [] for name in found}
+    gaps: dict[str, tuple[float, str]] = {}
     for table in found[model]:
-        losses = {
-            name: mean(map(loss, found[name][table])) for name in places if table in found[name]
-        }
-        if len(losses) == 1:
-            continue
-        for name, place in zip(losses, rankdata(list(losses.values())), strict=True):
-            places[name].append(float(place))
-            wins[name] += place == 1
-        best = min(losses.keys() - {model}, key=losses.__getitem__)
-        if losses[model] > losses[best]:
-            behind[table] = losses[model] - losses[best], best
-    if not any(places.values()):
-        return None
-    ranks = {name: mean(values) for name, values in places.items() if values}
-    ranks = dict(sorted(ranks.items(), key=lambda item: item[1]))
-    behind = dict(sorted(behind.items(), key=lambda item: -item[1][0]))
-    return Field(ranks, wins, len(places[model]), len(ranks), behind)
+        losses = {name: mean(map(loss, of[table])) for name, of in found.items() if table in of}
+        for name, rank in zip(losses, rankdata(list(losses.values())), strict=True):
+            ranks[name].append(float(rank))
+        if best := min(losses.keys() - {model}, key=losses.__getitem__, default=None):
+            gaps[table] = losses[model] - losses[best], best
+    return Field(
+        {name: mean(places) for name, places in ranks.items() if places},
+        {name: places.count(1.0) for name, places in ranks.items()},
+        dict(sorted(gaps.items(), key=lambda item: -item[1][0])),
+    )
+
+
+def places(rows: list[Row]) -> list[list[Any]]:
+    """By score the number of tables, and mean ranks and wins; peers' are those beside a teacher."""
+    found = []
+    for heading in RANKED:
+        fields = {model: field(rows, model, heading) for model in MODELS}
+        ranks = {model: of.ranks.get(model) for model, of in fields.items()}
+        wins = {model: of.wins[model] for model, of in fields.items()}
+        ranks, wins = fields["teacher"].ranks | ranks, fields["teacher"].wins | wins
+        cells = [ranks.get(name) and f"{ranks[name]:.2f} ({wins[name]})" for name in WHO]
+        found.append([heading, len(fields["teacher"].gaps), *cells])
+    return [row for row in found if row[1]]
+
+
+def lost(rows: list[Row], model: str, heading: str) -> list[str]:
+    """Tables where it is behind the best peer, by how much, and which peer this is."""
+    gaps = field(rows, model, heading).gaps.items()
+    return [f"{name} {gap:.3f} ({peer})" for name, (gap, peer) in gaps if gap > LEAST_GAP]
 
 
 def report(now: list[Row], before: list[Row]) -> None:
     """Print verdicts, and places among peers."""
     now, before = ([row for row in rows if "older" not in row] for rows in (now, before))
-    print("\nChange of what is better the less it is: paired over tables, with its error")
-    columns = "protocol score model tables before now change error worst verdict"
-    print_table(
-        columns.split(),
-        [
-            [found.criterion.protocol, found.criterion.score, *found[1:]]
-            for found in verdicts(now, before)
-        ],
+    print(
+        "\nMeans over tables; the change is that of what is better the less it is, table by table"
     )
+    heading = "protocol score model tables before now change error worst verdict"
+    print_table(heading.split(), list(verdicts(now, before)))
+    print("\nMean ranks among peers, and wins")
+    print_table(["score", "tables", *WHO], places(now))
+    for heading in RANKED:
+        if names := lost(now, "teacher", heading):
+            print(f"teacher behind in {heading}: {', '.join(names)}")
     for model in MODELS:
-        for heading, (score, loss) in RANKED.items():
-            found = field(now, model, score, loss)
-            if found is None:
-                continue
-            print(f"\n{model}, {heading}, {found.n_sets} tables: mean ranks (wins)")
+        found = by_set(now, "scores", "in_the_large", model)
+        beyond = [f"{name} {mean(of):.1f}" for name, of in found.items() if mean(of) > 2]
+        if found:
             print(
-                ", ".join(
-                    f"{name} {rank:.2f} ({found.wins[name]})" for name, rank in found.ranks.items()
-                )
+                f"{model}: a class off by over 2 errors on {len(beyond)} of {len(found)}", *beyond
             )
-            lost = (f"{name} {by:.3g} ({peer})" for name, (by, peer) in found.behind.items())
-            print(f"behind on {len(found.behind)}: {', '.join(lost)}")
 
 
 # The run ------------------------------------------------------------------------------------------
@@ -567,16 +563,11 @@ def identity(row: Row) -> tuple:
 
 def in_order(rows: list[Row]) -> list[Row]:
     """Rows by protocol, table, case and model, whatever was done first."""
-    models = (*MODELS, *PEERS)
 
     def place(row: Row) -> tuple:
-        names = SETS[row["protocol"]]
-        return (
-            list(SETS).index(row["protocol"]),
-            names.index(row["set"]),
-            row["case"],
-            models.index(row["model"]),
-        )
+        protocol, name = row["protocol"], row["set"]
+        which = list(SETS).index(protocol), SETS[protocol].index(name)
+        return *which, row["case"], WHO.index(row["model"])
 
     return sorted(rows, key=place)
 
@@ -591,8 +582,7 @@ def main() -> None:
     names = list(dict.fromkeys(name for names in SETS.values() for name in names))
     parser.add_argument("--sets", nargs="+", default=names, choices=names)
     parser.add_argument("--protocols", nargs="+", default=list(SETS), choices=list(SETS))
-    models = [*MODELS, *PEERS]
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=models)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=WHO)
     parser.add_argument("--peers", action="store_true", help="measure the peers, too")
     parser.add_argument("--fast", action="store_true", help="a few tables of each protocol")
     parser.add_argument("--set", nargs="+", default=[], metavar="K=V", help="of the teacher")
