@@ -35,6 +35,7 @@ LightGBM and the linear models (Ridge, LogisticRegression) predict no variance o
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import operator
@@ -271,9 +272,8 @@ def fit_ours(unit: Unit, fold: Fold, params: Row, of_students: Row) -> Iterator[
         key = FAMILIES[fold.rows.are_classes] if name == "distribution" else name
         args = (params,) if name == "teacher" else (of_students, models["teacher"][0])
         models[name] = unseen.timed(unseen.CONTENDERS[key].fit, fold, *args)
-    calls = {
-        name: partial(predict_uncertainty, models[name][0], fold.X_held_out) for name in models
-    }
+    X = fold.X_held_out
+    calls = {name: partial(predict_uncertainty, model, X) for name, (model, _) in models.items()}
     seconds = interleaved(calls, N_ROUNDS)
     for name in unit.models:
         model, fit_seconds = models[name]
@@ -285,12 +285,8 @@ def fit_ours(unit: Unit, fold: Fold, params: Row, of_students: Row) -> Iterator[
                 "rank": kept["rank_student_to_teacher"],
                 "ratio": kept["ratio_student_to_teacher"],
             }
-        yield {
-            "model": name,
-            "fit_seconds": fit_seconds,
-            "predict_seconds": median(seconds[name]),
-            **found,
-        }
+        took = {"fit_seconds": fit_seconds, "predict_seconds": median(seconds[name])}
+        yield {"model": name, **took, **found}
 
 
 def fit_peer(name: str, fold: Fold) -> Row:
@@ -353,8 +349,10 @@ def run(unit: Unit, params: Row, of_students: Row) -> tuple[list[Row], list[Row]
     found = []
     for row in rows:
         name = "distribution" if row["model"] == family else row["model"]
-        values = {k: unseen.rounded(row[k]) for k in KEPT if unseen.is_known(row.get(k, np.nan))}
-        found.append({**place, "model": name, **values})
+        found.append({**place, "model": name})
+        for key in (*KEPT, *CRITERIA[unit.protocol]):
+            if unseen.is_known(value := row.get(key, np.nan)):
+                found[-1][key] = unseen.rounded(value)
     return found, [place | failure for failure in failures], time.process_time() - start
 
 
@@ -372,20 +370,18 @@ def units(options, done: set[tuple]) -> Iterator[Unit]:
             elif protocol == "scores":
                 n = len(epistemic.table(name)[1])
                 cases = [str(split) for split in range(N_SPLITS_OF_FEW if n <= FEW else 1)]
-                peers = [peer for peer in options.models if is_able(peer, name, 2 * n // 3)]
+                peers = [
+                    peer
+                    for peer in options.models
+                    if peer in PEERS
+                    and min(2 * n // 3, MOST) <= PEERS[peer].most
+                    and (PEERS[peer].of_classes or name in NUMBERS)
+                ]
             for case in cases:
                 for group in (ours, *([peer] for peer in peers)):
                     models = tuple(m for m in group if (protocol, name, case, m) not in done)
                     if models:
                         yield Unit(protocol, name, case, models)
-
-
-def is_able(name: str, of: str, n: int) -> bool:
-    """Whether it is a peer that takes such targets, and so many samples."""
-    if name not in PEERS:
-        return False
-    peer = PEERS[name]
-    return min(n, MOST) <= peer.most and (peer.of_classes or of in NUMBERS)
 
 
 # Verdicts -----------------------------------------------------------------------------------------
@@ -399,55 +395,28 @@ def near_one(ratio: float) -> float:
     return abs(math.log(max(ratio, 1e-3)))
 
 
-class Criterion(NamedTuple):
-    """A score of a protocol, and what is better the less it is."""
-
-    protocol: str
-    score: str
-    loss: Callable[[float], float] = float
-
-
-CRITERIA = (
-    *(Criterion("scores", score) for score in ("nll", "crps", "rmse", "log_loss", "ece")),
-    Criterion("scores", "accuracy", operator.neg),
-    Criterion("scores", "coverage", near(0.9)),
-    Criterion("scores", "in_the_large", lambda errors: max(errors - 2, 0.0)),
-    Criterion("scores", "far_one", operator.neg),
-    Criterion("scores", "far_all", operator.neg),
-    Criterion("scores", "far_top"),
-    Criterion("scores", "nll_gap"),
-    Criterion("scores", "rank", operator.neg),
-    Criterion("scores", "ratio", near_one),
-    Criterion("scores", "fit_seconds", math.log),
-    Criterion("scores", "predict_seconds", math.log),
-    Criterion("halves", "cover", near(0.9)),
-    *(Criterion("halves", score, near_one) for score in ("low", "high", "top", "ratio")),
-    Criterion("truth", "squared_error", math.log),
-    Criterion("truth", "cover", near(0.9)),
-    *(
-        Criterion(protocol, score, loss)
-        for protocol in ("gap", "tail")
-        for score, loss in (
-            ("auroc_epistemic", operator.neg),
-            ("unseen_nll", float),
-            ("unseen_coverage", near(0.9)),
-        )
-    ),
-)
-
-
+# By protocol, the scores, and what of each is better the less it is.
+MORE, NEAR_NINE = operator.neg, near(0.9)
+OF_UNSEEN = {"auroc_epistemic": MORE, "unseen_nll": float, "unseen_coverage": NEAR_NINE}
+CRITERIA: dict[str, dict[str, Callable[[float], float]]] = {
+    "scores": {
+        **dict.fromkeys(("nll", "crps", "rmse", "log_loss", "ece"), float),
+        **{"accuracy": MORE, "coverage": NEAR_NINE, "in_the_large": lambda z: max(z - 2, 0.0)},
+        **{"far_one": MORE, "far_all": MORE, "far_top": float},
+        **{"nll_gap": float, "rank": MORE, "ratio": near_one},
+        **{"fit_seconds": math.log, "predict_seconds": math.log},
+    },
+    "halves": {"cover": NEAR_NINE, **dict.fromkeys(("low", "high", "top", "ratio"), near_one)},
+    "truth": {"squared_error": math.log, "cover": NEAR_NINE},
+    "gap": OF_UNSEEN,
+    "tail": OF_UNSEEN,
+}
 RANKED = {
-    "NLL": ("nll", float),
-    "CRPS": ("crps", float),
-    "RMSE": ("rmse", float),
-    "log loss": ("log_loss", float),
-    "accuracy": ("accuracy", operator.neg),
+    **{"NLL": "nll", "CRPS": "crps", "RMSE": "rmse"},
+    **{"log loss": "log_loss", "accuracy": "accuracy"},
 }
 WHO = (*MODELS, *PEERS)
-KEPT = (
-    *("n_train", "n_test", "worst_class", "worst_ratio"),
-    *dict.fromkeys(criterion.score for criterion in CRITERIA),
-)
+KEPT = ("n_train", "n_test", "worst_class", "worst_ratio")  # beside what is judged
 LEAST_GAP = 0.0005  # that is told
 
 
@@ -464,8 +433,8 @@ def verdicts(now: list[Row], before: list[Row]) -> Iterator[list[Any]]:
     """Rows for people: what has become of the same models, tables and cases."""
     places = {identity(row) for row in before} & {identity(row) for row in now}
     parts = [[row for row in rows if identity(row) in places] for rows in (now, before)]
-    for protocol, score, loss in CRITERIA:
-        for model in MODELS:
+    for protocol, scores in CRITERIA.items():
+        for (score, loss), model in itertools.product(scores.items(), MODELS):
             new, old = (by_set(rows, protocol, score, model) for rows in parts)
             changes = {
                 name: mean(map(loss, new[name])) - mean(map(loss, old[name]))
@@ -495,8 +464,8 @@ class Field(NamedTuple):
 
 def field(rows: list[Row], model: str, heading: str) -> Field:
     """Ranks on each table are among the models that have it."""
-    score, loss = RANKED[heading]
-    found = {name: by_set(rows, "scores", score, name) for name in (model, *PEERS)}
+    loss = CRITERIA["scores"][RANKED[heading]]
+    found = {name: by_set(rows, "scores", RANKED[heading], name) for name in (model, *PEERS)}
     ranks: dict[str, list[float]] = {name: [] for name in found}
     gaps: dict[str, tuple[float, str]] = {}
     for table in found[model]:
@@ -534,9 +503,7 @@ def lost(rows: list[Row], model: str, heading: str) -> list[str]:
 def report(now: list[Row], before: list[Row]) -> None:
     """Print verdicts, and places among peers."""
     now, before = ([row for row in rows if "older" not in row] for rows in (now, before))
-    print(
-        "\nMeans over tables; the change is that of what is better the less it is, table by table"
-    )
+    print("\nMeans over tables; the change is of what is better the less it is, by table")
     heading = "protocol score model tables before now change error worst verdict"
     print_table(heading.split(), list(verdicts(now, before)))
     print("\nMean ranks among peers, and wins")
@@ -548,9 +515,7 @@ def report(now: list[Row], before: list[Row]) -> None:
         found = by_set(now, "scores", "in_the_large", model)
         beyond = [f"{name} {mean(of):.1f}" for name, of in found.items() if mean(of) > 2]
         if found:
-            print(
-                f"{model}: a class off by over 2 errors on {len(beyond)} of {len(found)}", *beyond
-            )
+            print(f"{model}: a class off by > 2 errors on {len(beyond)} of {len(found)}", *beyond)
 
 
 # The run ------------------------------------------------------------------------------------------

@@ -47,14 +47,14 @@ def defaults_lost() -> Table | str:
 def defaults_seconds() -> Table | str:
     """Medians over tables of CPU seconds, by training samples."""
     found = []
-    for low, high in ((1, 250), (250, 1000), (1000, suite.MOST)):
+    for low, high in ((0, 250), (250, 1000), (1000, suite.MOST)):
         within = [row for row in rows() if low < row.get("n_train", 0) <= high]
         for what in ("fit_seconds", "predict_seconds"):
             cells = []
             for model in suite.WHO:
                 of = suite.by_set(within, "scores", what, model)
                 cells.append(duration(median(map(mean, of.values()))) if of else None)
-            found.append([f"{low + 1} to {high}", what.partition("_")[0], *cells])
+            found.append([f"{low + 1:,} to {high:,}", what.partition("_")[0], *cells])
     return table(f"training samples | of | {' | '.join(suite.WHO)}", found)
 
 
@@ -62,7 +62,7 @@ def defaults_seconds() -> Table | str:
 def defaults_judged() -> Table | str:
     """The criteria by which a default is judged, as they stand."""
     found = []
-    for protocol, score, _ in suite.CRITERIA:
+    for protocol, score in ((p, s) for p, scores in suite.CRITERIA.items() for s in scores):
         of = {model: suite.by_set(rows(), protocol, score, model) for model in suite.MODELS}
         means = [mean(map(mean, values.values())) if values else None for values in of.values()]
         if n_tables := max(map(len, of.values())):
