@@ -88,9 +88,10 @@ from skdistill.model_selection import unseen_scores
 
 NUMBERS = (*SUITE["regression"], *unseen.OF_UCI, "california", "house")
 CLASSES = (*SUITE["classification"], "adult", "covtype20k", "letter", "magic")
+LEFT_OUT = ("wine", "satimage")  # of halves, for time
 SETS = {
     "scores": (*NUMBERS, *CLASSES),
-    "halves": epistemic.PROTOCOLS["halves"],
+    "halves": tuple(set_ for set_ in epistemic.PROTOCOLS["halves"] if set_ not in LEFT_OUT),
     "truth": ("sine", "product", "plane"),
     "gap": unseen.OF_UCI,
     "tail": unseen.OF_UCI,
@@ -122,78 +123,62 @@ MODELS = ("teacher", "hydra", "distribution")
 FAMILIES = {False: "gaussian", True: "dirichlet"}  # as the distribution is called elsewhere
 
 
-class Peer(NamedTuple):
-    """How it is made for numbers or classes, where it can be, and mean and deviation of numbers."""
-
-    make: Callable[[bool, int], Any]  # whether there are classes, number of features
-    package: str = "scikit-learn"
-    mean_and_std: Callable[[Any, Fold], tuple] | None = None
-    of_classes: bool = True
-    most: int = MOST  # training samples
-
-
-def cat_boost(are_classes: bool, n_features: int) -> Any:
-    from catboost import CatBoostClassifier, CatBoostRegressor
-
-    settings = {"thread_count": 1, "verbose": 0, "allow_writing_files": False, "random_seed": 0}
-    if are_classes:
-        return CatBoostClassifier(**settings)
-    return CatBoostRegressor(loss_function="RMSEWithUncertainty", **settings)
-
-
-def light_gbm(are_classes: bool, n_features: int) -> Any:
-    from lightgbm import LGBMClassifier, LGBMRegressor
-
-    kind = LGBMClassifier if are_classes else LGBMRegressor
-    return kind(n_jobs=1, verbose=-1, random_state=0)
-
-
-def boosted_histograms(are_classes: bool, n_features: int) -> Any:
-    kind = HistGradientBoostingClassifier if are_classes else HistGradientBoostingRegressor
-    return kind(random_state=0)
-
-
-def forest(are_classes: bool, n_features: int) -> Any:
-    kind = RandomForestClassifier if are_classes else RandomForestRegressor
-    return kind(oob_score=not are_classes, random_state=0)
-
-
-def of_forest(model: Any, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
-    mean = model.predict(fold.X_held_out)
-    deviation = root_mean_squared_error(fold.y_train, model.oob_prediction_)
-    return mean, np.full(len(mean), deviation)
-
-
-def linear(are_classes: bool, n_features: int) -> Any:
-    model = LogisticRegression(max_iter=1000) if are_classes else Ridge()
-    return make_pipeline(StandardScaler(), model)
-
-
-def process(are_classes: bool, n_features: int) -> Any:
-    return make_pipeline(StandardScaler(), uci.gaussian_process(RBF, n_features, 0))
-
-
-PEERS = {
-    "GP": Peer(
-        process,
-        mean_and_std=lambda model, fold: model.predict(fold.X_held_out, return_std=True),
-        of_classes=False,
-        most=unseen.GP_ROWS,
-    ),
-    "forest": Peer(forest, mean_and_std=of_forest),
-    "NGBoost": Peer(
-        lambda *_: scale.ng_boost(),
-        "ngboost",
-        lambda model, fold: scale.of_ng_boost(model, fold.X_held_out),
-        of_classes=False,
-    ),
-    "CatBoost": Peer(
-        cat_boost, "catboost", lambda model, fold: scale.of_cat_boost(model, fold.X_held_out)
-    ),
-    "LightGBM": Peer(light_gbm, "lightgbm"),
-    "HGB": Peer(boosted_histograms),
-    "linear": Peer(linear),
+PEERS = {  # and the packages that have them
+    **{"GP": "scikit-learn", "forest": "scikit-learn", "NGBoost": "ngboost"},
+    **{"CatBoost": "catboost", "LightGBM": "lightgbm"},
+    **{"HGB": "scikit-learn", "linear": "scikit-learn"},
 }
+WHO = (*MODELS, *PEERS)
+
+
+def is_able(name: str, of: str, n: int) -> bool:
+    """Whether a peer takes such targets, and so many samples."""
+    if name not in ("GP", "NGBoost"):
+        return True
+    return of in NUMBERS and (name == "NGBoost" or n <= unseen.GP_ROWS)
+
+
+def peer(name: str, are_classes: bool, n_features: int) -> Any:
+    """One that is not fitted."""
+    if name == "GP":
+        return make_pipeline(StandardScaler(), uci.gaussian_process(RBF, n_features, 0))
+    if name == "forest":
+        kind = RandomForestClassifier if are_classes else RandomForestRegressor
+        return kind(oob_score=not are_classes, random_state=0)
+    if name == "NGBoost":
+        return scale.ng_boost()
+    if name == "CatBoost":
+        from catboost import CatBoostClassifier, CatBoostRegressor
+
+        own = {"thread_count": 1, "verbose": 0, "allow_writing_files": False, "random_seed": 0}
+        if are_classes:
+            return CatBoostClassifier(**own)
+        return CatBoostRegressor(loss_function="RMSEWithUncertainty", **own)
+    if name == "LightGBM":
+        from lightgbm import LGBMClassifier, LGBMRegressor
+
+        kind = LGBMClassifier if are_classes else LGBMRegressor
+        return kind(n_jobs=1, verbose=-1, random_state=0)
+    if name == "HGB":
+        kind = HistGradientBoostingClassifier if are_classes else HistGradientBoostingRegressor
+        return kind(random_state=0)
+    linear = LogisticRegression(max_iter=1000) if are_classes else Ridge()
+    return make_pipeline(StandardScaler(), linear)
+
+
+def mean_and_std(name: str, model: Any, fold: Fold) -> tuple[np.ndarray, np.ndarray | None]:
+    """What a peer predicts of numbers."""
+    X = fold.X_held_out
+    if name == "GP":
+        return model.predict(X, return_std=True)
+    if name == "NGBoost":
+        return scale.of_ng_boost(model, X)
+    if name == "CatBoost":
+        return scale.of_cat_boost(model, X)
+    std = None
+    if name == "forest":
+        std = np.full(len(X), root_mean_squared_error(fold.y_train, model.oob_prediction_))
+    return model.predict(X), std
 
 
 # Samples and scores -------------------------------------------------------------------------------
@@ -291,18 +276,15 @@ def fit_ours(unit: Unit, fold: Fold, params: Row, of_students: Row) -> Iterator[
 
 def fit_peer(name: str, fold: Fold) -> Row:
     are_classes, (_, n_features) = fold.rows.are_classes, fold.X_train.shape
-    peer = PEERS[name]
-    model = peer.make(are_classes, n_features)
+    model = peer(name, are_classes, n_features)
     model, fit_seconds = unseen.timed(model.fit, fold.X_train, fold.y_train)
     X, y = fold.X_held_out, fold.y_held_out
     predict = model.predict_proba if are_classes else model.predict
     (seconds,) = interleaved({name: partial(predict, X)}, N_ROUNDS).values()
     if are_classes:
         found = of_classes(y, model.predict_proba(X), model.classes_)
-    elif peer.mean_and_std is None:
-        found = of_numbers(y, model.predict(X), None)
     else:
-        found = of_numbers(y, *peer.mean_and_std(model, fold))
+        found = of_numbers(y, *mean_and_std(name, model, fold))
     return {"model": name, "fit_seconds": fit_seconds, "predict_seconds": median(seconds), **found}
 
 
@@ -370,13 +352,8 @@ def units(options, done: set[tuple]) -> Iterator[Unit]:
             elif protocol == "scores":
                 n = len(epistemic.table(name)[1])
                 cases = [str(split) for split in range(N_SPLITS_OF_FEW if n <= FEW else 1)]
-                peers = [
-                    peer
-                    for peer in options.models
-                    if peer in PEERS
-                    and min(2 * n // 3, MOST) <= PEERS[peer].most
-                    and (PEERS[peer].of_classes or name in NUMBERS)
-                ]
+                peers = [who for who in options.models if who in PEERS]
+                peers = [who for who in peers if is_able(who, name, min(2 * n // 3, MOST))]
             for case in cases:
                 for group in (ours, *([peer] for peer in peers)):
                     models = tuple(m for m in group if (protocol, name, case, m) not in done)
@@ -415,7 +392,6 @@ RANKED = {
     **{"NLL": "nll", "CRPS": "crps", "RMSE": "rmse"},
     **{"log loss": "log_loss", "accuracy": "accuracy"},
 }
-WHO = (*MODELS, *PEERS)
 KEPT = ("n_train", "n_test", "worst_class", "worst_ratio")  # beside what is judged
 LEAST_GAP = 0.0005  # that is told
 
@@ -566,8 +542,8 @@ def main() -> None:
     there = versions()
     options.models = list(dict.fromkeys([*options.models, *(PEERS if options.peers else ())]))
     for name in [name for name in options.models if name in PEERS]:
-        if PEERS[name].package not in there:
-            print(f"{name} is left out: {PEERS[name].package} is not installed.")
+        if PEERS[name] not in there:
+            print(f"{name} is left out: {PEERS[name]} is not installed.")
             options.models.remove(name)
     before, settings = read(options.against), {"quick": options.quick, "set": options.set}
     kept = {identity(row): row for row in before if row["model"] in PEERS}
