@@ -479,11 +479,13 @@ def lost(rows: list[Row], model: str, heading: str) -> list[str]:
 def report(now: list[Row], before: list[Row]) -> None:
     """Print verdicts, and places among peers."""
     now, before = ([row for row in rows if "older" not in row] for rows in (now, before))
-    print("\nMeans over tables; the change is of what is better the less it is, by table")
-    heading = "protocol score model tables before now change error worst verdict"
-    print_table(heading.split(), list(verdicts(now, before)))
-    print("\nMean ranks among peers, and wins")
-    print_table(["score", "tables", *WHO], places(now))
+    if rows := list(verdicts(now, before)):
+        print("\nMeans over tables; the change is of what is better the less it is, by table")
+        heading = "protocol score model tables before now change error worst verdict"
+        print_table(heading.split(), rows)
+    if rows := places(now):
+        print("\nMean ranks among peers, and wins")
+        print_table(["score", "tables", *WHO], rows)
     for heading in RANKED:
         if names := lost(now, "teacher", heading):
             print(f"teacher behind in {heading}: {', '.join(names)}")
