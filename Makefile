@@ -19,7 +19,7 @@ DOCS := $(VENV)/.installed-docs
 .PHONY: help demo test test-gpu test-fast lint format measured judge judge-fast doc clean fuzz kill-test browser
 
 help:  ## list the targets
-	@sed -n 's/^\([-a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([-a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 .venv: $(ENVIRONMENT)  ## make the environment, or bring it up to date (PYTHON=python3.12 chooses the Python)
 
