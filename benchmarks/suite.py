@@ -15,7 +15,7 @@ scores  likelihood, CRPS, error, coverage of 90 % intervals, calibration error; 
         others, and at most 2,000 test samples, drawn with a fixed seed; three splits of tables with
         at most 300 samples. y has mean 0 and deviation 1
 halves, truth  as in epistemic.py, fits to 500 and 400 samples
-gap, tail      as in unseen.py, two features of each set of UCI, at most 1,000 training samples
+gap, tail      as in unseen.py, two features of each set of UCI, at most 500 training samples
 
 Each criterion is compared with --against, the stored run, table by table: "better" or "worse" is a
 mean difference of more than twice its standard error over tables, all else "same". --set changes
@@ -108,7 +108,7 @@ FAST = {
 }
 MOST, FEW, N_SPLITS_OF_FEW = 2000, 300, 3  # samples of a part; of a table with several splits
 N = {"halves": 500, "truth": 400}
-MOST_OF_GAPS, N_COLUMNS = 1000, 2
+MOST_OF_GAPS, N_COLUMNS = 500, 2
 FAR = {"far_one": "one by 4", "far_all": "all by 8", "far_top": "all by 100"}  # of unseen.MOVED
 N_ROUNDS = 3  # of predictions
 ENDS, LEVELS = (0.05, 0.95), tuple((np.arange(100) + 0.5) / 100)  # of intervals, of the CRPS
