@@ -16,10 +16,10 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-gpu test-fast lint format measured doc clean fuzz kill-test browser
+.PHONY: help demo test test-gpu test-fast lint format measured judge judge-fast doc clean fuzz kill-test browser
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([-a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 .venv: $(ENVIRONMENT)  ## make the environment, or bring it up to date (PYTHON=python3.12 chooses the Python)
 
@@ -90,6 +90,13 @@ format: $(ENVIRONMENT)  ## mend what ruff can mend
 
 measured: $(ENVIRONMENT)  ## write the tables of README and doc/measured from benchmarks/results
 	$(BIN)/python benchmarks/report.py
+
+# JUDGE=--resume goes on with one that was stopped; JUDGE="--models teacher --set max_epochs=80" tries a default.
+judge: $(ENVIRONMENT)  ## compare all defaults with the stored ones on 52 tables: 25 min of two idle cores
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/suite.py --output build/judge.json $(JUDGE)
+
+judge-fast: $(ENVIRONMENT)  ## the same on a few tables: 5 min
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/suite.py --fast --output build/judge-fast.json $(JUDGE)
 
 # On a busy machine small networks lose most of their time to threads that wait for each other.
 doc: $(DOCS)  ## build the documentation into doc/_build/html

@@ -41,6 +41,20 @@ UCI_REGRESSION = {
     "wine": ("wine-quality-red", 1599, 11),
     "yacht": ("yacht", 308, 6),
 }
+# Tables of PMLB that judge defaults, of at most 4,500 samples.
+SUITE = {
+    "regression": (
+        *("2dplanes", "auto_price", "bng_lowbwt", "bodyfat", "chscase_geyser1", "esl"),
+        *("fri_c0_500_10", "houses", "machine_cpu", "pm10", "pol", "pollen", "pollution"),
+        *("puma8nh", "tecator"),
+    ),
+    "classification": (
+        *("analcatdata_authorship", "biomed", "breast_w", "car", "cmc", "crx", "dna", "german"),
+        *("glass", "heart_c", "irish", "led7", "lymphography", "mfeat_zernike", "new_thyroid"),
+        *("page_blocks", "parity5_5", "schizo", "soybean", "splice", "titanic", "twonorm"),
+        *("vowel", "wdbc", "wine_quality_white"),
+    ),
+}
 TABULAR_CLASSIFICATION = {
     "letter": Table(20000, 16, tuple(ascii_uppercase)),
     "adult": Table(48842, 14, ("<=50K", ">50K"), n_categorical=8),

@@ -49,7 +49,8 @@ import fidelity
 import numpy as np
 import unseen
 from _common import argument_parser, arrays, one_thread, print_table, record, versions, write_json
-from _datasets import UCI_REGRESSION, load_uci_regression
+from _datasets import SUITE, UCI_REGRESSION, load_uci_regression
+from fidelity import Rows
 from joblib import Parallel, delayed
 from sklearn.base import is_classifier
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -135,15 +136,13 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name in UCI_REGRESSION:
         found = load_uci_regression(name)
         X, y = found.data, found.target
-    elif name in ("california", "magic", "satimage"):
-        X, y = fidelity.table(name)
+    elif kinds := [kind for kind, names in SUITE.items() if name in names]:
+        X, y = arrays(f"suite/{kinds[0]}_{name}", "X y")
     else:
-        kind = "regression" if name in OF_SUITE else "classification"
-        X, y = arrays(f"suite/{kind}_{name}", "X y")
-    if name in OF_CLASSES:
-        return X.astype(float), y
-    y = y.astype(float).ravel()
-    return X.astype(float), (y - y.mean()) / y.std()
+        X, y = fidelity.table(name)
+    if not Rows(X, X, y, y).are_classes:
+        y = (y - y.mean()) / y.std()
+    return X.astype(float), y
 
 
 def folds(protocol: str, name: str, n: int) -> list[Fold]:
@@ -256,11 +255,12 @@ def scores(protocol: str, models: list[Any], parts: list[Fold]) -> dict[str, flo
     }
 
 
-def run(unit: Unit, quick: bool) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+def run(
+    unit: Unit, params: dict[str, Any], of_students: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """Rows of the models of a unit, and what those that failed say."""
     one_thread()
     parts = folds(unit.protocol, unit.set, unit.n)
-    params = {"n_members": 3, "max_epochs": 2} if quick else {}
     rows, failures, teachers = [], [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant feature
@@ -276,7 +276,7 @@ def run(unit: Unit, quick: bool) -> tuple[list[dict[str, Any]], list[dict[str, s
                     models = teachers
                 elif CONTENDERS[name].teacher:
                     pairs = zip(parts, teachers, strict=True)
-                    models = [CONTENDERS[name].fit(part, params, one) for part, one in pairs]
+                    models = [CONTENDERS[name].fit(part, of_students, one) for part, one in pairs]
                 else:
                     models = [CONTENDERS[name].fit(part, params) for part in parts]
                 seconds = time.process_time() - start
@@ -368,7 +368,7 @@ def main() -> None:
         results = _defaults.kept(found, OURS)
     todo = list(units(options, {identity(row) for row in results if "older" not in row}))
     settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume")}
-    calls = (delayed(run)(unit, options.quick) for unit in todo)
+    calls = (delayed(run)(unit, *unseen.settings_of(options.quick)) for unit in todo)
     start = time.perf_counter()
     done = Parallel(options.jobs, return_as="generator")(calls)
     for number, (unit, (rows, failed)) in enumerate(zip(todo, done, strict=True), 1):

@@ -42,8 +42,10 @@ from functools import partial
 from statistics import mean, median
 from typing import Any
 
+import _defaults
+import fidelity
 import numpy as np
-import peers
+import tables
 import torch
 from _common import (
     PeakOfProcesses,
@@ -52,13 +54,25 @@ from _common import (
     parameter,
     print_table,
     record,
+    resumed,
     write_json,
 )
 from fidelity import Rows
 from scipy.integrate import trapezoid
-from sklearn.base import clone
-from sklearn.metrics import roc_auc_score
+from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score, root_mean_squared_error
 
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    predict_members,
+    predict_uncertainty,
+)
+from skdistill.metrics import crps, mixture_nll
+from skdistill.settings import Runtime
 from skdistill.teachers import Teacher, as_teacher
 from skdistill.teachers._predictive import predicted_quantiles
 from skdistill.teachers._rows_and_folds import in_batches
@@ -75,7 +89,7 @@ MODELS = ("model", "student", "in-sample student", "ensemble")
 OURS = MODELS[1:]
 SCORES = {True: ("auc", "log_loss", "accuracy"), False: ("crps", "nll", "rmse")}
 COSTS = ("fit_seconds", "row_seconds", "thousand_seconds", "peak_mib", "gpu_peak_mib")
-N_ROUNDS, N_MANY, N_TRIED = 3, 1000, 100
+N_ROUNDS, N_MANY, N_TRIED, N_QUICK = 3, 1000, 100, 80
 
 # Settings that have to be the same for results to stand in one file.
 SAME = ("model", "regressor", "param", "regressor_param", "context", "test", "folds", "gpu")
@@ -114,22 +128,55 @@ def try_out(model: Teacher, rows: Rows) -> None:
 
 def load(name: str, split: int, options: Any) -> Rows:
     """Samples of a split, at most as many as fit the context and are to be scored."""
-    rows = peers.load(name, split, options)
+    if name == "adult":
+        rows = Rows(**tables.load(name, options.validation)._asdict())
+    else:
+        rows = fidelity.load(name, split, options.validation)
+    if options.quick:
+        rows = Rows(*(part[:N_QUICK] for part in rows))
     rng = np.random.default_rng(split)
     train = np.sort(rng.permutation(len(rows.X_train))[: options.context])
     test = np.sort(rng.permutation(len(rows.X_test))[: options.test])
     return Rows(rows.X_train[train], rows.X_test[test], rows.y_train[train], rows.y_test[test])
 
 
-def scored(model: Any, rows: Rows, seed: int) -> dict[str, float]:
+def scored(model: Any, rows: Rows) -> dict[str, float]:
     """SCORES on the test samples."""
-    found, X, y = peers.scored(model, rows, seed), rows.X_test, rows.y_test
+    X, y = rows.X_test, rows.y_test
     if rows.are_classes:
-        proba = model.predict_proba(X)
+        proba, labels = model.predict_proba(X), model.classes_
         column = proba[:, 1] if proba.shape[1] == 2 else proba
-        return found | {"auc": roc_auc_score(y, column, multi_class="ovr", labels=model.classes_)}
+        return {
+            "log_loss": log_loss(y, proba, labels=labels),
+            "accuracy": accuracy_score(y, labels[proba.argmax(axis=1)]),
+            "auc": roc_auc_score(y, column, multi_class="ovr", labels=labels),
+        }
+    members = predict_members(model, X)
     own = crps_of_quantiles(model, X, y) if isinstance(model, Teacher) else None
-    return found if own is None else found | {"crps": own}
+    return {
+        "nll": mixture_nll(y, members),
+        "crps": crps(y, members) if own is None else own,
+        "rmse": root_mean_squared_error(y, members[:, :, 0, 0].mean(axis=1)),
+    }
+
+
+def student(rows: Rows, seed: int, teacher: Teacher, **settings: Any) -> Any:
+    """Hydra+ of a fitted teacher, or with `teacher_cv` of one that is not fitted."""
+    kind = HydraPlusClassifier if rows.are_classes else HydraPlusRegressor
+    teacher = teacher if settings else FrozenEstimator(teacher)
+    model = kind(teacher, random_state=seed, runtime=Runtime(device="cpu"), **settings)
+    return model.fit(rows.X_train, rows.y_train)
+
+
+def ensemble(rows: Rows, seed: int) -> Any:
+    kind = BayesianEnsembleClassifier if rows.are_classes else BayesianEnsembleRegressor
+    model = kind(random_state=seed, runtime=Runtime(device="cpu"))
+    return model.fit(rows.X_train, rows.y_train)
+
+
+def answer(model: Any) -> Callable[[np.ndarray], Any]:
+    """What predicts probabilities, or the parts of the variance."""
+    return model.predict_proba if is_classifier(model) else partial(predict_uncertainty, model)
 
 
 def crps_of_quantiles(teacher: Teacher, X: np.ndarray, y: np.ndarray) -> float | None:
@@ -152,9 +199,9 @@ def measured(name: str, split: int, options: Any) -> Iterator[dict[str, Any]]:
     try_out(model, rows)
     fits = {
         "model": lambda: model.fit(rows.X_train, rows.y_train),
-        "student": lambda: peers.student(rows, split, clone(model), teacher_cv=options.folds),
-        "in-sample student": lambda: peers.student(rows, split, model),
-        "ensemble": lambda: peers.networks(rows, split),
+        "student": lambda: student(rows, split, clone(model), teacher_cv=options.folds),
+        "in-sample student": lambda: student(rows, split, model),
+        "ensemble": lambda: ensemble(rows, split),
     }
     has_gpu, models, found = torch.cuda.is_available(), {}, {}
     for key, fit in fits.items():
@@ -164,7 +211,7 @@ def measured(name: str, split: int, options: Any) -> Iterator[dict[str, Any]]:
             start = time.perf_counter()
             models[key] = fit()
             seconds = time.perf_counter() - start
-            scores = scored(models[key], rows, split)
+            scores = scored(models[key], rows)
         found[key] = {
             **scores,
             "fit_seconds": seconds,
@@ -175,7 +222,7 @@ def measured(name: str, split: int, options: Any) -> Iterator[dict[str, Any]]:
             found[key]["gap"] = {k: scores[k] - found["model"][k] for k in scores}
     many = rows.X_test[np.arange(N_MANY) % len(rows.X_test)]
     for cost, X in (("row_seconds", many[:1]), ("thousand_seconds", many)):
-        calls = {key: partial(peers.answer(models[key]), X) for key in MODELS}
+        calls = {key: partial(answer(models[key]), X) for key in MODELS}
         times = interleaved(calls, N_ROUNDS, clock=time.perf_counter)
         for key in MODELS:
             found[key][cost] = median(times[key])
@@ -231,7 +278,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume")}
     settings["gpu"] = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    results = peers.kept(options.output, settings, SAME, OURS) if options.resume else []
+    same = {name: settings[name] for name in ("validation", "quick", *SAME)}
+    found = resumed(options.output, same) if options.resume else None
+    results = [] if found is None else _defaults.kept(found, OURS)
     for unit in ((name, split) for name in options.sets for split in range(options.splits)):
         known = [row for row in results if (row["set"], row["split"]) == unit]
         if {row["model"] for row in known if "older" not in row} == {*MODELS}:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Students of decision trees, and of models of several kinds, beside their teachers.
 
-mixed      as_teacher([networks, Gaussian process, boosting], weights="oof"), as in peers.py, on
-           sets of UCI with the splits of uci.py
+mixed      as_teacher([networks, Gaussian process, boosting], weights="oof") on sets of UCI with
+           the splits of uci.py; the process is of at most 1,500 samples
 boosting   scikit-learn's HistGradientBoostingRegressor, and LightGBM where it is installed, on
            california with the split of tables.py
 forest     a random forest of 500 trees as 20 members, on california
@@ -33,6 +33,7 @@ import _defaults
 import fidelity
 import numpy as np
 import tables
+import uci
 from _common import (
     argument_parser,
     interleaved,
@@ -43,14 +44,17 @@ from _common import (
     write_json,
 )
 from fidelity import Rows
-from peers import mixed
 from predict import in_onnxruntime
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.metrics import root_mean_squared_error
+from sklearn.utils import check_random_state
 
 import skdistill
-from skdistill import HydraPlusRegressor
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.metrics import epistemic_fidelity, mixture_nll
 from skdistill.modules import PiecewiseLinear
 from skdistill.settings import Runtime
@@ -62,6 +66,7 @@ SETS = ("california", *OF_MIXTURES)
 N_SPLITS, N_TREES, N_MEMBERS = 2, 500, 20
 N_ROUNDS, N_CALLS = 5, 20  # of predictions of one row
 N_QUICK = 80  # rows
+GP_ROWS = 1500
 
 STUDENTS: dict[str, dict[str, Any]] = {
     "student": {},
@@ -70,6 +75,28 @@ STUDENTS: dict[str, dict[str, Any]] = {
         "transfer": GaussianNoise(correlated=True, categorical="auto"),
     },
 }
+
+
+class GaussianProcess(GaussianProcessRegressor):
+    """Exact, of at most GP_ROWS rows; the teacher's members are found by the type."""
+
+    def fit(self, X, y):
+        if len(X) > GP_ROWS:
+            rows = check_random_state(self.random_state).choice(len(X), GP_ROWS, replace=False)
+            X, y = X[rows], y[rows]
+        with warnings.catch_warnings():  # a length scale at its bound is an irrelevant column
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return super().fit(X, y)
+
+
+def mixed(rows: Rows, seed: int) -> Any:
+    kinds = [
+        BayesianEnsembleRegressor(runtime=Runtime(device="cpu")),
+        uci.gaussian_process(RBF, rows.X_train.shape[1], seed, kind=GaussianProcess),
+        HistGradientBoostingRegressor(),
+    ]
+    teacher = as_teacher(kinds, weights="oof").set_params(estimator__random_state=seed)
+    return teacher.fit(rows.X_train, rows.y_train)
 
 
 def boosting(rows: Rows, seed: int) -> Any:

@@ -25,7 +25,8 @@ mixed       as_teacher([networks, boosting of scikit-learn], weights="oof"); mix
 plain       a plain deep ensemble: the teacher without embeddings and calibration
 gp          exact Gaussian process with a length scale for each feature and white noise, of at most
             1,000 training samples; standardised features
-ngboost, catboost  NGBoost, and ten virtual ensembles of CatBoost, as in peers.py, if installed
+ngboost, catboost  NGBoost, at most 2,000 trees, and ten virtual ensembles of CatBoost, at most
+            1,000: as many as a fifth of the training samples tells; if installed
 
 All of ours have their defaults and random_state=0, and take features as they are published. To end
 within an hour or so on two cores, models are fitted to at most --max-rows samples drawn at random,
@@ -59,7 +60,7 @@ from typing import Any, NamedTuple
 
 import _defaults
 import numpy as np
-import peers
+import scale
 import uci
 from _common import argument_parser, one_thread, print_table, record, versions, write_json
 from _datasets import load_images, load_tabular_classification, load_uci_regression
@@ -70,6 +71,7 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process.kernels import RBF
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -112,6 +114,10 @@ OF_BASE = ("usual", "shuffled", "moved", "table", "images")
 
 MOST_SCORED = 1000  # samples, of either part
 GP_ROWS = 1000
+SHARE = 0.2  # of the training samples, for models that choose when to stop
+NGBOOST_TREES = 2000  # at most
+PATIENCE = 50  # trees of NGBoost that may not improve
+FEWEST_CATBOOST_TREES = 20  # that ten virtual ensembles can be made of
 HELD_OUT = 0.1  # of the training samples of a gap or of tails
 MOVED = tuple(f"{which} by {by:g}" for which in ("one", "all") for by in DISTANCES)
 
@@ -144,7 +150,7 @@ class Fold(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """As peers.py takes them."""
+        """As fidelity.py takes them."""
         return Rows(self.X_train, self.X_held_out, self.y_train, self.y_held_out)
 
 
@@ -339,7 +345,6 @@ def distribution(family: str) -> Callable[[Fold, Params, Any], Any]:
 
 
 def student(model: Any, fold: Fold, params: Params) -> Any:
-    params = {name: value for name, value in params.items() if name != "n_members"}
     model.set_params(random_state=0, runtime=Runtime(device="cpu"), **params)
     return model.fit(fold.X_train, fold.y_train)
 
@@ -351,9 +356,26 @@ def gaussian_process(fold: Fold, params: Params) -> Any:
     return make_pipeline(StandardScaler(), as_teacher(process)).fit(X[index], y[index])
 
 
-def boosted(fit: Callable[[Rows, int], Any]) -> Callable[[Fold, Params], Any]:
+def ngboost(fold: Fold, X, X_stop, y, y_stop) -> Any:
+    model = scale.ng_boost().set_params(n_estimators=NGBOOST_TREES)
+    model.fit(X, y, X_val=X_stop, Y_val=y_stop, early_stopping_rounds=PATIENCE)
+    # It counts from 0, and knows no best number where all trees were wanted.
+    best = NGBOOST_TREES if model.best_val_loss_itr is None else model.best_val_loss_itr + 1
+    model = scale.ng_boost().set_params(n_estimators=best)
+    model.n_trees_ = best  # scikit-learn tells by such a name that a model is fitted; it has none
+    return model.fit(fold.X_train, fold.y_train)
+
+
+def virtual_catboost(fold: Fold, X, X_stop, y, y_stop) -> Any:
+    best = scale.cat_boost().fit(X, y, eval_set=(X_stop, y_stop)).get_best_iteration() + 1
+    n_trees = max(best, FEWEST_CATBOOST_TREES)
+    return scale.cat_boost().set_params(iterations=n_trees).fit(fold.X_train, fold.y_train)
+
+
+def boosted(fit: Callable[..., Any]) -> Callable[[Fold, Params], Any]:
     def fit_teacher(fold: Fold, params: Params) -> Any:
-        model = FrozenEstimator(fit(fold.rows, 0))
+        held_out = train_test_split(fold.X_train, fold.y_train, test_size=SHARE, random_state=0)
+        model = FrozenEstimator(fit(fold, *held_out))
         return as_teacher(model).fit(fold.X_train, fold.y_train)
 
     return fit_teacher
@@ -380,8 +402,8 @@ CONTENDERS = {
     "mixed_dirichlet": Contender(distribution("dirichlet"), "mixed", True, kinds=(True,)),
     "plain": Contender(plain),
     "gp": Contender(gaussian_process, kinds=(False,), package="scikit-learn"),
-    "ngboost": Contender(boosted(peers.ngboost), kinds=(False,), package="ngboost"),
-    "catboost": Contender(boosted(peers.virtual_catboost), kinds=(False,), package="catboost"),
+    "ngboost": Contender(boosted(ngboost), kinds=(False,), package="ngboost"),
+    "catboost": Contender(boosted(virtual_catboost), kinds=(False,), package="catboost"),
 }
 TEACHERS = {name: contender.teacher for name, contender in CONTENDERS.items()}
 STUDENTS = tuple(name for name, teacher in TEACHERS.items() if teacher)
@@ -423,12 +445,16 @@ class Done(NamedTuple):
     seconds: float = 0.0
 
 
-def run(unit: Unit, options) -> Done:
+def settings_of(quick: bool) -> tuple[Params, Params]:
+    """Parameters of teachers, and of students, that are not their defaults."""
+    return ({"n_members": 3, "max_epochs": 2}, {"max_epochs": 2}) if quick else ({}, {})
+
+
+def run(unit: Unit, max_rows: int, params: Params, of_students: Params) -> Done:
     """Fit and judge the models of a unit; one that fails keeps no other from it."""
     one_thread()
     start = time.perf_counter()
-    fold = load(unit, options.max_rows)
-    params = {"n_members": 3, "max_epochs": 2} if options.quick else {}
+    fold = load(unit, max_rows)
     done, teacher = Done(unit, [], []), None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant feature
@@ -436,7 +462,8 @@ def run(unit: Unit, options) -> Done:
             teacher = timed(CONTENDERS[of].fit, fold, params)
         for name in unit.models:
             try:
-                done.rows.extend(run_model(unit, name, fold, params, teacher))
+                own = of_students if TEACHERS[name] else params
+                done.rows.extend(run_model(unit, name, fold, own, teacher))
             except (ValueError, RuntimeError) as error:
                 place = {"kind": unit.kind, "set": unit.set, "case": unit.case}
                 done.failures.append({**place, "model": name, "error": str(error)})
@@ -629,7 +656,8 @@ def main() -> None:
     todo = list(units(options, installed(options.models), known))
     finished: list[Done] = []
     start, n_units = time.perf_counter(), len(todo)
-    calls = (delayed(run)(unit, options) for unit in list(todo))
+    own = options.max_rows, *settings_of(options.quick)
+    calls = (delayed(run)(unit, *own) for unit in list(todo))
     for done in Parallel(options.jobs, return_as="generator_unordered")(calls):
         results = in_order(_defaults.replaced(results, done.rows, place_of))
         failures += done.failures

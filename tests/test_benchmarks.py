@@ -200,27 +200,6 @@ def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
         assert model in text
 
 
-@pytest.mark.slow
-def test_peers_are_measured_in_pieces(run, data_dir, tmp_path):
-    output = tmp_path / "peers.json"
-    quick = ["--quick", "--output", str(output)]
-    run("peers.py", *quick, "--models", "HGB", "GP, RBF")
-    before = json.loads(output.read_text(encoding="utf-8"))["results"]
-    assert [row["model"] for row in before] == ["HGB", "GP, RBF"]
-    text = run("peers.py", *quick, "--models", "HGB", "student", "--resume")
-    rows = json.loads(output.read_text(encoding="utf-8"))["results"]
-    assert rows[:2] == before
-    assert [row["model"] for row in rows[2:]] == ["student"]  # its teacher was fitted, not wanted
-    for row in rows:
-        assert row["rmse"] < 9  # the standard deviation of y
-        assert row["nll"] < -norm.logpdf(9, scale=9)
-        assert 0.6 < row["coverage_90"] <= 1
-        assert min(row["crps"], row["fit_seconds"], row["row_seconds"], row["bytes"]) > 0
-        assert row["model"] in text
-    with pytest.raises(SystemExit, match="its quick is True, not False"):
-        run("peers.py", "--models", "HGB", "--resume", "--output", str(output))
-
-
 def test_results_are_resumed_on_the_same_hardware(common, tmp_path):
     path = tmp_path / "results.json"
     machine = {**common.machine(), "system": "Linux-0.1-of-another-day"}
@@ -275,96 +254,115 @@ def test_peers_of_tables_that_are_not_installed_are_left_out_aloud(common, monke
 
 
 @pytest.fixture
-def peers(common):
-    """The script that measures peers."""
-    return importlib.import_module("peers")
+def suite(common):
+    """The script that judges defaults."""
+    return importlib.import_module("suite")
 
 
 @pytest.mark.slow
-def test_files_of_several_runs_are_joined(peers, tmp_path):
-    settings = {"validation": False, "quick": False}
-    paths = [tmp_path / "a.json", tmp_path / "b.json", tmp_path / "missing.json"]
-    first = results("teacher", [1.0, 2.0])
-    second = [*results("teacher", [9.0, 9.0, 3.0]), *results("NGBoost", [4.0])]
-    for path, rows in zip(paths, (first, second), strict=False):
-        peers.write_json(path, peers.record(settings=settings, results=rows))
-    assert peers.joined(paths, settings) == [*first, *second[2:]]
-    with pytest.raises(SystemExit, match=r"b\.json cannot be used: its validation is False"):
-        peers.joined(paths[1:], {**settings, "validation": True})
-
-
-def results(model, values, score="nll", name="boston"):
-    """Samples of results of a model by split."""
-    return [
-        {"set": name, "split": i, "model": model, score: value} for i, value in enumerate(values)
+@pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
+def test_defaults_are_judged_by_every_criterion(run, suite, few_epochs, data_dir, tmp_path):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    quick = ["--quick", "--fast", "--sets", "esl", "german", "boston", "sine", "--output"]
+    run("suite.py", *quick, first, "--models", *suite.MODELS, "HGB", "--against", first)
+    found = json.loads(first.read_text(encoding="utf-8"))
+    assert found["failures"] == []
+    places = [suite.identity(row) for row in found["results"]]
+    assert len(set(places)) == len(places) == 3 * (2 + 2 + 1 + 1 + 1) + 2
+    for protocol, scores in suite.CRITERIA.items():
+        rows = [row for row in found["results"] if row["protocol"] == protocol]
+        assert set(scores) <= set().union(*rows)
+    # without peers those of the stored run stay, and what is there is not measured again
+    arguments = ["--models", "teacher", "--set", "max_epochs=1", "--against", first]
+    text = run("suite.py", *quick, second, "--protocols", "scores", *arguments)
+    assert "scores    nll " in text
+    rows = json.loads(second.read_text(encoding="utf-8"))["results"]
+    assert [row for row in rows if row["model"] == "HGB"] == [
+        row for row in found["results"] if row["model"] == "HGB"
     ]
+    assert "[1/" not in run(
+        "suite.py", *quick, second, "--protocols", "scores", *arguments, "--resume"
+    )
 
 
-@pytest.mark.parametrize(
-    ("ours", "score", "expected"),
-    [
-        ([0.8, 1.9, 2.8, 3.9], "nll", "win"),  # gaps -.2, -.1, -.2, -.1: mean -.15, error .029
-        ([0.8, 2.1, 2.9, 4.1], "nll", "tie"),  # -.2, .1, -.1, .1
-        ([1.2, 2.1, 3.2, 4.1], "nll", "loss"),
-        ([1.2, 2.1, 3.2, 4.1], "accuracy", "win"),  # more is better
-        ([0.8], "nll", None),  # one split in common tells no error
-    ],
-)
-def test_wins_are_beyond_twice_the_error_of_paired_differences(peers, ours, score, expected):
-    theirs = results("NGBoost", [1.0, 2.0, 3.0, 4.0], score)
-    assert peers.verdict(results("teacher", ours, score), theirs, score) == expected
+def test_verdicts_are_beyond_twice_the_error_of_paired_differences(suite):
+    def rows(values, score="nll"):
+        place = {"protocol": "scores", "case": "0", "model": "teacher"}
+        return [{**place, "set": str(i), score: value} for i, value in enumerate(values)]
+
+    before = [1.0, 2.0, 3.0, 4.0]
+    for now, said in (
+        ([0.8, 1.9, 2.8, 3.9], "better"),  # changes -.2, -.1, -.2, -.1: mean -.15, error .029
+        ([0.8, 2.1, 2.9, 4.1], "same"),  # -.2, .1, -.1, .1
+        ([1.2, 2.1, 3.2, 4.1, 9.0], "worse"),  # the last one has nothing to be compared with
+    ):
+        ((*_, n_sets, then, mean, change, error, worst, verdict),) = suite.verdicts(
+            rows(now), rows(before)
+        )
+        assert (n_sets, then, verdict) == (4, 2.5, said)
+        assert change == pytest.approx(mean - then)
+        changes = np.subtract(now[:4], before)
+        assert error == pytest.approx(changes.std(ddof=1) / 2)
+        assert worst.startswith(f"{changes.argmax()} ")
+    # nearer to .9 is better, and so is more accuracy
+    for score, now, then in (
+        ("coverage", 0.91, 0.8),
+        ("accuracy", 0.9, 0.8),
+        ("in_the_large", 1, 3),
+    ):
+        (found,) = suite.verdicts(rows([now, now], score), rows([then, then], score))
+        assert found[-1] == "better"
 
 
-def test_contests_count_sets_and_name_those_lost(peers):
-    rows = []
-    for name, ours in (("boston", [0.8, 1.9]), ("energy", [1.2, 2.1]), ("wine", [0.0, 3.0])):
-        for model, values in (("student", ours), ("NGBoost", [1.0, 2.0])):
-            found = results(model, values, name=name)
-            rows += [{**row, "crps": row["nll"], "rmse": row["nll"]} for row in found]
-    (contest,) = peers.contests(rows, are_classes=False)
-    assert (contest.ours, contest.peer) == ("student", "NGBoost")
-    assert contest.counts() == ["1 / 1 / 1 (energy)"] * 3
-    assert peers.contests(rows, are_classes=True) == []
+def test_places_among_peers_name_the_tables_lost(suite):
+    nll = {"teacher": [1.0, 2.0, 3.0], "GP": [1.5, 1.8], "forest": [2.0, 2.5, 4.0]}
+    rows = [
+        {"protocol": "scores", "set": name, "case": "0", "model": model, "nll": value}
+        for model, values in nll.items()
+        for name, value in zip(("a", "b", "c"), values, strict=False)
+    ]
+    found = suite.field(rows, "teacher", "NLL")
+    assert found.ranks == {"teacher": 4 / 3, "GP": 1.5, "forest": 8 / 3}
+    assert found.wins == {"teacher": 2, "GP": 1, "forest": 0} | dict.fromkeys(
+        set(suite.PEERS) - {"GP", "forest"}, 0
+    )
+    assert suite.lost(rows, "teacher", "NLL") == ["b 0.200 (GP)"]
+    assert [row[:3] for row in suite.places(rows)] == [["NLL", 3, "1.33 (2)"]]
 
 
-def test_quantile_models_keep_their_outer_quantiles(peers):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 1), dtype=np.float32)
-    y = rng.exponential(size=400)  # far from a Gaussian, whose lower quantile is negative
-    rows = peers.Rows(X[:300], X[300:], y[:300], y[300:])
-    model = peers.boosted_histograms(rows, 0)
-    low, high = peers.interval(model, np.zeros((100, 1, 1, 2)), rows.X_test).T
-    np.testing.assert_array_equal(low, model.models_[0].predict(rows.X_test))
-    np.testing.assert_array_equal(high, model.models_[-1].predict(rows.X_test))
-    assert low.min() >= 0
+def test_probabilities_are_compared_with_frequencies(suite):
+    y = np.repeat([0, 1, 2], [50, 30, 20])
+    proba = np.tile([0.4, 0.4, 0.2], (100, 1))
+    found = suite.of_classes(y, proba, np.arange(3))
+    assert (found["worst_class"], found["worst_ratio"]) == ("0", pytest.approx(0.8))
+    assert found["in_the_large"] == pytest.approx(0.1 / np.sqrt(0.4 * 0.6 / 100))
+    mean, std = np.zeros(3), np.ones(3)
+    gaussian = suite.of_numbers(np.array([-1.0, 0.5, 2.0]), mean, std)
+    members = np.stack([mean, std**2], axis=-1)[:, np.newaxis, np.newaxis]
+    assert gaussian["crps"] == pytest.approx(crps([-1.0, 0.5, 2.0], members), rel=1e-3)
+    assert gaussian["coverage"] == pytest.approx(2 / 3)
 
 
-def test_processes_see_at_most_so_many_rows(peers, monkeypatch):
-    monkeypatch.setattr(peers, "GP_ROWS", 20)
+def test_splits_of_the_suite_are_fixed_and_disjoint(suite, monkeypatch):
+    for n, n_train, n_test in ((200, 133, 67), (4500, 2000, 1500), (9000, 2000, 2000)):
+        table = np.arange(n)[:, np.newaxis], np.arange(n) % 2
+        monkeypatch.setattr(suite.epistemic, "table", lambda name, table=table: table)
+        first, same, other = (suite.fold_of("glass", split) for split in (0, 0, 1))
+        assert (len(first.X_train), len(first.X_held_out)) == (n_train, n_test)
+        np.testing.assert_array_equal(first.X_train, same.X_train)
+        assert set(first.X_train[:, 0]) != set(other.X_train[:, 0])
+        assert not set(first.X_train[:, 0]) & set(first.X_held_out[:, 0])
+        np.testing.assert_array_equal(first.y_held_out, first.X_held_out[:, 0] % 2)
+
+
+def test_processes_see_at_most_so_many_rows(common, monkeypatch):
+    trees = importlib.import_module("trees")
+    monkeypatch.setattr(trees, "GP_ROWS", 20)
     X = np.random.default_rng(0).standard_normal((50, 1))
-    model = peers.GaussianProcess(random_state=0).fit(X, X[:, 0])
+    model = trees.GaussianProcess(random_state=0).fit(X, X[:, 0])
     assert len(np.unique(model.X_train_)) == 20
     assert set(model.X_train_[:, 0]) <= set(X[:, 0])
     np.testing.assert_array_equal(model.X_train_[:, 0], model.y_train_)
-
-
-def test_models_without_a_variance_get_that_of_their_residuals(peers):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((500, 1))
-    y = X[:, 0] + 2 * rng.standard_normal(500)
-    rows = peers.Rows(X[:400], X[400:], y[:400], y[400:])
-    learn, stop, y_learn, y_stop = peers.held_out(rows, 3)
-    model = LinearRegression().fit(learn, y_learn)
-    variance = np.mean(np.square(y_stop - model.predict(stop)))
-    gaps = rows.y_test - model.predict(rows.X_test)
-    expected = -norm.logpdf(gaps, scale=np.sqrt(variance)).mean()
-    assert peers.scored(model, rows, 3)["nll"] == pytest.approx(expected)
-
-
-def test_a_peer_that_is_not_installed_is_left_out_aloud(peers, monkeypatch, capsys):
-    monkeypatch.setattr(peers, "versions", lambda: {"scikit-learn": "1", "skdistill": "1"})
-    assert peers.installed(["CatBoost", "HGB", "teacher"]) == ["HGB", "teacher"]
-    assert capsys.readouterr().out == "CatBoost is left out: catboost is not installed.\n"
 
 
 def test_results_stay_whole_when_writing_is_stopped(common, monkeypatch, tmp_path):

@@ -138,8 +138,8 @@ def test_a_file_rests_on_the_defaults_that_its_script_uses(defaults):
     of_chains = set(defaults.defaults_of_script("sgld.py"))
     assert {"version", "settings"} <= of_chains
     assert not {"GPEDDistiller", "HydraPlusRegressor"} & of_chains
-    # peers.py takes what it compares from other scripts
-    assert {"BayesianEnsembleClassifier", "HydraPlusRegressor"} <= defaults.depends_on("peers.py")
+    # suite.py takes what it compares from other scripts
+    assert {"BayesianEnsembleClassifier", "HydraPlusRegressor"} <= defaults.depends_on("suite.py")
     # defaults of what is not used may change
     found = {"defaults": defaults.defaults_of_script("sgld.py")}
     assert defaults.changed(found) == []
@@ -243,23 +243,23 @@ def test_pages_say_which_files_are_older(report, defaults, monkeypatch):
     assert report.older() == text
     monkeypatch.undo()
     report.older("highlights")
-    assert {"uci", "peers", "hydra", "engine"} < set(report.READ)
+    assert {"uci", "suite", "hydra", "engine"} < set(report.READ)
     assert "amounts" not in report.READ
 
 
 def test_a_claim_is_older_by_the_rows_that_it_rests_on(report, defaults, pages, monkeypatch):
     rows = [{"model": "mixed", "nll": 1}, {"model": "student", "nll": 2, "older": True}]
     found = {"defaults": defaults.defaults(), "results": rows}
-    monkeypatch.setattr(pages, "read", {"peers": found}.__getitem__)
+    monkeypatch.setattr(pages, "read", {"suite": found}.__getitem__)
 
     def claim(*models):
-        monkeypatch.setitem(report.FUNCTIONS, "claim", lambda: pages.stored("peers", *models))
+        monkeypatch.setitem(report.FUNCTIONS, "claim", lambda: pages.stored("suite", *models))
         return report.older("claim")
 
-    text = "Measured with older defaults, and to be run again: ``peers``."
+    text = "Measured with older defaults, and to be run again: ``suite``."
     assert claim() == claim({"student", "mixed"}) == text
     assert claim({"mixed"}) == "All were measured with today's defaults."
-    assert pages.stored("peers", {"mixed"})["results"] == rows[:1]
+    assert pages.stored("suite", {"mixed"})["results"] == rows[:1]
 
 
 def test_missed_targets_are_bold_and_ratios_are_at_least_one_without_a_target(pages):

@@ -7,7 +7,7 @@ from math import inf
 from statistics import mean
 from typing import Any
 
-import peers
+import suite
 import uci
 from _pages import Table, block, duration, limits, pick, plus_minus, spread, stored, table
 
@@ -17,6 +17,7 @@ from pages.posteriors import GPED_AUROC
 from pages.regression import by_set
 
 DEEP_ENSEMBLES_NLL = 0.05  # what a teacher may be behind those published
+MOST_RANK = {"NLL": 1.15, "log loss": 1.8}  # mean ranks of the teacher among peers
 Highlight = tuple[str, str, str, bool, str]  # what, measured, wanted, reached, page
 
 
@@ -255,7 +256,7 @@ def highlights() -> Table:
         gaussian_student(),
         forest_student(),
         training(),
-        mixed_teacher(),
+        *places(),
         mixed_student(),
         hydra_student(
             "median ratio, classes left out", "Epistemic entropy of unseen classes, Hydra+"
@@ -288,21 +289,18 @@ def deep_ensembles() -> Highlight:
     return what, f"{behind[name]:+.3f}", f"at most {DEEP_ENSEMBLES_NLL:+g}", reached, "regression"
 
 
-def mixed_teacher() -> Highlight:
-    """The mixed teacher beside the best of the other models, on the splits that both have."""
-    models = {"mixed", *(model for model in peers.CONTENDERS if model not in peers.OURS)}
-    found = peers.by_model(stored("peers", models)["results"], are_classes=False)
-    behind = {}
-    for name, model in found:
-        ours = {row["split"]: row["nll"] for row in found.get((name, "mixed"), [])}
-        rows = [row for row in found[name, model] if row["split"] in ours]
-        if rows and model != "mixed":
-            behind[name, model] = mean(ours[row["split"]] - row["nll"] for row in rows)
-    name, model = max(behind, key=behind.__getitem__)
-    n_sets = len({name for name, _ in behind})
-    what = f"NLL of the mixed teacher minus that of the best peer ({name}, {model}), {n_sets} sets"
-    most = behind[name, model]
-    return what, f"{most:+.3f}", "at most 0", most <= 0, "peers"
+def places() -> list[Highlight]:
+    """Mean ranks of the default teacher among the peers."""
+    rows, found = stored("suite")["results"], []
+    for heading, most in MOST_RANK.items():
+        of = suite.field(rows, "teacher", heading)
+        if len(of.gaps) in (len(suite.NUMBERS), len(suite.CLASSES)):  # all that there are
+            rank, n, n_tables = of.ranks["teacher"], len(of.ranks), len(of.gaps)
+            what = (
+                f"{heading}, mean rank of the default teacher among {n} models, {n_tables} tables"
+            )
+            found.append((what, f"{rank:.2f}", f"at most {most:g}", rank <= most, "defaults"))
+    return found
 
 
 def of_mixtures() -> dict[str, list[dict[str, Any]]]:

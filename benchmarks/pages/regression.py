@@ -1,27 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regression: UCI sets, and peers."""
+"""Regression: UCI sets."""
 
 from __future__ import annotations
 
 from statistics import mean
 from typing import Any
 
-import peers
 import uci
-from _pages import NOT_MEASURED, Table, block, duration, marked, pick, plus_minus, stored, table
+from _pages import Table, block, marked, pick, stored, table
 
 # Targets that do not stand in the files.
 UCI_WANTED = {"rank_correlation": 0.88, "median_ratio": 0.8, "rmse_ratio": 1.05}
 DISTRIBUTION_NLL = 0.06  # what a student that predicts a distribution may be behind, on average
 DISTRIBUTION_AUSE = 0.05  # and by how much its AUSE may differ
-HEADINGS = {
-    "nll": "NLL:.3f",
-    "crps": "CRPS:.3f",
-    "rmse": "RMSE:.3f",
-    "coverage_90": "90 % coverage:.3f",
-    "log_loss": "log loss:.3f",
-    "accuracy": "accuracy:.3f",
-}
 
 
 def by_set(name: str) -> list[tuple[str, dict, dict, dict]]:
@@ -123,60 +114,3 @@ def uci_distribution() -> Table:
         "median ratio:.2f | parameters, student / teacher:.3f",
         rows,
     )
-
-
-def scores_of(kind: str) -> tuple[bool, list[tuple[str, str]]]:
-    """Whether a kind of sets, numbers or classes, has classes; its scores with their formats."""
-    are_classes = {"numbers": False, "classes": True}[kind]
-    return are_classes, [
-        (key, HEADINGS[key].partition(":")[2]) for key in peers.SCORES[are_classes]
-    ]
-
-
-@block
-def peers_scores(kind: str) -> Table | str:
-    """All models on all sets: means over splits, with standard errors, and costs."""
-    are_classes, scores = scores_of(kind)
-    rows: list[list[Any]] = []
-    for (name, model), found in peers.by_model(stored("peers")["results"], are_classes).items():
-        fit, one, size = (mean(row[key] for row in found) for key in peers.COSTS)
-        rows.append(
-            [
-                *(name, model, len(found)),
-                *(plus_minus(*peers.mean_and_error(found, key), spec) for key, spec in scores),
-                *(duration(fit), duration(one), size / 1000),
-            ]
-        )
-    columns = " | ".join(HEADINGS[key] for key, _ in scores)
-    heading = f"data set | model | splits | {columns} | fit | one sample | kB:,.0f"
-    return table(heading, rows) if rows else NOT_MEASURED
-
-
-@block
-def peers_records() -> Table | str:
-    """Published figures beside the best that was measured."""
-    found = peers.by_model(stored("peers")["results"], are_classes=False)
-    rows: list[list[Any]] = []
-    for name, record in uci.RECORDS.items():
-        measured = {model: splits for (key, model), splits in found.items() if key == name}
-        if not measured:
-            continue
-        rows.append([name])
-        for score, published in zip(("rmse", "nll"), record, strict=True):
-            means = {m: peers.mean_and_error(splits, score)[0] for m, splits in measured.items()}
-            best = min(means, key=means.__getitem__)
-            rows[-1] += [published, means[best], best]
-    columns = "published:.2f | best here:.3f | of"
-    heading = f"data set | RMSE, {columns} | NLL, {columns}"
-    return table(heading, rows) if rows else NOT_MEASURED
-
-
-@block
-def peers_contests(kind: str) -> Table | str:
-    """What ours win, tie and lose."""
-    are_classes, _ = scores_of(kind)
-    found = peers.contests(stored("peers")["results"], are_classes)
-    if not found:
-        return NOT_MEASURED
-    names = " | ".join(HEADINGS[score].partition(":")[0] for score in found[0].verdicts)
-    return table(f"ours | peer | {names}", ([c.ours, c.peer, *c.counts()] for c in found))

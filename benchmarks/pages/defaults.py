@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Defaults against defaults: teachers, students and peers on the tables of suite.py."""
+
+from __future__ import annotations
+
+from statistics import mean, median
+
+import suite
+from _pages import NOT_MEASURED, Table, block, duration, stored, table
+from scipy.stats import studentized_range
+
+ALPHA = 0.05  # of the critical difference
+
+
+def rows() -> list[suite.Row]:
+    return stored("suite")["results"]
+
+
+@block
+def defaults_ranks() -> Table | str:
+    """Mean ranks and wins, and by how much two mean ranks have to differ (Nemenyi's test)."""
+    found = []
+    for heading, n_tables, *cells in suite.places(rows()):
+        k = len(suite.field(rows(), "teacher", heading).ranks)
+        q = studentized_range.ppf(1 - ALPHA, k, 1e6) / 2**0.5
+        found.append([heading, n_tables, *cells, q * (k * (k + 1) / (6 * n_tables)) ** 0.5])
+    columns = " | ".join(suite.WHO)
+    heading = f"score | tables | {columns} | critical difference:.2f"
+    return table(heading, found) if found else NOT_MEASURED
+
+
+@block
+def defaults_lost() -> Table | str:
+    """Where the teacher and its students are behind the best peer."""
+    found = [
+        [heading, model, f"{len(lost)} of {len(of.gaps)}", ", ".join(lost)]
+        for heading in suite.RANKED
+        for model in suite.MODELS
+        if (of := suite.field(rows(), model, heading)).gaps
+        for lost in [suite.lost(rows(), model, heading)]
+    ]
+    heading = "score | model | behind on | by how much, and the best peer"
+    return table(heading, found) if found else NOT_MEASURED
+
+
+@block
+def defaults_seconds() -> Table | str:
+    """Medians over tables of CPU seconds, by training samples."""
+    found = []
+    for low, high in ((0, 250), (250, 1000), (1000, suite.MOST)):
+        within = [row for row in rows() if low < row.get("n_train", 0) <= high]
+        for what in ("fit_seconds", "predict_seconds"):
+            cells = []
+            for model in suite.WHO:
+                of = suite.by_set(within, "scores", what, model)
+                cells.append(duration(median(map(mean, of.values()))) if of else None)
+            found.append([f"{low + 1:,} to {high:,}", what.partition("_")[0], *cells])
+    return table(f"training samples | of | {' | '.join(suite.WHO)}", found)
+
+
+@block
+def defaults_judged() -> Table | str:
+    """The criteria by which a default is judged, as they stand."""
+    found = []
+    for protocol, score in ((p, s) for p, scores in suite.CRITERIA.items() for s in scores):
+        of = {model: suite.by_set(rows(), protocol, score, model) for model in suite.MODELS}
+        means = [mean(map(mean, values.values())) if values else None for values in of.values()]
+        if n_tables := max(map(len, of.values())):
+            found.append([protocol, score, n_tables, *means])
+    columns = " | ".join(f"{model}:.3g" for model in suite.MODELS)
+    return table(f"protocol | score | tables | {columns}", found) if found else NOT_MEASURED
