@@ -244,7 +244,7 @@ WRITES_WITH_REASON = {
     # Messages of protobuf, as which onnx has its graphs.
     **{"export/_graph.py": 3, "export/_pipelines.py": 1},
     # What decorators make: names, signatures and docstrings of functions, and a kept property.
-    **{"losses/_loss.py": 4, "displays/_display.py": 2},
+    "losses/_loss.py": 4,
 }
 
 

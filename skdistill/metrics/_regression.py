@@ -202,10 +202,6 @@ def regression_calibration_curve(
         Fraction of the true values at or below the quantile (Kuleshov et al. 2018, Section 3.5),
         averaged uniformly over targets. Equals `nominal` for a calibrated model.
 
-    See Also
-    --------
-    skdistill.displays.RegressionCalibrationDisplay : Draws the curve.
-
     Examples
     --------
     >>> from skdistill.metrics import regression_calibration_curve

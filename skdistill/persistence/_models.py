@@ -100,7 +100,7 @@ def load(path: str | os.PathLike) -> BaseEstimator:
         text, arrays = unpack(read(Path(path)), *_FORMAT)
         decoder = Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
         model = decoder.decode_all(json.loads(text))
-        if not isinstance(model, BaseEstimator):
+        if not isinstance(model, BaseEstimator) or isinstance(model, Settings):
             raise ValueError("it holds no model")
         return model
     except OSError:
