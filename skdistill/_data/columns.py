@@ -97,10 +97,7 @@ class Columns:
 
     @classmethod
     def of(cls, X: Any, categorical_features: Any) -> Columns | None:
-        """Find the categories in X; None if no column holds any.
-
-        A ValueError tells of columns in the parameter `categorical_features` that X does not have.
-        """
+        """Find the categories in X; None if no column holds any."""
         if categorical_features is None:
             return None
         is_found = isinstance(categorical_features, str)
@@ -242,11 +239,7 @@ def as_table(X: Any, name: str = "X") -> Any:
 
 
 def with_days(X: ArrayLike) -> Any:
-    """Return a table with dates and durations as days, in float64; dates count from 1970.
-
-    Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
-    time zone are those of UTC. NaT is NaN.
-    """
+    """Return a table with dates and durations as days, in float64; dates count from 1970."""
     days = {column: _days_in(X, column) for column in date_columns(X)}
     return with_columns(X, days) if days else X
 

@@ -23,11 +23,7 @@ def part_of(params: Mapping[str, Any], part: str) -> dict[str, Any]:
 
 
 def check_nested(owner: object, params: Mapping[str, object]) -> None:
-    """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has none, such as a name.
-
-    `params` are what `set_params` of an estimator, or of settings, is given; they may set the
-    parameter itself too.
-    """
+    """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has no parameters."""
     for key in params:
         name, delimiter, _ = key.partition("__")
         if not (delimiter and hasattr(owner, name)):

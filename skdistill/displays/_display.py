@@ -48,10 +48,7 @@ def draw(ax: Axes, method: str, *data: object, given: Keywords = None, **style: 
 
 
 def literal(text: object) -> str:
-    """Return a text that matplotlib draws as it is given.
-
-    A dollar begins no formula, and an underscore hides no entry of a legend.
-    """
+    """Return a text that matplotlib draws as it is given."""
     escaped = str(text).replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
 

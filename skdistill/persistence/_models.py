@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch.overrides import TorchFunctionMode
 
 from .._estimator.base import NetEstimator
-from .._serialization.container import pack, read, unpack, write_atomically
+from .._serialization.container import pack, read, write_atomically
 from .._serialization.json import Decoder, Encoder
 from .._utils.settings import Settings
 from .._utils.validation import FilePath, OneOf
@@ -97,7 +97,7 @@ def load(path: str | os.PathLike) -> BaseEstimator:
     """
     FilePath().check(path, "path")
     try:
-        text, arrays = unpack(read(Path(path)), *_FORMAT)
+        text, arrays = read(Path(path), *_FORMAT)
         decoder = Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
         model = decoder.decode_all(json.loads(text))
         if not isinstance(model, BaseEstimator) or isinstance(model, Settings):
