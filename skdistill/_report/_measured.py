@@ -200,7 +200,7 @@ def _pictures(predictions: dict[str, Predictions], halves: Any) -> Iterator[Pict
             "halves",
             "Disagreement of two fits",
             "Mean squared difference of the two predictions by the sum of their epistemic "
-            "variances, for ten groups of samples. On the dashed line they are equal.",
+            "variances, for ten groups of samples. On the dotted line they are equal.",
             partial(_draw_halves, halves),
         )
 
@@ -243,7 +243,7 @@ def _draw_rejection(predictions: dict[str, Predictions], ax: Any) -> None:
     if low < high:  # with room for the legend
         ax.set_ylim(low - 0.05 * (high - low), high + 0.25 * (high - low))
     ax.set(xlabel="Coverage: share of samples predicted, most certain first", xlim=(0, 1))
-    ax.set_ylabel(f"Risk: mean {loss} of samples predicted")
+    ax.set_ylabel(f"Mean {loss} of samples predicted")
     ax.legend(fontsize="small")
 
 

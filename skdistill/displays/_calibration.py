@@ -87,7 +87,7 @@ class EpistemicCalibrationDisplay(Display):
         if ref_line and reference not in ax.get_legend_handles_labels()[1]:
             positive = np.array([self.epistemic, self.squared_error])
             ends = [positive[positive > 0].min(initial=np.inf), positive.max(initial=0)]
-            style = {"color": REFERENCE_COLOR, "linestyle": ":", "zorder": 1.5}
+            style: dict[str, Any] = {"color": REFERENCE_COLOR, "linestyle": ":", "zorder": 1.5}
             self.ref_line_ = ax.plot(ends, ends, label=reference, **style)[0]
         label = self.name if name is None else name
         if self.coverage is not None:

@@ -97,7 +97,7 @@ class FidelityDisplay(Display):
                 f"ax must hold {n_axes} axes, one for each panel, got {len(self.axes_)}."
             )
         self.figure_ = self.axes_[0].figure
-        from matplotlib.ticker import LogLocator, NullFormatter
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
         self.points_: dict[str, Any] = {}
         self.bands_: dict[str, Any] = {}
@@ -114,10 +114,13 @@ class FidelityDisplay(Display):
             panel.plot(ends, ends, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
             panel.set(xscale="log", yscale="log", xlabel=f"{part.capitalize()}, {whose} ({unit})")
             panel.set_ylabel(f"{part.capitalize()}, student ({unit})")
-            for axis, (low, high) in zip(
-                (panel.xaxis, panel.yaxis), (panel.get_xlim(), panel.get_ylim()), strict=True
-            ):  # powers of ten; of a short axis 2 and 5 times them too
-                axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+            limits = panel.get_xlim(), panel.get_ylim()
+            for axis, (low, high) in zip((panel.xaxis, panel.yaxis), limits, strict=True):
+                if high < 10 * low:  # no decade: plain numbers, and few
+                    axis.set_major_locator(MaxNLocator(4))
+                    axis.set_major_formatter(ScalarFormatter())
+                else:  # powers of ten; of a short axis 2 and 5 times them too
+                    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
                 axis.set_minor_formatter(NullFormatter())
             panel.legend(fontsize="small", loc="upper left")
         return self

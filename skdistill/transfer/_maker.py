@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -168,7 +168,7 @@ def numbered(maker: TransferMaker, names: Sequence[str] | np.ndarray | None) -> 
         changed = {} if numbers == list(given) else {"categorical": numbers}
     if isinstance(base, TransferMaker) and (of_base := numbered(base, names)) is not base:
         changed["base"] = of_base
-    return cast("TransferMaker", copy.copy(maker).set_params(**changed)) if changed else maker
+    return copy.copy(maker).set_params(**changed) if changed else maker
 
 
 def _number_of(item: object, names: Sequence[str] | np.ndarray | None, maker: TransferMaker) -> Any:
