@@ -85,7 +85,10 @@ def load(path: str | os.PathLike) -> BaseEstimator:
     Parameters
     ----------
     path : str or os.PathLike
-    XX : estimator
+
+    Returns
+    -------
+    model : estimator
 
     Raises
     ------
