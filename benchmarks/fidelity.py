@@ -151,7 +151,7 @@ def scored(teacher, student, reference, rows: Rows) -> dict[str, float]:
     """Gaps to the teacher, and how the epistemic uncertainty follows teacher and reference."""
     table = fidelity(teacher, student, rows.X_test, rows.y_test, reference=reference)
     found = {k: value for k, value in table["student_to_teacher"].items() if k.endswith("_gap")}
-    for pair, column in table.columns.items():
+    for pair, column in table.items():
         found[f"rank_{pair}"] = column["epistemic_rank_correlation"]
         found[f"ratio_{pair}"] = column["epistemic_median_ratio"]
     if not is_classifier(student):

@@ -448,7 +448,8 @@ def field(rows: list[Row], model: str, heading: str) -> Field:
         losses = {name: mean(map(loss, of[table])) for name, of in found.items() if table in of}
         for name, rank in zip(losses, rankdata(list(losses.values())), strict=True):
             ranks[name].append(float(rank))
-        if best := min(losses.keys() - {model}, key=losses.__getitem__, default=None):
+        peers = [name for name in PEERS if name in losses]
+        if best := min(peers, key=losses.__getitem__, default=None):
             gaps[table] = losses[model] - losses[best], best
     return Field(
         {name: mean(places) for name, places in ranks.items() if places},

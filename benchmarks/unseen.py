@@ -83,7 +83,6 @@ from skdistill import (
     HydraPlusRegressor,
     predict_uncertainty,
 )
-from skdistill.datasets import move
 from skdistill.metrics import epistemic_fidelity
 from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
 from skdistill.samplers import DeepEnsemble
@@ -258,7 +257,7 @@ def unlike(
     moving = np.flatnonzero(scale)
     is_chosen = rng.choice(moving, len(X))[:, np.newaxis] == np.arange(X.shape[1])
     for case, by in zip(MOVED, 2 * DISTANCES, strict=True):
-        moved = move(X, by, scale=scale)
+        moved = X + by * scale
         yield ("moved", case), Unseen(moved if "all" in case else np.where(is_chosen, moved, X))
     if "table" not in protocols:
         return

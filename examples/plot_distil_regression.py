@@ -24,8 +24,14 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, SchemaWarning
-from skdistill.displays import RejectionCurveDisplay, UncertaintyBandDisplay
-from skdistill.metrics import ause, epistemic_fidelity, interval_coverage, mixture_nll
+from skdistill.displays import UncertaintyBandDisplay
+from skdistill.metrics import (
+    ause,
+    epistemic_fidelity,
+    interval_coverage,
+    mixture_nll,
+    risk_coverage_curve,
+)
 from skdistill.model_selection import flops, n_parameters
 
 n_members = 20  # networks of the ensemble
@@ -105,17 +111,11 @@ for ax, (name, (style, color)), model in zip(axes[0], looks.items(), models.valu
     ax.set(title=name, xlabel="mean radius [pixels]", ylabel="largest area [pixels]")
     epistemic = model.predict_uncertainty(grid).std().epistemic
     axes[1, 0].plot(grid["mean radius"], epistemic, style, color=color, label=name)
-    RejectionCurveDisplay.from_estimator(
-        model,
-        X_test,
-        y_test,
-        ax=axes[1, 1],
-        name=name,
-        plot_oracle=name == "Student",
-        plot_random=name == "Student",
-        color=color,
-        linestyle=style,
-    )
+    errors = (model.predict(X_test) - y_test) ** 2
+    curve = risk_coverage_curve(errors, model.predict_uncertainty(X_test).total)
+    axes[1, 1].plot(*curve, style, color=color, label=name)
+axes[1, 1].plot(*risk_coverage_curve(errors, errors), ":", color="0.3", label="best order")
+axes[1, 1].legend()
 axes[1, 0].axvspan(low, high, color="0.93", zorder=0, label="data")
 axes[1, 0].set(
     title="Epistemic uncertainty",

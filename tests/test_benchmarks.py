@@ -1476,7 +1476,7 @@ def test_statistics_of_drift_are_those_of_scipy(common):
     found = drift.statistics(X, np.sort(reference, axis=0))
     expected = ks_2samp(X, reference, method="asymp")
     np.testing.assert_allclose(found, expected.statistic)
-    for name, (level, _) in drift.TESTS.items():
+    for name, level in drift.TESTS.items():
         is_alarm = expected.pvalue <= level
         np.testing.assert_array_equal(found >= drift.LIMITS[name], is_alarm)
         assert 0 < is_alarm.sum() < 20
@@ -1487,17 +1487,16 @@ def test_false_alarms_and_delays_of_drift(run, few_epochs, tmp_path):
     output = tmp_path / "drift.json"
     text = run("drift.py", "--quick", "--output", output)
     rows = json.loads(output.read_text(encoding="utf-8"))["results"]
-    assert len(rows) == 20
-    assert [row["shift"] for row in rows[::5]] == [0, 0.5, 1, 0.25]
+    assert len(rows) == 12
+    assert [row["shift"] for row in rows[::3]] == [0, 2, 4, 1]
     for row in rows:
         assert row["contender"] in text
         assert 0 <= row["false_alarms"] <= 1
-        if row["shift"] == 1:
+        if row["shift"] == 4:
             assert row["median_delay"] is None or row["median_delay"] % 100 == 0
-    monitor = rows[10]
+    monitor = rows[6]
     assert (monitor["contender"], monitor["missed"]) == ("DriftMonitor", 0)
     assert 100 <= monitor["median_delay"] <= 300
-    assert monitor["streams_with_the_right_feature"] == 2
 
 
 @pytest.fixture

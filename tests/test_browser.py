@@ -322,7 +322,7 @@ def documentation() -> Path:
 PAGES = ("index.html", "getting_started.html", "which_student.html", "user_guide/index.html",
          "user_guide/evaluation.html", "user_guide/report.html", "measured/unseen.html", "api.html",
          "generated/skdistill.HydraPlusRegressor.html", "auto_examples/index.html", "genindex.html",
-         "generated/skdistill.displays.RegressionCalibrationDisplay.html")  # fmt: skip
+         "generated/skdistill.displays.EpistemicCalibrationDisplay.html")  # fmt: skip
 
 # What is cut at the right edge; code blocks and tables scroll.
 CUT = """() => [...document.querySelectorAll('.bd-article :is(dt, dd, code, td)')].filter(

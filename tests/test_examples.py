@@ -28,7 +28,6 @@ PAGES = {
     "plot_distil_forest": ("student (1 network)", FEW | {"n_trees": 20}),
     "plot_distil_regression": ("RMSE", FEW),
     "plot_drift": ("accuracy before", FEW),
-    "plot_drifted_feature": ("drifted features", FEW | {"n_streams": 2}),
     "plot_early_prediction": ("share of the time", FEW_ROUNDS),
     "plot_gped": ("the student", {"max_epochs": 2}),
     "plot_gradient_ratio": ("reverse KL, with the one", {"n_classes_max": 1000}),

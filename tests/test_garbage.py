@@ -41,7 +41,7 @@ from skdistill.settings import (
     WeakLearnerSearch,
 )
 from skdistill.teachers import Teacher
-from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, UniformBox
+from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -140,7 +140,6 @@ MODELS = {
             (GaussianNoise(), "regressor"),
             (Mixup(), "classifier"),
             (Munge(), "regressor"),
-            (UniformBox(), "classifier"),
             (Disagreement(), "regressor"),
         )
     },
@@ -160,7 +159,7 @@ GROUPS = {
 }
 
 # Of these what the others have not is tried, the parameters of a part.
-VARIANTS = ["SGLD", "SGHMC", "dropout", "distiller with Munge", "distiller with UniformBox"]
+VARIANTS = ["SGLD", "SGHMC", "dropout", "distiller with Munge", "distiller with Mixup"]
 VARIANTS += ["distiller with Disagreement"]
 
 # Of these the parts get all that is above, and of the others these few.

@@ -62,7 +62,7 @@ LESS = {
     "report": [("n_members=10,", "n_members=3,"), ("n_members=30,", "n_members=4,")],
     "smaller_students": [
         ("BayesianEnsembleClassifier(5,", "BayesianEnsembleClassifier(2,"),
-        ("y_train, 300,", "y_train, 100,"),  # that have labels
+        ("train_size=300,", "train_size=100,"),  # that have labels
     ],
 }
 
@@ -95,7 +95,7 @@ def some_of_adult(name, version, return_X_y):
         ("foundation_models", []),
         ("gped", []),
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),
-        ("production", ["onnxruntime", "skl2onnx"]),
+        ("production", ["onnxruntime", "pandas", "skl2onnx", "skops"]),
         ("report", ["matplotlib", "pandas"]),
         ("smaller_students", ["matplotlib"]),
         ("tables", ["pandas"]),

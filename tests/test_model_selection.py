@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Costs against what is counted by hand, the choice of the cheapest student against its rule."""
+"""Costs against what is counted by hand."""
 
 from __future__ import annotations
 
-import pickle
 import time
 
 import numpy as np
@@ -12,13 +11,10 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.datasets import load_iris, make_regression
+from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import (
-    GridSearchCV,
-    RandomizedSearchCV,
-)
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -27,9 +23,7 @@ from skdistill import (
     BayesianEnsembleRegressor,
     HydraPlusRegressor,
 )
-from skdistill.metrics import get_scorer as scorer_of
 from skdistill.model_selection import (
-    CheapestWithin,
     flops,
     latency,
     n_parameters,
@@ -156,112 +150,6 @@ def test_wide_networks_take_longer(data):
     ]
     small, large = (latency(model, data[0], batch_size=512, n_repeats=5) for model in models)
     assert small < large
-
-
-RESULTS = {
-    "params": [{}] * 5,
-    "split0_test_score": [0.80, 0.94, 0.96, 0.97, np.nan],
-    "split1_test_score": [0.80, 0.86, 0.92, 0.91, np.nan],
-    "mean_test_score": [0.80, 0.90, 0.94, 0.94, np.nan],
-    "mean_test_neg_n_parameters": [-1.0, -2.0, -30.0, -40.0, -0.5],
-    "mean_fit_time": [5.0, 4.0, 3.0, 2.0, 1.0],
-}
-
-
-def test_columns_that_are_not_there():
-    message = r"no metric or column 'neg_flops'; it has \['mean_fit_time', 'neg_n_par.*', 'score'\]"
-    with pytest.raises(ValueError, match=message):
-        CheapestWithin(cost="neg_flops")(RESULTS)
-    with pytest.raises(ValueError, match="no metric or column 'accuracy'"):
-        CheapestWithin(score="accuracy")(RESULTS)
-
-
-# --- the rule -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("unit", "tolerance", "expected"),
-    [
-        ("absolute", 0.0, 2),  # two are best, the cheaper of them
-        ("absolute", 0.039, 2),
-        ("absolute", 0.041, 1),
-        ("absolute", 1.0, 0),
-        ("relative", 0.042, 2),  # of .94: down to .9005
-        ("relative", 0.043, 1),
-        # Folds of the best, .96 and .92: deviation .02 sqrt(2), standard error .02.
-        ("standard_error", 1.0, 2),
-        ("standard_error", 1.99, 2),
-        ("standard_error", 2.01, 1),
-    ],
-)
-def test_rule_by_hand(unit, tolerance, expected):
-    assert CheapestWithin(tolerance=tolerance, unit=unit)(RESULTS) == expected
-
-
-def test_rule_for_scores_that_are_negative():
-    results = {"mean_test_score": [-1.0, -1.09, -1.2], "mean_test_neg_n_parameters": [-3, -2, -1]}
-    rule = CheapestWithin(tolerance=0.1, unit="relative")
-    assert rule(results) == 1
-    assert type(rule(results)) is int
-
-
-def test_a_cost_may_be_another_column():
-    rule = CheapestWithin(cost="mean_fit_time", tolerance=0.0, unit="absolute")
-    assert rule(RESULTS) == 3
-
-
-def test_of_equally_cheap_ones_the_best():
-    results = {"mean_test_score": [0.8, 0.9, 0.85], "mean_test_neg_n_parameters": [-1, -1, -1]}
-    assert CheapestWithin(tolerance=1.0, unit="absolute")(results) == 1
-
-
-def test_one_fold_has_no_standard_error():
-    results = {k: v for k, v in RESULTS.items() if "split1" not in k}
-    with pytest.raises(ValueError, match="needs two folds or more, got 1"):
-        CheapestWithin()(results)
-
-
-def test_nothing_but_nan():
-    results = {"mean_test_score": [np.nan], "mean_test_neg_n_parameters": [-1]}
-    with pytest.raises(ValueError, match="No candidate has both a score and a cost"):
-        CheapestWithin(unit="absolute")(results)
-
-
-@pytest.mark.parametrize(
-    ("params", "error", "message"),
-    [
-        ({"tolerance": -1.0}, ValueError, "tolerance"),
-        ({"tolerance": np.nan}, TypeError, "tolerance"),
-        ({"tolerance": "1"}, TypeError, "tolerance"),
-        ({"unit": "percent"}, ValueError, "unit must be one of"),
-    ],
-)
-def test_rules_that_are_none(params, error, message):
-    with pytest.raises(error, match=message):
-        CheapestWithin(**params)
-
-
-def neg_n_parameters(model, X, y):
-    return -n_parameters(model)
-
-
-GRID = {"module__hidden_units": [(30,), (3,), (10,)]}
-SCORING = {
-    "nll": scorer_of("neg_log_loss"),
-    "accuracy": "accuracy",
-    "size": neg_n_parameters,
-}
-
-
-@pytest.mark.parametrize(
-    "search", [GridSearchCV, lambda *args, **kw: RandomizedSearchCV(*args, n_iter=3, **kw)]
-)
-def test_rule_in_the_searches_of_scikit_learn(search):
-    rule = CheapestWithin(cost="size", score="accuracy", tolerance=1.0, unit="absolute")
-    model = BayesianEnsembleClassifier(2, max_epochs=2, random_state=0)
-    found = search(model, GRID, scoring=SCORING, refit=rule, cv=2).fit(*load_iris(return_X_y=True))
-    assert found.best_params_ == {"module__hidden_units": (3,)}
-    assert pickle.loads(pickle.dumps(clone(found))).refit.cost == "size"
 
 
 @pytest.mark.parametrize("cost", [flops, latency])

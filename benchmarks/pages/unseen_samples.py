@@ -282,7 +282,7 @@ def drift_delays() -> Table:
     rows = sorted(stored("drift")["results"], key=itemgetter("shift"))
     return table(
         "shift:.2f | alarm of | false alarms before:.2f | median delay | "
-        "90 % quantile of the delay | missed in 2,000 samples:.2f | correct feature reported:.2f",
+        "90 % quantile of the delay | missed in 2,000 samples:.2f",
         (
             [
                 row["shift"],
@@ -290,7 +290,6 @@ def drift_delays() -> Table:
                 row["false_alarms"],
                 *(_samples(row[key]) for key in ("median_delay", "delay_of_nine_in_ten")),
                 row["missed"],
-                _share_named(row),
             ]
             for row in rows
             if row["shift"]
@@ -300,8 +299,3 @@ def drift_delays() -> Table:
 
 def _samples(delay: float | None) -> str:
     return "never" if delay is None else f"{delay:,.0f}"
-
-
-def _share_named(row: dict[str, Any]) -> float | None:
-    n_named = row.get("streams_with_the_right_feature")
-    return None if n_named is None else n_named / row["streams"]

@@ -3,9 +3,8 @@ Search for the cheapest student
 ===============================
 
 A search for the most accurate student selects a large one, even if a student of a sixth of its size
-is nearly as accurate. `GridSearchCV` with `CheapestWithin` as its `refit` selects the cheapest
-student within a tolerance: here the one with the fewest parameters whose error is at most one per
-cent above the lowest.
+is nearly as accurate. `GridSearchCV` takes a function as its `refit`. This one selects the student
+with the fewest parameters whose error is at most one per cent above the lowest.
 """
 
 # %%
@@ -18,11 +17,12 @@ cent above the lowest.
 import tempfile
 
 import matplotlib.pyplot as plt
+import numpy as np
 from sklearn.datasets import make_friedman1
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.model_selection import CheapestWithin, n_parameters
+from skdistill.model_selection import n_parameters
 
 n_members = 5  # networks of the teacher
 max_epochs = 100  # epochs of each model
@@ -36,6 +36,13 @@ def neg_n_parameters(model, X, y):
     return -n_parameters(model)
 
 
+def cheapest(cv_results):
+    """The candidate with the fewest parameters whose error is within 1 % of the lowest."""
+    scores = cv_results["mean_test_score"]
+    is_close = scores >= 1.01 * scores.max()  # scores are negative
+    return np.where(is_close, cv_results["mean_test_neg_n_parameters"], -np.inf).argmax()
+
+
 with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share its teacher
     teacher = BayesianEnsembleRegressor(n_members, max_epochs=max_epochs, random_state=0)
     student = HydraPlusRegressor(teacher, memory=folder, max_epochs=max_epochs, random_state=0)
@@ -43,7 +50,7 @@ with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share 
         student,
         {"module__hidden_units": [(4,), (16,), (64,), (128, 128)]},
         scoring={"score": "neg_root_mean_squared_error", "neg_n_parameters": neg_n_parameters},
-        refit=CheapestWithin(cost="neg_n_parameters", tolerance=0.01, unit="relative"),
+        refit=cheapest,
         cv=3,
     ).fit(X_train, y_train)
 

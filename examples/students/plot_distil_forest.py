@@ -29,7 +29,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from skdistill import HydraPlusClassifier, predict_uncertainty
-from skdistill.displays import RejectionCurveDisplay
+from skdistill.metrics import risk_coverage_curve
 from skdistill.settings import HydraLoss
 from skdistill.teachers import as_teacher
 
@@ -112,16 +112,9 @@ looks = dict(zip(table, ("o-", "s--"), strict=True))
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for name, model in zip(table, (student.teacher_, student), strict=True):
     axes[0].loglog(n_rows, times[name], looks[name], label=name)
-    RejectionCurveDisplay.from_estimator(
-        model,
-        X_test,
-        y_test,
-        ax=axes[1],
-        name=name.split()[0],
-        plot_oracle=False,
-        plot_random=False,
-        linestyle=looks[name][1:],
-    )
+    wrong = model.predict(X_test) != y_test
+    curve = risk_coverage_curve(wrong, predict_uncertainty(model, X_test).total)
+    axes[1].plot(*curve, looks[name][1:], label=name.split()[0])
 axes[0].set(xlabel="samples", ylabel="CPU time [ms]", title="Prediction time")
 axes[0].legend()
 axes[1].set(

@@ -4,7 +4,7 @@ Drift monitoring
 
 Labels come late, if at all, but epistemic uncertainty needs none. A student classifies digits from
 a scanner whose sensor degrades: each batch is a little noisier than the one before. A monitor of
-the features and the uncertainty detects the drift while the student still classifies nearly all
+the uncertainty detects the drift while the student still classifies nearly all
 images correctly.
 """
 
@@ -64,8 +64,6 @@ if len(alarm):
     print(f"first alarm: batch {alarm[0]}, {alarm[0] - last_good} batches after it began")
     print(f"accuracy in that batch: {accuracies[alarm[0]]:.2f}")
 print(f"accuracy before: {accuracies[~after].mean():.2f}, at the end: {accuracies[-5:].mean():.2f}")
-print(f"drifted features: {len(monitor.features_)} of {len(monitor.columns_)}, such as", end=" ")
-print(monitor.features_[-2:])
 
 # %%
 # Figure
@@ -73,7 +71,7 @@ print(monitor.features_[-2:])
 #
 # Not every change moves images away from the training images. With fading contrast they approach
 # the mean image, and the epistemic uncertainty rises late. Therefore the monitor also tests the
-# total uncertainty and every feature.
+# total uncertainty.
 
 figure, axes = plt.subplots(3, 1, figsize=(6.5, 6.4), layout="constrained", sharex=True)
 axes[0].plot(np.maximum(p_values, 1e-12), "o-", color="#0072B2", markersize=4, label="p-value")

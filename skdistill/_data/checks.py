@@ -87,11 +87,7 @@ def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndar
 
 
 def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int = 0) -> None:
-    """Raise a ValueError that names the sample, unless all predicted values are finite.
-
-    Samples are the axis `axis` of `values`; `X` are their inputs, and `numbers` their numbers in
-    the user's X. Nothing is checked with scikit-learn's ``assume_finite=True``.
-    """
+    """Raise a ValueError that names the sample, unless all predicted values are finite."""
     if is_finite(values) or get_config()["assume_finite"]:
         return
     is_wrong = ~values.transpose(0, axis).isfinite().flatten(1).all(1)

@@ -97,10 +97,7 @@ class Columns:
 
     @classmethod
     def of(cls, X: Any, categorical_features: Any) -> Columns | None:
-        """Find the categories in X; None if no column holds any.
-
-        A ValueError tells of columns in the parameter `categorical_features` that X does not have.
-        """
+        """Find the categories in X; None if no column holds any."""
         if categorical_features is None:
             return None
         is_found = isinstance(categorical_features, str)
@@ -242,11 +239,7 @@ def as_table(X: Any, name: str = "X") -> Any:
 
 
 def with_days(X: ArrayLike) -> Any:
-    """Return a table with dates and durations as days, in float64; dates count from 1970.
-
-    Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
-    time zone are those of UTC. NaT is NaN.
-    """
+    """Return a table with dates and durations as days, in float64; dates count from 1970."""
     days = {column: _days_in(X, column) for column in date_columns(X)}
     return with_columns(X, days) if days else X
 
@@ -416,30 +409,21 @@ def _refuse_kinds(categories: list, name: object) -> None:
 
 def _advice_on_text(X: Any, number: int, counts: Counter) -> list[str]:
     """Tell of a column of text that it holds numbers, dates, names or free text, if it does."""
-    name, n_values, is_pandas = name_of_column(X, number), counts.total(), hasattr(X, "iloc")
-    if str(column_of(X, number).dtype).lower().startswith(("cat", "dictionary", "enum")):
+    name, column = name_of_column(X, number), column_of(X, number)
+    if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
         return []
-    others = sorted(repr(value) for value in counts if number_of(value) is None)
-    n_numbers = sum(count for value, count in counts.items() if number_of(value) is not None)
-    n_dates = sum(count for value, count in counts.items() if _DATE.match(str(value)))
-    enough = _SHARE_OF_NUMBERS * n_values
-    if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= enough:
-        few = ", ".join(others[:5]) + ", ..." * (len(others) > 5)
-        found = f"its values are numbers, but for {few}" if few else "its values are numbers"
-        mend = line_that_converts(X, number, "numbers")
-        if few:
-            mend += f" Or read the file with {'na' if is_pandas else 'null'}_values=[{few}]."
-    elif len(counts) > _FEW_NUMBERS and n_dates >= enough:
-        found = f"its values are dates, such as {next(iter(counts))!r}"
-        reader = f"parse_dates=[{name!r}]" if is_pandas else "try_parse_dates=True"
-        mend = f"{line_that_converts(X, number, 'dates')} Or read the file with {reader}."
-    elif _are_names(counts):
-        found = f"{len(counts)} of its {n_values} values differ, as names and free text do"
-        mend = "Leave it out, or make numbers of it, by TargetEncoder or TfidfVectorizer."
-    else:
+    mend = "leave it out, or make numbers of it, by TargetEncoder or TfidfVectorizer"
+    found = "names or free text" if _are_names(counts) else ""
+    for kind, is_one in (("dates", _DATE.match), ("numbers", number_of)):
+        held = [count for value, count in counts.items() if is_one(str(value)) is not None]
+        if len(held) > _FEW_NUMBERS and sum(held) >= _SHARE_OF_NUMBERS * counts.total():
+            found, mend = kind, line_that_converts(X, number, kind)
+    if not found:
         return []
-    text = f"Column {name!r} of X is text, and is read as categories, although {found}. {mend}"
-    return [f"{text} To have categories, make it categorical."]
+    return [
+        f"Column {name!r} of X is text, and is read as categories, but holds {found}. To have "
+        f"categories, make it categorical; else {mend[0].lower()}{mend[1:].rstrip('.')}."
+    ]
 
 
 def _advice_on_ids(X: Any) -> list[str]:
@@ -460,9 +444,8 @@ def _advice_on_ids(X: Any) -> list[str]:
         column = column_of(X, number)
         if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
             advice.append(
-                f"Column {name!r} of X has another whole number for each of its {len(X)} samples, "
-                "as IDs do, of which a model learns nothing for new ones. Leave it out. To keep "
-                "it, a time for instance, make it float."
+                f"Column {name!r} of X has another whole number for each sample, as IDs do. Leave "
+                "it out, or make it float."
             )
     return advice
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._serialization.container import pack, remove_leftovers, unpack, write_atomically
+from .._serialization.container import pack, read, remove_leftovers, write_atomically
 from .._serialization.json import Decoder, Encoder
 from .._utils.validation import epochs_in
 from .._utils.warnings import warn
@@ -115,7 +115,7 @@ class CheckpointFile:
     def read(self) -> dict[str, Any] | None:
         """Return the state, or None without a file; ValueError if of another fit or damaged."""
         try:
-            text, arrays = unpack(self.path.read_bytes(), *_FORMAT)
+            text, arrays = read(self.path, *_FORMAT)
             content = json.loads(text)
             found = content["belongs_to"]
             names = {**self.belongs_to, **found}  # of parameters and data

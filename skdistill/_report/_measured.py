@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from .. import displays
+from .. import displays, metrics
 from .._data.checks import check_trainable, refuse_masked
 from .._estimator.unwrapping import final_step, has_inside, inside
 from .._serialization.container import LIBRARIES
@@ -146,6 +146,9 @@ def _check_y(student: BaseEstimator, X: ArrayLike, y: Any) -> np.ndarray:
     return y
 
 
+# Coverages below this do not scale the axis: one error among few samples would dwarf the rest.
+_LEAST_COVERAGE = 0.05
+
 # Told apart by colour, from the palette of Okabe and Ito, and by the line.
 _STYLES: dict[str, dict[str, Any]] = {
     "student": {"color": "#0072B2"},
@@ -197,38 +200,51 @@ def _pictures(predictions: dict[str, Predictions], halves: Any) -> Iterator[Pict
             "halves",
             "Disagreement of two fits",
             "Mean squared difference of the two predictions by the sum of their epistemic "
-            "variances, for ten groups of samples. On the dashed line they are equal.",
+            "variances, for ten groups of samples. On the dotted line they are equal.",
             partial(_draw_halves, halves),
         )
 
 
 def _draw_calibration(predictions: dict[str, Predictions], ax: Any) -> None:
     for role, found in predictions.items():
-        style = {"name": role, "ax": ax, **_STYLES[role]}
+        style = {"marker": "o", "markersize": 4, **_STYLES[role]}
         if found.classes is None:
-            displays.RegressionCalibrationDisplay.from_predictions(
-                found.y, found.quantiles, LEVELS, **style
-            )
+            curve = metrics.regression_calibration_curve(found.y, found.quantiles, LEVELS)
+            ax.plot(*curve, label=role, **style)
         else:
             confidence = np.clip(found.probabilities.max(axis=1), 0, 1)  # float32 may round above
-            CalibrationDisplay.from_predictions(
-                found.y == found.point, confidence, n_bins=10, ref_line=role == "student", **style
-            )
-            ax.set(xlabel="Confidence", ylabel="Accuracy")
+            style |= {"name": role, "ax": ax, "ref_line": False}
+            is_right = found.y == found.point
+            CalibrationDisplay.from_predictions(is_right, confidence, n_bins=10, **style)
+    ax.plot([0, 1], [0, 1], ":", color="0.3", label="perfectly calibrated")
+    labels = ("Confidence", "Accuracy")
+    if predictions["student"].classes is None:
+        labels = "Nominal level of the predicted quantile", "Observed fraction of y at or below it"
+    ax.set(xlabel=labels[0], ylabel=labels[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    ax.legend(fontsize="small")
 
 
 def _draw_rejection(predictions: dict[str, Predictions], ax: Any) -> None:
+    def line(losses: np.ndarray, by: np.ndarray, **style: Any) -> np.ndarray:
+        coverage, risk = metrics.risk_coverage_curve(losses, by)
+        ax.plot(coverage, risk, **style)
+        return risk[coverage >= _LEAST_COVERAGE]
+
+    drawn = []
     for role, found in predictions.items():
-        displays.RejectionCurveDisplay.from_losses(
-            found.losses,
-            found.total if found.total.ndim == 1 else found.total.mean(axis=1),
-            loss_name="squared error" if found.classes is None else "error",
-            name=role,
-            ax=ax,
-            plot_oracle=role == "student",
-            plot_random=role == "student",
-            **_STYLES[role],
-        )
+        by = found.total if found.total.ndim == 1 else found.total.mean(axis=1)
+        drawn.append(line(found.losses, by, label=role, linewidth=2, **_STYLES[role]))
+    losses = predictions["student"].losses
+    drawn.append(line(losses, losses, label="oracle", color=_STYLES["student"]["color"], ls="--"))
+    ax.axhline(losses.mean(), label="random order", color="0.3", ls=":")
+    loss = "squared error" if predictions["student"].classes is None else "error"
+    heights = np.concatenate(drawn)
+    low, high = heights.min(), heights.max()
+    if low < high:  # with room for the legend
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.25 * (high - low))
+    ax.set(xlabel="Coverage: share of samples predicted, most certain first", xlim=(0, 1))
+    ax.set_ylabel(f"Mean {loss} of samples predicted")
+    ax.legend(fontsize="small")
 
 
 def _draw_halves(halves: Any, ax: Any) -> None:

@@ -135,8 +135,6 @@ REGRESSION = [
     Quantity(_SCORE, "NLL of the members' mixture", "nats", "lower",
              lambda p: metrics.mixture_nll(p.y, p.members), "members"),
     Quantity(_SCORE, "CRPS", _OF_Y, "lower", lambda p: metrics.crps(p.y, p.members), "members"),
-    Quantity(_SCORE, "interval score, 90 %", _OF_Y, "lower",
-             lambda p: metrics.interval_score(p.y, p.interval(0.9), coverage=0.9)),
     Quantity("calibration", "calibration error of quantiles", "", "lower",
              lambda p: metrics.regression_calibration_error(p.y, p.quantiles, LEVELS)),
     Quantity("calibration", "coverage of 50 % intervals", "", "near 0.5",
@@ -233,7 +231,7 @@ def agreement(models: dict[str, Any], X: ArrayLike, y: np.ndarray) -> Iterator[M
     if teacher is None:
         table = {"student_to_reference": fidelity(reference, student, X, y)["student_to_teacher"]}
     else:
-        table = fidelity(teacher, student, X, y, reference=reference).columns
+        table = fidelity(teacher, student, X, y, reference=reference)
     gaps = {"nll_gap": ("NLL", "nats"), "rmse_gap": ("RMSE", _OF_Y)}
     gaps["error_gap"] = ("share of wrong labels", "")
     for other in ("teacher", "reference"):

@@ -2,6 +2,7 @@
 """A report as values: a frame, or a page, of what was measured once."""
 
 import base64
+import io
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -94,11 +95,19 @@ class ModelReport:
         """The whole page, or its body with its style, which can stand in a notebook."""
         from jinja2 import Environment, PackageLoader  # not needed without a page
 
-        from ..displays import png_of
-
         def base64_of(picture: Picture) -> str:
-            content = png_of(picture.draw, _SIZE, _DPI, "ModelReport.to_html")
-            return base64.b64encode(content).decode()
+            """Return a PNG, not in pyplot's list of figures."""
+            try:
+                from matplotlib import rc_context
+                from matplotlib.figure import Figure
+            except ImportError as error:
+                wanted = "ModelReport.to_html needs matplotlib: pip install skdistill[plot]"
+                raise ImportError(wanted) from error
+            with rc_context(rc={"font.size": 10.0}):  # whatever style the user's session has
+                figure, content = Figure(_SIZE, layout="constrained"), io.BytesIO()
+                picture.draw(figure.subplots())
+                figure.savefig(content, format="png", dpi=_DPI)
+            return base64.b64encode(content.getvalue()).decode()
 
         templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
         chapters = [

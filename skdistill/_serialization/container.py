@@ -38,11 +38,7 @@ _LONGEST_HEADER = 10**8  # bytes, as safetensors has it
 
 
 def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> list[Any]:
-    """Return the parts of a file, bytes and arrays of uint8, the same for the same arguments.
-
-    `kind` tells what is in the file, `version` that of its format. The arrays, of booleans or
-    numbers and C-contiguous, are not copied.
-    """
+    """Return the parts of a file, bytes and arrays of uint8, the same for the same arguments."""
     header: dict[str, Any] = {
         "__metadata__": {
             "format": kind,
@@ -71,8 +67,8 @@ def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> l
     return [begin[:start], _digest_of(begin, *data), begin[stop:], *data]
 
 
-def read(path: Path) -> bytes:
-    """Return the content of a file; refuse, before that, one that is foreign or too large."""
+def read(path: Path, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:
+    """Return the text and arrays of a file; a ValueError if it is damaged, foreign or too large."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is no regular file")
     with open(path, "rb") as file:
@@ -81,24 +77,22 @@ def read(path: Path) -> bytes:
         end = _end_of_header(begin)
         if end <= min(size, _LONGEST_HEADER):
             begin += file.read(end - len(begin))
-        _place_of_digest(begin)
-        header = json.loads(begin[8:end])
-        ends = (of["data_offsets"][1] for name, of in header.items() if name != "__metadata__")
-        if size != end + max(ends, default=0):
+        start, stop = _place_of_digest(begin)
+        try:
+            header = json.loads(begin[8:end])
+            metadata = header.pop("__metadata__")
+            n_bytes = max((of["data_offsets"][1] for of in header.values()), default=0)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise ValueError("it is damaged: its header cannot be read") from error
+        if size != end + n_bytes:
             raise ValueError("it is damaged: its size is not that of its contents")
         if not fits_twice(size):  # the content, and what is made of it
             raise ValueError(f"it is larger than half of the memory, {size / 1e9:.3g} GB")
         file.seek(0)
-        return file.read()
-
-
-def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the text and arrays of a file; a ValueError if it is damaged, foreign or older."""
-    start, stop = _place_of_digest(content)
+        content = file.read()
     view = memoryview(content)
     if _digest_of(view[:start], _ZEROS, view[stop:]) != content[start:stop]:
         raise ValueError("it is damaged: its checksum is not that of its contents")
-    metadata = json.loads(content[8 : _end_of_header(content)])["__metadata__"]
     if metadata["format"] != kind:
         raise ValueError(f"it is a {metadata['format']}, not a {kind}")
     if metadata["version"] != version:

@@ -2,18 +2,17 @@
 """Digests of parameters and data, which identify a fit.
 
 They depend on contents alone, not on addresses or the order of sets, so that they are the same in
-another process. Objects whose contents cannot be read raise an error.
+another process. ``joblib.hash`` is not, for frozen sets, and takes no lambdas.
 """
 
 import copyreg
-import dis
 import functools
 import hashlib
 import platform
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import packages_distributions, version
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -88,10 +87,41 @@ def _unlearnt(value: object) -> dict[str, object]:
 def digest(value: object) -> str:
     """SHA-256 of a value's contents, in hexadecimal digits.
 
-    The contents of functions and classes are their code and the values that it refers to; those of
-    an installed library are identified by name and version. What cannot be read raises a TypeError.
+    The contents of the user's functions and classes are their own code, without that of what it
+    refers to by global names; those of a library are their names. What cannot be read raises a
+    TypeError.
     """
     return _Digester().of(value).hex()
+
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+
+# Names that Python adds to the namespace of a class.
+_ADDED = frozenset(
+    {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"}
+    | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
+    | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
+    | {"__slotnames__"}  # added when an instance is pickled or copied
+)
+
+# Attributes that make up values of other types.
+_ATTRIBUTES: dict[type, tuple[str, ...]] = {
+    types.FunctionType: (
+        *("__module__", "__qualname__", "__code__", "__defaults__", "__kwdefaults__"),
+        *("__closure__", "__dict__"),
+    ),
+    types.CodeType: (
+        *("co_code", "co_exceptiontable", "co_consts", "co_names", "co_varnames", "co_freevars"),
+        *("co_cellvars", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags"),
+    ),
+    types.ModuleType: ("__name__",),
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    functools.cached_property: ("func", "attrname"),
+    types.MemberDescriptorType: ("__name__",),
+    types.GetSetDescriptorType: ("__name__",),
+}
 
 
 class _Digester:
@@ -108,216 +138,83 @@ class _Digester:
             return b"%d levels up" % (len(self.depth) - self.depth[key])
         if key not in self.known:
             self.depth[key] = len(self.depth)
-            read = _KINDS.get(type(value), _class if isinstance(value, type) else _pickled)
-            self.known[key] = hashlib.sha256(read(self, value)).digest(), value
+            self.known[key] = hashlib.sha256(self.contents(value)).digest(), value
             del self.depth[key]
         return self.known[key][0]
 
-    def all(self, kind: str, values: Iterable[object]) -> bytes:
-        return kind.encode() + b":" + b"".join(map(self.of, values))
+    def contents(self, value: Any) -> bytes:
+        """Name of the kind of a value, and digests of what it is made of."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return f"{kind.__name__} {value!r}".encode()
+        if kind in (set, frozenset):
+            return b"set " + b"".join(sorted(map(self.of, value)))
+        if kind in (dict, types.MappingProxyType):
+            pairs = (self.of(key) + self.of(item) for key, item in value.items())
+            return b"dict " + b"".join(sorted(pairs))
+        if kind in (tuple, list):
+            name, parts = kind.__name__, value
+        elif kind in (np.ndarray, np.memmap):
+            held = value.tolist() if value.dtype.hasobject else value.tobytes()
+            name, parts = "array", (repr(value.dtype), value.shape, held)
+        elif kind in (torch.Tensor, torch.nn.Parameter):
+            if value.layout is not torch.strided or value.is_quantized:
+                raise TypeError(f"{value.layout} tensors cannot be read")
+            data = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
+            about = str(value.dtype), tuple(value.shape), value.requires_grad
+            name, parts = "tensor", (*about, data.view(torch.uint8).numpy().tobytes())
+        elif kind is types.CellType:
+            try:
+                name, parts = "cell", (value.cell_contents,)
+            except ValueError:  # a name that is not assigned yet
+                return b"empty cell"
+        elif library_name := _name_in_library(value):
+            return library_name.encode()
+        elif isinstance(value, type):
+            names = value.__module__, value.__qualname__
+            held = {name: item for name, item in vars(value).items() if name not in _ADDED}
+            name, parts = "class", (names, kind, value.__bases__, held)
+        elif kind in _ATTRIBUTES:
+            name, parts = kind.__name__, [getattr(value, part) for part in _ATTRIBUTES[kind]]
+        elif hasattr(value, "get_params") and not self.with_learnt:
+            if _is_own_clone(value):
+                return _Digester(with_learnt=True).of(value)
+            name, parts = "parameters", (kind, _unlearnt(value))
+        else:
+            return self.pickled(value)
+        return name.encode() + b":" + b"".join(map(self.of, parts))
 
-
-# --- contents by the kind of value ------------------------------------------------------------
-
-
-def _plain(digester: _Digester, value: object) -> bytes:
-    return f"{type(value).__name__} {value!r}".encode()
-
-
-def _sequence(digester: _Digester, value: Iterable[object]) -> bytes:
-    return digester.all(type(value).__name__, value)
-
-
-def _set(digester: _Digester, value: Iterable[object]) -> bytes:
-    return b"set " + b"".join(sorted(map(digester.of, value)))
-
-
-def _dict(digester: _Digester, value: dict[object, object]) -> bytes:
-    pairs = (digester.of(key) + digester.of(item) for key, item in value.items())
-    return b"dict " + b"".join(sorted(pairs))
-
-
-def _array(digester: _Digester, value: np.ndarray) -> bytes:
-    contents = value.tolist() if value.dtype.hasobject else value.tobytes()
-    return digester.all("array", (repr(value.dtype), value.shape, contents))
-
-
-def _tensor(digester: _Digester, value: torch.Tensor) -> bytes:
-    if value.layout is not torch.strided or value.is_quantized:
-        raise TypeError(f"{value.layout} tensors cannot be read")
-    data = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
-    contents = data.view(torch.uint8).numpy().tobytes()
-    kind = str(value.dtype), tuple(value.shape), value.requires_grad
-    return digester.all("tensor", (*kind, contents))
-
-
-def _pickled(digester: _Digester, value: object) -> bytes:
-    """Contents of any object as pickle reads them; of an estimator that is cloned, parameters."""
-    if hasattr(value, "get_params") and not digester.with_learnt:
-        if _is_own_clone(value):
-            return _Digester(with_learnt=True).of(value)
-        return digester.all("parameters", (type(value), _unlearnt(value)))
-    if name := _name_in_library(value):
-        return _plain(digester, name)
-    reduce = copyreg.dispatch_table.get(type(value))
-    reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
-    if not isinstance(reduced, str):
-        make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-        if digester.with_learnt and isinstance(state, dict):  # a history tells times, which vary
-            state = {name: item for name, item in state.items() if name != "_history"}
-        contents = (make, arguments, state, list(items or ()), list(pairs or ()))
-        return digester.all("object", (type(value), *contents))
-    if name := _name_in_library(value, reduced):
-        return _plain(digester, name)
-    if hasattr(value, "__wrapped__"):
-        return digester.all("wrapper", (type(value), value.__wrapped__))
-    raise TypeError(f"{value!r} has only a name")
-
-
-def _function(digester: _Digester, value: types.FunctionType) -> bytes:
-    if name := _name_in_library(value):
-        return _plain(digester, name)
-    names = _globals_of(value.__code__) & value.__globals__.keys()
-    context = value.__defaults__, value.__kwdefaults__, value.__closure__, vars(value)
-    used = {name: value.__globals__[name] for name in sorted(names)}
-    imported = [_imported(*names, value.__globals__) for names in _imports_of(value.__code__)]
-    parts = value.__module__, value.__qualname__, value.__code__, context, used, imported
-    return digester.all("function", parts)
-
-
-def _globals_of(code: types.CodeType) -> set[str]:
-    """Global names that code refers to."""
-    loads = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
-    names = {step.argval for step in dis.get_instructions(code) if step.opname in loads}
-    return names.union(*map(_globals_of, _inner(code)))
-
-
-def _imports_of(code: types.CodeType) -> Iterator[tuple[int, tuple[str, ...], str]]:
-    """Level, names and module of each import statement in code."""
-    steps = list(dis.get_instructions(code))
-    for level, names, step in zip(steps, steps[1:], steps[2:], strict=False):
-        if step.opname == "IMPORT_NAME":
-            yield level.argval, names.argval or (), step.argval
-    for inner in _inner(code):
-        yield from _imports_of(inner)
-
-
-def _inner(code: types.CodeType) -> list[types.CodeType]:
-    """Code of the functions that code defines."""
-    return [item for item in code.co_consts if isinstance(item, types.CodeType)]
-
-
-def _imported(level: int, names: tuple[str, ...], module: str, context: dict) -> Any:
-    """Return the module that an import statement gives; None if there is none."""
-    try:
-        return __import__(module, context, None, names, level)
-    except ModuleNotFoundError:
-        return None
-
-
-def _code(digester: _Digester, value: types.CodeType) -> bytes:
-    names = value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars
-    counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags
-    steps = value.co_code, value.co_exceptiontable
-    return digester.all("code", (*steps, value.co_consts, names, counts))
-
-
-def _cell(digester: _Digester, value: types.CellType) -> bytes:
-    try:
-        return digester.all("cell", (value.cell_contents,))
-    except ValueError:  # a name that is not assigned yet
-        return b"empty cell"
-
-
-# Names that Python adds to the namespace of a class.
-_ADDED = frozenset(
-    {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"}
-    | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
-    | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
-    | {"__slotnames__"}  # added when an instance is pickled or copied
-)
-
-
-def _class(digester: _Digester, value: type) -> bytes:
-    if name := _name_in_library(value):
-        return _plain(digester, name)
-    namespace = {name: item for name, item in vars(value).items() if name not in _ADDED}
-    names = value.__module__, value.__qualname__
-    return digester.all("class", (names, type(value), value.__bases__, namespace))
-
-
-def _module(digester: _Digester, value: types.ModuleType) -> bytes:
-    if (installed := _version_of(value.__name__)) is not None:
-        return _plain(digester, f"{value.__name__} {installed}")
-    file = getattr(value, "__file__", None)
-    if file is None:
-        raise TypeError(f"{value!r} has no file")
-    # What the file imports is not in its bytes.
-    names = {k: v for k, v in vars(value).items() if not (k.startswith("__") and k.endswith("__"))}
-    return digester.all("module", (value.__name__, Path(file).read_bytes(), names))
-
-
-def _by_attributes(*names: str) -> Callable[[_Digester, Any], bytes]:
-    def read(digester: _Digester, value: object) -> bytes:
-        contents = (getattr(value, name) for name in names)
-        return digester.all(type(value).__name__, contents)
-
-    return read
-
-
-_KINDS: dict[type, Callable[[_Digester, Any], bytes]] = {
-    **dict.fromkeys((type(None), bool, int, float, complex, str, bytes, type(...)), _plain),
-    **dict.fromkeys((tuple, list), _sequence),
-    **dict.fromkeys((set, frozenset), _set),
-    **dict.fromkeys((dict, types.MappingProxyType), _dict),
-    **dict.fromkeys((np.ndarray, np.memmap), _array),
-    **dict.fromkeys((torch.Tensor, torch.nn.Parameter), _tensor),
-    types.FunctionType: _function,
-    types.CodeType: _code,
-    types.CellType: _cell,
-    types.ModuleType: _module,
-    property: _by_attributes("fget", "fset", "fdel"),
-    staticmethod: _by_attributes("__func__"),
-    classmethod: _by_attributes("__func__"),
-    functools.cached_property: _by_attributes("func", "attrname"),
-    types.MemberDescriptorType: _by_attributes("__name__"),
-    types.GetSetDescriptorType: _by_attributes("__name__"),
-}
-
-
-# --- values of libraries ----------------------------------------------------------------------
+    def pickled(self, value: Any) -> bytes:
+        """Contents of any other object as pickle reads them."""
+        reduce = copyreg.dispatch_table.get(type(value))
+        reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        if isinstance(reduced, str):  # it has only a name
+            if name := _name_in_library(value, reduced):
+                return name.encode()
+            if not hasattr(value, "__wrapped__"):
+                raise TypeError(f"{value!r} has only a name")
+            parts = [type(value), value.__wrapped__]
+        else:
+            make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+            if self.with_learnt and isinstance(state, dict):  # a history tells times, which vary
+                state = {name: item for name, item in state.items() if name != "_history"}
+            parts = [type(value), make, arguments, state, list(items or ()), list(pairs or ())]
+        return b"object:" + b"".join(map(self.of, parts))
 
 
 def _name_in_library(value: object, name: str | None = None) -> str | None:
-    """Name and version of a library's value; None for other values."""
+    """Name of a library's function or class; None for other values, and for the user's."""
     module = getattr(value, "__module__", None)
     name = name or getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if not (isinstance(module, str) and isinstance(name, str)):
         return None
-    if (installed := _version_of(module)) is None:
-        return None
+    top = module.partition(".")[0]
+    if top not in (*sys.stdlib_module_names, __name__.partition(".")[0]):
+        file = Path(getattr(sys.modules.get(top), "__file__", None) or "")
+        if {"site-packages", "dist-packages"}.isdisjoint(file.parts):
+            return None
     try:
         found = attrgetter(name)(sys.modules[module])
     except (KeyError, AttributeError):  # defined inside of a function
         return None
-    return f"{module}.{name} {installed}" if found is value else None
-
-
-def _version_of(module: str) -> str | None:
-    """Version of the library that a module belongs to; None for the user's code."""
-    return _version_of_library(module.partition(".")[0])
-
-
-@functools.cache
-def _version_of_library(top: str) -> str | None:
-    """Version of a library by the name of its module; None for what is no library."""
-    if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
-        return ""  # that of Python and ours are among the digests
-    module = sys.modules.get(top)
-    if {"site-packages", "dist-packages"}.isdisjoint(
-        Path(getattr(module, "__file__", None) or "").parts
-    ):
-        return None
-    if known := getattr(module, "__version__", None):
-        return str(known)
-    return " ".join(version(name) for name in packages_distributions().get(top, ())) or None
+    return f"{module}.{name}" if found is value else None

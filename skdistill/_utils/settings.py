@@ -6,12 +6,13 @@ from __future__ import annotations
 import difflib
 import inspect
 import itertools
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
-from .validation import Rule, check_parameters, did_you_mean
+from sklearn.base import BaseEstimator
+
+from .validation import Rule, check_parameters
 
 
 def part_of(params: Mapping[str, Any], part: str) -> dict[str, Any]:
@@ -22,11 +23,7 @@ def part_of(params: Mapping[str, Any], part: str) -> dict[str, Any]:
 
 
 def check_nested(owner: object, params: Mapping[str, object]) -> None:
-    """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has none, such as a name.
-
-    `params` are what `set_params` of an estimator, or of settings, is given; they may set the
-    parameter itself too.
-    """
+    """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has no parameters."""
     for key in params:
         name, delimiter, _ = key.partition("__")
         if not (delimiter and hasattr(owner, name)):
@@ -73,13 +70,13 @@ def _ways_to_give(owner: object, name: str, inner: str) -> list[str]:
     return found
 
 
-class Settings:
+class Settings(BaseEstimator):
     """Base of objects that hold nothing but parameters.
 
     The constructor of a subclass assigns its parameters, unchanged, to attributes of the same
-    names; they are checked against `_parameter_table` on use. So ``sklearn.base.clone`` can copy
-    the object, and a grid search over an estimator with the parameter ``transfer`` reaches the
-    object's parameter ``scale`` as ``transfer__scale``.
+    names; they are checked against `_parameter_table` on use. scikit-learn copies the object, and a
+    grid search over an estimator with the parameter ``transfer`` reaches the object's parameter
+    ``scale`` as ``transfer__scale``.
     """
 
     _parameter_table: dict[str, Any] = {}  # rule of each parameter
@@ -109,26 +106,7 @@ class Settings:
             return given
         return kind() if given is None else kind(given)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to add the parameters of parameters, as ``<parameter>__<name>``.
-
-        Returns
-        -------
-        params : dict
-        """
-        params = {name: getattr(self, name) for name in self._defaults()}
-        if deep:
-            for name, value in list(params.items()):
-                if hasattr(value, "get_params") and not isinstance(value, type):
-                    params.update({f"{name}__{k}": v for k, v in value.get_params().items()})
-        return params
-
-    def set_params(self, **params: object) -> Settings:
+    def set_params(self, **params: object) -> Self:
         """Set parameters by name.
 
         Parameters
@@ -139,30 +117,12 @@ class Settings:
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of such a name, or a parameter has none itself.
         """
         check_nested(self, params)
-        nested: dict[str, dict[str, Any]] = defaultdict(dict)
-        for key, value in params.items():
-            name, delimiter, inner = key.partition("__")
-            if name not in self._defaults():
-                raise ValueError(
-                    f"Invalid parameter {name!r} for {self!r}. Valid parameters are: "
-                    f"{list(self._defaults())}.{did_you_mean(name, self._defaults())}"
-                )
-            if delimiter:
-                nested[name][inner] = value
-            else:
-                setattr(self, name, value)
-        for name, inner_params in nested.items():
-            getattr(self, name).set_params(**inner_params)
+        super().set_params(**params)
         return self
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # in the constructor's order, and in one line
         changed = [
             f"{name}={getattr(self, name)!r}"
             for name, default in self._defaults().items()

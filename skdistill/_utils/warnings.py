@@ -59,10 +59,7 @@ def each_warning_once() -> Iterator[None]:
 
 
 def calls_of(kind: type, method: str) -> list[dict[str, Any]]:
-    """Return the local variables of calls of a class's method that have led here, within libraries.
-
-    So an estimator finds the meta-estimators that it is called by, where these hide something.
-    """
+    """Local variables of the calls of a class's method that have led here, within libraries."""
     return [
         frame.f_locals
         for frame in _frames_of_libraries(sys._getframe(1))

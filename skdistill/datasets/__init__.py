@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Synthetic data sets of the papers, and changes of real ones.
+"""Synthetic data sets of the papers, and masked images.
 
 They are those of Hydra+ [1]_, B-DISTIL [2]_ and GPED [3]_, and further ones. Real tables and images
 are downloaded by :func:`sklearn.datasets.fetch_openml`, see :doc:`/user_guide/tables`.
@@ -13,7 +13,7 @@ References
    for Deep Neural Networks" (GPED), UAI 2020.
 """
 
-from ._changes import mask_squares, move, split_labelled
+from ._changes import mask_squares
 from ._synthetic import (
     TRANSLATION_TOKENS,
     make_cube,
@@ -31,6 +31,4 @@ __all__ = [
     "make_spirals",
     "make_translation",
     "mask_squares",
-    "move",
-    "split_labelled",
 ]

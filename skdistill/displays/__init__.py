@@ -5,16 +5,12 @@ As in scikit-learn, a display stores the data of its figure, `from_estimator` an
 compute them, and `plot` draws them again in another style. Only drawing needs matplotlib.
 """
 
-from ._calibration import EpistemicCalibrationDisplay, RegressionCalibrationDisplay
+from ._calibration import EpistemicCalibrationDisplay
 from ._comparison import FidelityDisplay
-from ._display import png_of
 from ._features import UncertaintyBandDisplay
-from ._rejection import RejectionCurveDisplay
 
 __all__ = [
     "EpistemicCalibrationDisplay",
     "FidelityDisplay",
-    "RegressionCalibrationDisplay",
-    "RejectionCurveDisplay",
     "UncertaintyBandDisplay",
 ]

@@ -2,6 +2,7 @@
 """The uncertainties of student and teacher, sample by sample."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -9,24 +10,17 @@ import numpy as np
 from .._estimator.functions import predict_uncertainty
 from .._utils.typing import ArrayLike
 from ..metrics import epistemic_fidelity
-from ._display import (
-    LINE_COLOR,
-    REFERENCE_COLOR,
-    TOTAL_COLOR,
-    UNITS,
-    Axes,
-    Display,
-    documented_dataclass,
-    draw,
-    known_parts,
-)
+from ._display import LINE_COLOR, REFERENCE_COLOR, TOTAL_COLOR, Axes, Display, draw
 from ._grids import check_target
 
 # Groups of samples, of about equally many, for which the teacher's band is drawn.
 _N_GROUPS = 20
 
+# Units of an Uncertainty, by its measure.
+_UNITS = {"entropy": "nats", "variance": "squared units of y", "std": "units of y"}
 
-@documented_dataclass
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class FidelityDisplay(Display):
     """A student's uncertainty of each sample against its teacher's, on logarithmic axes.
 
@@ -34,7 +28,8 @@ class FidelityDisplay(Display):
     ensemble, samples stand by the reference's uncertainty; a band then shows where the teacher's is
     for nine in ten samples: a student whose points lie within it is as close to the larger ensemble
     as its teacher. Legends give rank correlations and median ratios. Samples with an uncertainty of
-    0 are not shown.
+    0 are not shown. :meth:`from_estimators` or :meth:`from_predictions` create it. All parameters
+    are stored as attributes.
 
     Parameters
     ----------
@@ -51,6 +46,8 @@ class FidelityDisplay(Display):
         The student's, by part.
     bands_ : dict of str to matplotlib PolyCollection
         The teacher's; empty without a reference.
+    axes_, figure_ : ndarray of Axes, and Figure
+        The panels, and their figure.
 
     See Also
     --------
@@ -84,14 +81,28 @@ class FidelityDisplay(Display):
             Axes to draw on, one for each part. None creates a new figure.
         **kwargs : dict
             Keywords of `scatter`, for the points.
+
+        Returns
+        -------
+        display : FidelityDisplay
         """
-        axes = self._open_panels(ax, len(self.student), (4, 3.8))
-        from matplotlib.ticker import LogLocator, NullFormatter
+        plt, n_axes = self._needs_matplotlib("plot"), len(self.student)
+        if ax is None:
+            shape = {"figsize": (4 * n_axes, 3.8), "layout": "constrained"}
+            self.axes_ = plt.subplots(1, n_axes, squeeze=False, **shape)[1][0]
+        else:
+            self.axes_ = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+        if len(self.axes_) != n_axes:
+            raise ValueError(
+                f"ax must hold {n_axes} axes, one for each panel, got {len(self.axes_)}."
+            )
+        self.figure_ = self.axes_[0].figure
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
         self.points_: dict[str, Any] = {}
         self.bands_: dict[str, Any] = {}
-        whose, unit = "teacher" if self.reference is None else "reference", UNITS[self.measure]
-        for panel, part in zip(axes, self.student, strict=True):
+        whose, unit = "teacher" if self.reference is None else "reference", _UNITS[self.measure]
+        for panel, part in zip(self.axes_, self.student, strict=True):
             x, y = getattr(self, whose)[part], self.student[part]
             shown = (x > 0) & (y > 0)
             if self.reference is not None:
@@ -103,10 +114,13 @@ class FidelityDisplay(Display):
             panel.plot(ends, ends, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
             panel.set(xscale="log", yscale="log", xlabel=f"{part.capitalize()}, {whose} ({unit})")
             panel.set_ylabel(f"{part.capitalize()}, student ({unit})")
-            for axis, (low, high) in zip(
-                (panel.xaxis, panel.yaxis), (panel.get_xlim(), panel.get_ylim()), strict=True
-            ):  # powers of ten; of a short axis 2 and 5 times them too
-                axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+            limits = panel.get_xlim(), panel.get_ylim()
+            for axis, (low, high) in zip((panel.xaxis, panel.yaxis), limits, strict=True):
+                if high < 10 * low:  # no decade: plain numbers, and few
+                    axis.set_major_locator(MaxNLocator(4))
+                    axis.set_major_formatter(ScalarFormatter())
+                else:  # powers of ten; of a short axis 2 and 5 times them too
+                    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
                 axis.set_minor_formatter(NullFormatter())
             panel.legend(fontsize="small", loc="upper left")
         return self
@@ -122,8 +136,16 @@ class FidelityDisplay(Display):
         teacher, student : estimator
             Fitted, with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
+        X : array-like of shape (n_samples, n_features)
+            Samples, preferably held out.
         reference : estimator, default=None
             An independent, larger ensemble of the teacher's kind.
+        **kwargs : dict
+            Keywords of :meth:`from_predictions` and :meth:`plot`.
+
+        Returns
+        -------
+        display : FidelityDisplay
         """
         cls._needs_matplotlib("from_estimators")
         of_reference = None if reference is None else predict_uncertainty(reference, X)
@@ -143,6 +165,14 @@ class FidelityDisplay(Display):
             `predict_uncertainty` returns them, or their standard deviations. A part may be None.
         reference : Uncertainty, default=None
             That of a larger ensemble.
+        target : int, default=0
+            Which target to draw where there are several.
+        **kwargs : dict
+            Keywords of :meth:`plot`.
+
+        Returns
+        -------
+        display : FidelityDisplay
 
         Raises
         ------
@@ -154,8 +184,11 @@ class FidelityDisplay(Display):
         measures = sorted({uncertainty.measure for uncertainty in given.values()})
         if len(measures) > 1:
             raise ValueError(f"all uncertainties must have one measure, got {measures}.")
-        known = [known_parts(uncertainty) for uncertainty in given.values()]
-        parts = [part for part in known[0] if all(part in found for found in known)]
+        parts = [
+            part
+            for part in ("total", "aleatoric", "epistemic")
+            if all(getattr(uncertainty, part) is not None for uncertainty in given.values())
+        ]
         n_rows = len(np.asarray(teacher.total))
 
         def column(part: str, role: str) -> np.ndarray:

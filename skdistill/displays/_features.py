@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Predictions and their uncertainty along one feature."""
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -18,18 +19,19 @@ from ._display import (
     Axes,
     Display,
     Keywords,
-    documented_dataclass,
     draw,
+    literal,
 )
 from ._grids import check_line, check_target, grid_over
 
 
-@documented_dataclass
+@dataclass(kw_only=True, eq=False, repr=False)
 class UncertaintyBandDisplay(Display):
     """A prediction along one feature, with its aleatoric and its total uncertainty.
 
     The inner band is the prediction plus and minus the aleatoric standard deviation, the outer one
-    plus and minus the total.
+    plus and minus the total. :meth:`from_estimator` or :meth:`from_predictions` create it. All
+    parameters are stored as attributes.
 
     Parameters
     ----------
@@ -41,6 +43,10 @@ class UncertaintyBandDisplay(Display):
         Standard deviations there, in units of y; the aleatoric ones may be None.
     x_true, y_true : ndarray of shape (n_samples,), default=None
         Data that are drawn as points: values of the feature, and true values.
+    feature_name : str, default="x"
+        Label of the horizontal axis.
+    name : str, default=None
+        Name of the prediction in the legend.
 
     Attributes
     ----------
@@ -50,6 +56,8 @@ class UncertaintyBandDisplay(Display):
         The outer band, and the inner one or None.
     scatter_ : matplotlib PathCollection or None
         The data.
+    ax_, figure_ : matplotlib Axes and Figure
+        Where all is drawn.
 
     Examples
     --------
@@ -87,10 +95,22 @@ class UncertaintyBandDisplay(Display):
 
         Parameters
         ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None creates a new figure.
         n_std : float, default=1.0
             Half-width of the bands, in standard deviations.
+        name : str, default=None
+            Name of the prediction in the legend; None is that of the display.
+        scatter_kwargs : dict, default=None
+            Keywords of `scatter`, for the data.
         aleatoric_kwargs, total_kwargs : dict, default=None
             Keywords of `fill_between`, for the inner and the outer band.
+        **kwargs : dict
+            Keywords of `plot`, for the line.
+
+        Returns
+        -------
+        display : UncertaintyBandDisplay
         """
         Number(Real, 0, closed="neither").check(n_std, "n_std")
         ax = self._open(ax)
@@ -122,7 +142,7 @@ class UncertaintyBandDisplay(Display):
         # Room for the legend, since matplotlib ignores bands when it places one.
         ax.update_datalim([(self.x[0], np.max(high) + 0.25 * (np.max(high) - np.min(low)))])
         ax.autoscale_view()
-        ax.set(xlabel=self._literal(self.feature_name), ylabel="Prediction (units of y)")
+        ax.set(xlabel=literal(self.feature_name), ylabel="Prediction (units of y)")
         ax.legend(loc="upper center", ncols=2, fontsize="small")
         return self
 
@@ -147,6 +167,9 @@ class UncertaintyBandDisplay(Display):
 
         Parameters
         ----------
+        estimator : estimator
+            Fitted, with `predict_uncertainty`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one.
         X : array-like or DataFrame of shape (n_samples, n_features)
             Samples that give the range of the column, and the medians of the others.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
@@ -157,6 +180,14 @@ class UncertaintyBandDisplay(Display):
             Number of points of the grid.
         extend : float, default=0.2
             How far the grid goes beyond the range on each side, as a fraction of its width.
+        name : str, default=None
+            Name of the prediction in the legend; None is that of the model's class.
+        **kwargs : dict
+            Keywords of :meth:`from_predictions` and :meth:`plot`.
+
+        Returns
+        -------
+        display : UncertaintyBandDisplay
 
         Raises
         ------
@@ -205,6 +236,18 @@ class UncertaintyBandDisplay(Display):
             Values of the feature in the data; None means `x`.
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True values, drawn as points; None draws none.
+        target : int, default=0
+            Which target to draw where there are several.
+        feature_name : str, default="x"
+            Label of the horizontal axis.
+        name : str, default=None
+            Name of the prediction in the legend.
+        **kwargs : dict
+            Keywords of :meth:`plot`.
+
+        Returns
+        -------
+        display : UncertaintyBandDisplay
 
         Raises
         ------

@@ -37,11 +37,7 @@ def check_target(values, name, target, n_rows=None, like="x"):
 
 
 def grid_over(X, feature, grid_resolution, extend):
-    """Samples on a grid over a feature of X, with all others at their typical value.
-
-    Returns the grid, of shape (grid_resolution,), the samples, the feature's values in X, and its
-    name.
-    """
+    """Samples on a grid over a feature of X, with all others at their typical value."""
     Number(Integral, 2).check(grid_resolution, "grid_resolution")
     Number(Real, 0).check(extend, "extend")
     is_frame = hasattr(X, "columns")

@@ -63,8 +63,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 100, but with piecewise-linear embeddings as many as show each
         member 80,000 samples in all, and at least 50, which from 10,000 samples on grow by their
-        square to 100; on tables of less than 400 samples as many as show 40,000, up to 300; on tables of more than 30,000 samples as many as show 3,000,000, and at least
-        10; twice as many with ``module=TabM``. Chains run for 100 in any case.
+        square to 100; on tables of less than 400 samples as many as show 40,000, up to 300; on
+        tables of more than 30,000 samples as many as show 3,000,000, and at least 10; twice as many
+        with ``module=TabM``. Chains run for 100 in any case.
     max_time : float, default=None
         Seconds that `fit` may take in all, held to a tenth from a few seconds on; not with Markov
         chains. Training is as far as the larger of two shares, of its epochs and of its time, and

@@ -396,11 +396,7 @@ class _Translator(fx.Interpreter):
 
 
 class _Writer:
-    """Writes C: arrays, and loops over their elements.
-
-    `lines` are those of the function, `constants` and `helpers` the arrays and functions that it
-    uses, by their names, and `n_bytes` its memory, on the stack.
-    """
+    """Writes C: arrays, and loops over their elements."""
 
     def __init__(self, name: str):
         self.name, self.n_arrays, self.n_bytes = name, 0, 0

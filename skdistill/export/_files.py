@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models as files: of ONNX, a booster as one for each round, and of torch.export."""
+"""Fitted models as files of ONNX, C and torch.export."""
 
 import io
 import json
@@ -8,19 +8,15 @@ from typing import Any
 
 import torch
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from .._estimator.unwrapping import final_step
 from .._serialization.container import check_folder, write_atomically
 from .._utils.validation import OneOf
-from ..distillers import BDistilBooster
 from ._c import c_source, check_name
 from ._columns import column_graph
 from ._graph import graph_of, with_facts
 from ._outputs import (
     GraphOutputs,
-    RoundOutputs,
     check_has_prediction_methods,
     traced,
     without_notes_of_torch,
@@ -95,69 +91,6 @@ def export_onnx(
         proto = graph_of(graph_outputs)
     with_facts(proto, estimator, graph_outputs, *steps[:1])
     write_atomically(Path(path), proto.SerializeToString())
-
-
-def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path]:
-    """Write one ONNX graph for each round of a booster.
-
-    The first takes samples `X`; each of the others takes `X` and the state that the one before it
-    has left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a
-    state for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `so_far`, the
-    mean of the rounds' outputs, and `activations_<round>`, of the earlier rounds that later ones
-    read.
-
-    Parameters
-    ----------
-    booster : BDistilBooster
-        A fitted one, or a FrozenEstimator around it. Other steps of a Pipeline are not exported.
-    folder : path-like
-        Where to write ``round_1.onnx``, ``round_2.onnx`` and so on. It must exist.
-    quantiles
-        As in :func:`export_onnx`.
-
-    Returns
-    -------
-    paths : list of Path
-        The files, round by round.
-
-    Raises
-    ------
-    ImportError
-        If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
-    TypeError
-        If `booster` is no :class:`BDistilBooster`.
-    ValueError
-        If the booster is a classifier and so has no quantiles.
-    FileNotFoundError
-        If `folder` does not exist.
-
-    Examples
-    --------
-    An anytime server runs the graphs in turn::
-
-        given = {"X": samples}
-        for session in sessions:  # one onnxruntime.InferenceSession for each file
-            names = [output.name for output in session.get_outputs()]
-            found = dict(zip(names, session.run(None, given)))
-            if there_is_no_more_time():
-                break
-            state = {name: found[name] for name in names if name.startswith("next_")}
-            given = {"X": samples} | {name[5:]: value for name, value in state.items()}
-    """
-    booster = booster.estimator if isinstance(booster, FrozenEstimator) else booster
-    if not isinstance(booster, BDistilBooster):
-        raise TypeError(f"booster must be a BDistilBooster, got {type(booster).__name__}.")
-    check_is_fitted(booster)
-    graph_outputs = GraphOutputs(booster, quantiles)
-    paths = [Path(folder) / f"round_{number + 1}.onnx" for number in range(booster.n_rounds_)]
-    check_folder(paths[0])
-    state: dict[str, Tensor] = {}
-    for number, path in enumerate(paths, start=1):
-        of_round = RoundOutputs(graph_outputs, number, state)
-        state = of_round.state
-        proto = with_facts(graph_of(of_round), booster, graph_outputs)
-        write_atomically(path, proto.SerializeToString())
-    return paths
 
 
 def export_program(model: Any, path: Any, quantiles: Any = None, outputs: Any = "auto") -> None:

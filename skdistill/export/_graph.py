@@ -11,7 +11,7 @@ import torch
 from .._data.columns import feature_names_of
 from .._utils.warnings import warn
 from .._version import __version__
-from ._outputs import GraphOutputs, RoundOutputs, traced, without_notes_of_torch
+from ._outputs import GraphOutputs, traced, without_notes_of_torch
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 OPSET = {"": 18, "ai.onnx.ml": 3}
@@ -28,7 +28,7 @@ def import_onnx() -> Any:
     return onnx
 
 
-def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""]) -> Any:
+def graph_of(graph_outputs: GraphOutputs, opset: int = OPSET[""]) -> Any:
     onnx = import_onnx()
     with without_notes_of_torch():
         program = traced(graph_outputs)

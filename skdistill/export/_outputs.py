@@ -165,53 +165,7 @@ class _Codes(nn.Module):
         return torch.where(self.is_category, torch.where(codes < 0, torch.nan, codes), X)
 
 
-class RoundOutputs(nn.Module):
-    """What a booster predicts after a round, given the state that the rounds before it have left.
-
-    The state, see :func:`export_rounds`, is an input, and as ``next_<name>`` an output.
-    `graph_outputs` are those of the booster, `number` that of the round, from 1; `before` and
-    `state` are the states before and after it for samples of zeros, the first empty.
-    """
-
-    def __init__(self, graph_outputs: GraphOutputs, number: int, before: dict[str, Tensor]):
-        super().__init__()
-        self.plan, self.graph_outputs, self.number = graph_outputs.plan, graph_outputs, number
-        self.booster = graph_outputs.module.network
-        self.inputs = {**graph_outputs.inputs, **before}
-        # Later rounds read the activations of this round and of those before it from here on.
-        n_read = [len(learner.connections) for learner in self.booster.learners]
-        later = range(number + 1, len(n_read) + 1)
-        self.first_kept = min((n - n_read[n - 1] for n in later), default=number + 1)
-        self.is_last = not later
-        with torch.no_grad():
-            found, self.state = self._advance(self.inputs)
-        self.names = [*found, *(f"next_{name}" for name in self.state)]
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Map samples (n, ...) and the state before to tensors whose first axis is n."""
-        found, state = self._advance(dict(zip(self.inputs, inputs, strict=True)))
-        return *found.values(), *state.values()
-
-    def _advance(self, given: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return what is predicted, and the state for the next round."""
-        number, learner = self.number, self.booster.learners[self.number - 1]
-        before = (number - back for back in range(1, len(learner.connections) + 1))
-        inputs = self.graph_outputs.module.encode(given["X"])
-        hidden = learner.hidden(inputs, [given[f"activations_{n}"] for n in before])
-        mean = self.booster.bounded(learner.outputs(hidden))
-        if number > 1:
-            mean = torch.lerp(given["so_far"], mean, self.booster.shares[number - 1])
-        outputs = mean.unsqueeze(0)
-        distribution = self.graph_outputs.module.of_outputs(outputs, given["X"])
-        found = dict(self.graph_outputs.read(outputs, distribution))
-        if self.is_last:
-            return found, {}
-        known = {**given, f"activations_{number}": hidden}
-        kept = (f"activations_{n}" for n in range(self.first_kept, number + 1))
-        return found, {"so_far": mean, **{name: known[name] for name in kept}}
-
-
-def traced(graph_outputs: GraphOutputs | RoundOutputs) -> Any:
+def traced(graph_outputs: GraphOutputs) -> Any:
     """Trace prediction methods, for any number of samples."""
     rows, shapes = torch.export.Dim("batch", min=1), torch.export.ShapesCollection()
     inputs = tuple(graph_outputs.inputs.values())

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores and calibration of predicted densities, intervals and quantiles of regressors."""
 
-from numbers import Real
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn import get_config
 from sklearn.utils import gen_batches
 
-from .._utils.validation import Number
 from ._checks import (
     average,
     check_columns,
@@ -20,8 +17,6 @@ from ._checks import (
     check_targets,
     weights_or_ones,
 )
-
-COVERAGE = Number(Real, 0, 1, closed="neither")
 
 
 def _gaussian_log_density(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
@@ -182,45 +177,6 @@ def interval_coverage(
     return average((lower <= y_true) & (y_true <= upper), sample_weight)
 
 
-def interval_score(
-    y_true: ArrayLike,
-    y_interval: ArrayLike,
-    *,
-    coverage: float,
-    sample_weight: ArrayLike | None = None,
-) -> float:
-    r"""Interval score (Winkler score) of central prediction intervals, in units of y.
-
-    The mean over samples and targets of
-    :math:`(u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+` with
-    :math:`\alpha = 1 -` coverage (Gneiting and Raftery 2007, Eq 43): the width, and a penalty for
-    values outside. It is proper: the true quantiles at :math:`\alpha / 2` and :math:`1 - \alpha /
-    2` minimise it.
-
-    Parameters
-    ----------
-    y_true, y_interval, sample_weight : as in :func:`interval_coverage`
-    coverage : float
-        Nominal coverage of the intervals, strictly between 0 and 1.
-
-    Returns
-    -------
-    score : float
-        Lower is better.
-
-    Examples
-    --------
-    >>> from skdistill.metrics import interval_score
-    >>> interval_score([1.0, 5.0], [[0.0, 2.0], [0.0, 2.0]], coverage=0.5)
-    8.0
-    """
-    COVERAGE.check(coverage, "coverage")
-    y_true = check_columns(y_true, "y_true")
-    lower, upper = _check_interval(y_interval, y_true.shape)
-    outside = np.maximum(lower - y_true, 0) + np.maximum(y_true - upper, 0)
-    return average(upper - lower + 2 / (1 - coverage) * outside, sample_weight)  # Eq 43
-
-
 def regression_calibration_curve(
     y_true: ArrayLike,
     y_quantiles: ArrayLike,
@@ -245,10 +201,6 @@ def regression_calibration_curve(
     observed : ndarray of shape (n_quantiles,)
         Fraction of the true values at or below the quantile (Kuleshov et al. 2018, Section 3.5),
         averaged uniformly over targets. Equals `nominal` for a calibrated model.
-
-    See Also
-    --------
-    skdistill.displays.RegressionCalibrationDisplay : Draws the curve.
 
     Examples
     --------

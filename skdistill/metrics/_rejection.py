@@ -120,10 +120,6 @@ def risk_coverage_curve(
         Mean loss at each coverage; at 1 the mean loss of all samples, at 0 the limit, the loss of
         the least uncertain samples.
 
-    See Also
-    --------
-    skdistill.displays.RejectionCurveDisplay : Draws it.
-
     Notes
     -----
     Samples of equal uncertainty enter together, one point for all of them. The curve of the oracle,

@@ -10,13 +10,13 @@ import numpy as np
 from sklearn.metrics import log_loss
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
+from .._estimator.functions import predict_members, predict_uncertainty
 from .._utils.messages import name_of
 from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import OneOf
 from ._checks import check_labels, check_same_length
 from ._classification import expected_calibration_error
-from ._regression import COVERAGE, crps, gaussian_nll, interval_score, mixture_nll
+from ._regression import crps, gaussian_nll, mixture_nll
 from ._rejection import aurc, ause
 
 
@@ -105,13 +105,6 @@ def _total(estimator: BaseEstimator, X: ArrayLike, measure: str) -> np.ndarray:
     return total
 
 
-def _neg_interval_score(
-    estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None, coverage: float
-) -> float:
-    interval = predict_interval(estimator, X, coverage)
-    return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
-
-
 def _neg_aurc(estimator: Any, X: ArrayLike, y: ArrayLike, *, sample_weight: Any) -> float:
     total = _total(estimator, X, "entropy")
     y_true, y_pred = check_labels(y, "y_true"), check_labels(estimator.predict(X), "y_pred")
@@ -128,7 +121,6 @@ _SCORES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
     "neg_mixture_nll": (_neg_metric, {"metric": mixture_nll, "reads": _members}),
     "neg_crps": (_neg_metric, {"metric": crps, "reads": _members}),
     "neg_gaussian_nll": (_neg_metric, {"metric": gaussian_nll, "reads": _mean_and_std}),
-    "neg_interval_score": (_neg_interval_score, {"coverage": 0.9}),
     "neg_ause": (_neg_metric, {"metric": ause, "reads": _mean_and_std}),
     "neg_log_loss": (_neg_metric, {"metric": log_loss, "reads": _probabilities}),
     "neg_expected_calibration_error": (
@@ -146,8 +138,7 @@ def get_scorer(name: str, **kwargs: object) -> EstimatorScorer:
     ----------
     name : str
         "neg_mixture_nll" or "neg_crps", of models that have members; "neg_gaussian_nll", of the
-        predicted mean and the total standard deviation; "neg_interval_score", of central intervals
-        of a `coverage` of .9; "neg_ause", of the same; "neg_log_loss" or
+        predicted mean and the total standard deviation; "neg_ause", of the same; "neg_log_loss" or
         "neg_expected_calibration_error", of the probabilities, also on samples that lack some of
         the classes; or "neg_aurc", of wrong labels, the samples ordered by their total entropy.
     **kwargs : dict
@@ -161,11 +152,9 @@ def get_scorer(name: str, **kwargs: object) -> EstimatorScorer:
     Examples
     --------
     >>> from skdistill.metrics import get_scorer
-    >>> get_scorer("neg_interval_score", coverage=0.5)
-    EstimatorScorer(neg_interval_score, coverage=0.5)
+    >>> get_scorer("neg_aurc")
+    EstimatorScorer(neg_aurc)
     """
     OneOf(tuple(_SCORES)).check(name, "name")
     score, settings = _SCORES[name]
-    if "coverage" in kwargs:
-        COVERAGE.check(kwargs["coverage"], "coverage")
     return EstimatorScorer(score, **{**settings, **kwargs})

@@ -2,7 +2,6 @@
 """Comparisons of uncertainties: of student and teacher, in and out of distribution."""
 
 import itertools
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -380,34 +379,6 @@ def uncertainty_ndcg(
 # --- all of this, of a student and its teacher ---------------------------------------------------
 
 
-@dataclass(frozen=True, repr=False)
-class FidelityTable:
-    """What :func:`fidelity` returns: ``table[pair][quantity]``."""
-
-    columns: dict[str, dict[str, float]]
-
-    def __getitem__(self, pair: str) -> dict[str, float]:
-        return self.columns[pair]
-
-    def to_frame(self) -> Any:
-        """Return the table as a DataFrame of pandas, with a row for each quantity."""
-        import pandas
-
-        return pandas.DataFrame(self.columns)
-
-    def __repr__(self) -> str:
-        columns = self.columns.values()
-        lines = [["", *(pair.replace("_", " ") for pair in self.columns)]]
-        for quantity in next(iter(columns)):
-            values = (f"{column[quantity]:.3f}" for column in columns)
-            lines.append([quantity.replace("_", " "), *values])
-        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-        return "\n".join(
-            "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])])
-            for cells in lines
-        )
-
-
 def fidelity(
     teacher: BaseEstimator,
     student: BaseEstimator,
@@ -416,7 +387,7 @@ def fidelity(
     *,
     reference: BaseEstimator | None = None,
     sample_weight: ArrayLike | None = None,
-) -> FidelityTable:
+) -> dict[str, dict[str, float]]:
     """Compare a student with its teacher, and both with a larger ensemble.
 
     The epistemic variance of S members is itself an estimate, with a relative standard deviation of
@@ -440,11 +411,11 @@ def fidelity(
 
     Returns
     -------
-    table : FidelityTable
+    table : dict of dict
         ``table["student_to_teacher"]`` and, with a `reference`, ``table["student_to_reference"]``
         and ``table["teacher_to_reference"]``; each maps names of quantities to floats.
-        ``table.to_frame()`` is a DataFrame. For each part of the uncertainty that both models have
-        ("total", "aleatoric", "epistemic"):
+        ``pandas.DataFrame(table)`` is a frame. For each part of the uncertainty that both models
+        have ("total", "aleatoric", "epistemic"):
         ``<part>_rank_correlation``, ``<part>_median_ratio`` and ``<part>_relative_error`` as
         :func:`epistemic_fidelity` defines them, and ``<part>_total_variation``, see
         :func:`uncertainty_total_variation`. With `y`, what the first model scores less than the
@@ -481,11 +452,10 @@ def fidelity(
         for name, model in models.items()
         if model is not None
     }
-    columns = {
+    return {
         f"{one}_to_{other}": _comparison(predicted[one], predicted[other], sample_weight)
         for one, other in itertools.combinations(predicted, 2)
     }
-    return FidelityTable(columns)
 
 
 def _predictions(

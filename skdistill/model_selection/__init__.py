@@ -8,13 +8,12 @@ whether the epistemic part is what more samples would remove. A scorer of a cost
 ``scoring=``, is a function of ``(estimator, X, y)`` that returns the cost's negative.
 """
 
-from ._costs import CheapestWithin, flops, latency, n_parameters
+from ._costs import flops, latency, n_parameters
 from ._epistemic import disagreement_of_halves, uncertainty_curve
 from ._gaps_and_tails import GapSplit, TailSplit
 from ._unseen import unseen_scores
 
 __all__ = [
-    "CheapestWithin",
     "GapSplit",
     "TailSplit",
     "disagreement_of_halves",

@@ -113,11 +113,7 @@ def _describe_regressor(model, X, y) -> _Predictions:
 
 
 def density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
-    """NLL and central intervals of the predictive distribution.
-
-    Of a model in a TransformedTargetRegressor members stay Gaussian; where there are none, as in a
-    VotingRegressor, the distribution is the Gaussian of `mean` and `std`.
-    """
+    """NLL and central intervals of the predictive distribution."""
     if has_inside(model, "predict_distribution"):
         inner, rows, inverses = innermost(model, X, "predict_distribution")
         if not inverses:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Drift monitoring of a fitted model: of its inputs and its uncertainty.
+"""Drift monitoring of a fitted model by its uncertainty.
 
 The tests are valid after every batch: the probability of ever raising a false alarm is bounded,
 however long the stream.

@@ -24,7 +24,7 @@ class Bag:
     independent still, and memory is bounded.
     """
 
-    # (n_columns, n_samples): of each column in ascending order. Missing values are inf, all tied.
+    # (n_columns, n_samples): of each column in ascending order.
     values: np.ndarray
     samples: np.ndarray  # numbers of the samples that have them, of the same shape
     max_samples: int
@@ -160,20 +160,3 @@ def _of_scores(ranks: np.ndarray) -> np.ndarray:
     shifted = _MEANS * z - _MEANS**2 / 2
     scaled = (1 - _STDS**-2.0) * z**2 / 2 - np.log(_STDS)
     return np.concatenate([shifted, scaled], axis=2)
-
-
-def log_adjusted(log_e: np.ndarray) -> np.ndarray:
-    """Return the e-values of several hypotheses, adjusted for there being several.
-
-    That of one is the smallest mean of it and of any others: the closed test by arithmetic means
-    (Vovk and Wang, 2021, Algorithm 1). Rejecting where it is 1 / alpha has a family-wise error of
-    at most alpha, whatever the dependence. Given and returned are logarithms, (n,).
-    """
-    order = np.argsort(log_e)
-    ascending = log_e[order]
-    sums = np.concatenate([[-np.inf], np.logaddexp.accumulate(ascending)[:-1]])  # of the i smallest
-    means = np.logaddexp(ascending[:, None], sums) - np.log(np.arange(1, len(log_e) + 1))
-    means[~np.tri(len(log_e), dtype=bool)] = np.inf  # only smaller ones are added
-    adjusted = np.empty_like(ascending)
-    adjusted[order] = means.min(axis=1)
-    return adjusted

@@ -7,43 +7,29 @@ In JSON, models and what they are made of are ``{"object": [name, state]}``, see
 import inspect
 import json
 import os
-import re
 from collections import UserList
-from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.compose import make_column_selector
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch.overrides import TorchFunctionMode
 
 from .._estimator.base import NetEstimator
-from .._estimator.unwrapping import innermost
-from .._serialization.container import LIBRARIES, pack, read, unpack, write_atomically
+from .._serialization.container import pack, read, write_atomically
 from .._serialization.json import Decoder, Encoder
-from .._utils.messages import name_of
 from .._utils.settings import Settings
-from .._utils.validation import FilePath, OneOf, is_number
+from .._utils.validation import FilePath, OneOf
 from .._version import __version__
 from ._names import NAMES, registered_name
 
 _FORMAT = "skdistill model", "1"  # and its version
-_MODEL = "model.safetensors"  # in a folder as the Hugging Face hub has them
 
 
-def save(
-    model: BaseEstimator,
-    path: str | os.PathLike,
-    *,
-    include_teacher: bool = False,
-    layout: str = "file",
-    metrics: Mapping[str, float] | None = None,
-) -> None:
+def save(model: BaseEstimator, path: str | os.PathLike, *, include_teacher: bool = False) -> None:
     """Save a fitted model, atomically, to a file that is safe to load.
 
     The model that :func:`load` returns has the same predictions, bit for bit.
@@ -54,22 +40,14 @@ def save(
         A fitted estimator of skdistill, or a Pipeline of scikit-learn's scalers, imputers and
         encoders, or a TransformedTargetRegressor, around one.
     path : str or os.PathLike
-        Of the file, ``"student.safetensors"`` say, or of the folder.
+        Of the file, ``"student.safetensors"`` say.
     include_teacher : bool, default=False
         Whether to keep teachers, which must be estimators of skdistill then. Without them the
         loaded model predicts all the same; its parameter `teacher`, which is None, "classifier" or
         "regressor" then, has to be set before it is fitted again.
-    layout : {"file", "hub"}, default="file"
-        "hub" makes a folder in the manner of the Hugging Face hub, with the file
-        ``model.safetensors``, parameters in ``config.json``, and a model card, ``README.md``.
-    metrics : mapping of str to float, default=None
-        What is known of the model, such as ``{"RMSE on held-out samples": 2.9}``, for the card and
-        ``config.json`` of ``layout="hub"``. A Series of pandas will do.
 
     Raises
     ------
-    ValueError
-        If there are `metrics` without ``layout="hub"``, or they are no finite numbers by name.
     TypeError
         If the model holds what cannot be saved, such as a function without a name, see
         :func:`register`.
@@ -92,21 +70,10 @@ def save(
     """
     FilePath().check(path, "path")
     OneOf((True, False)).check(include_teacher, "include_teacher")
-    OneOf(("file", "hub")).check(layout, "layout")
-    known = {} if metrics is None else {"metrics": _checked_metrics(metrics, layout)}
     check_is_fitted(model)
     encoder = Encoder(partial(_encode_object, include_teacher))
     text = json.dumps(encoder.encode(model), separators=(",", ":"), allow_nan=False)
-    content = pack(*_FORMAT, text, encoder.arrays)
-    if layout == "file":
-        write_atomically(Path(path), *content)
-        return
-    folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / _MODEL, *content)
-    config = _config_of(model, {**known, "libraries": LIBRARIES, "format_version": _FORMAT[1]})
-    write_atomically(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
-    write_atomically(folder / "README.md", _card_of(config).encode())
+    write_atomically(Path(path), *pack(*_FORMAT, text, encoder.arrays))
 
 
 def load(path: str | os.PathLike) -> BaseEstimator:
@@ -118,7 +85,6 @@ def load(path: str | os.PathLike) -> BaseEstimator:
     Parameters
     ----------
     path : str or os.PathLike
-        Of the file or folder.
 
     Returns
     -------
@@ -133,14 +99,11 @@ def load(path: str | os.PathLike) -> BaseEstimator:
         If there is no such file, or it cannot be read.
     """
     FilePath().check(path, "path")
-    file = Path(path)
     try:
-        content = read(file / _MODEL if file.is_dir() else file)
-        text, arrays = unpack(content, *_FORMAT)
-        del content  # as large as the arrays
+        text, arrays = read(Path(path), *_FORMAT)
         decoder = Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
         model = decoder.decode_all(json.loads(text))
-        if not isinstance(model, BaseEstimator):
+        if not isinstance(model, BaseEstimator) or isinstance(model, Settings):
             raise ValueError("it holds no model")
         return model
     except OSError:
@@ -263,134 +226,3 @@ class _Budget(TorchFunctionMode):
         if self.n_calls < 0:
             raise ValueError("its networks have more layers than there are weights for")
         return func(*args, **(kwargs or {}))
-
-
-# --- what a folder says of its model ----------------------------------------------------------
-
-
-# Facts of a fitted model, by attribute, in words.
-_FACTS = {
-    "n_features_in_": "columns of X",
-    "n_outputs_": "targets",
-    "n_tokens_": "tokens",
-    "classes_": "classes",
-    "family_": "family of distributions",
-    "n_members_": "members",
-    "n_heads_": "heads",
-    "n_rounds_": "rounds",
-    "n_epochs_": "epochs",
-    "n_parameters_": "parameters",
-    "flops_": "floating-point operations for a sample",
-}
-
-_WITHOUT_METRICS = """\
-How accurate and how well calibrated the model is, and on which data, is for its author to add."""
-
-_METRICS = """\
-On which data the metrics were measured is for the model's author to add.
-
-| metric | |
-| --- | --- |
-{rows}"""
-
-_CARD = """\
----
-library_name: skdistill
-tags:
-- skdistill
-- uncertainty
-- {task}
----
-
-# {estimator}
-
-A model for {task} that tells how uncertain it is, fitted with skdistill: {steps}.
-
-```python
-import skdistill
-
-model = skdistill.load("path of this folder")
-```
-
-Loading runs no code of this folder.
-
-{quality}
-
-| fitted | |
-| --- | --- |
-{fitted}
-
-| parameter that is not the default | |
-| --- | --- |
-{parameters}
-
-| written with | |
-| --- | --- |
-{libraries}
-"""
-
-
-def _config_of(model: object, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what a fitted model is, as plain values for ``config.json``, with more about it."""
-    estimator, *_ = innermost(model, None, "module_")
-    defaults = inspect.signature(type(estimator)).parameters
-    changed = {
-        name: value
-        for name, value in estimator.get_params(deep=False).items()
-        if name != "teacher"
-        and not (name in defaults and repr(defaults[name].default) == repr(value))
-    }
-    facts = [(words, name) for name, words in _FACTS.items() if hasattr(estimator, name)]
-    task, steps = estimator._plan.task, model.steps if isinstance(model, Pipeline) else []
-    is_regression = task is not None and task.kind == "regressor"
-    config = {
-        "library_name": "skdistill",
-        "estimator": type(estimator).__name__,
-        "task": "regression" if is_regression else "classification",
-        "pipeline": [type(step).__name__ for _, step in steps],
-        "fitted": {words: getattr(estimator, name) for words, name in facts},
-        "parameters": changed,
-        **about,
-    }
-    return json.loads(json.dumps(config, default=_plain))
-
-
-def _card_of(config: dict[str, Any]) -> str:
-    """Return a model card, in Markdown, that says what a configuration says."""
-    tables = {name: _rows(config[name]) for name in ("fitted", "parameters", "libraries")}
-    quality = _WITHOUT_METRICS
-    if metrics := config.get("metrics"):
-        rows = _rows({name: f"{value:.6g}" for name, value in metrics.items()})
-        quality = _METRICS.format(rows=rows)
-    steps = " → ".join(config["pipeline"]) or config["estimator"]
-    return _CARD.format(**{**config, **tables, "quality": quality, "steps": steps})
-
-
-def _rows(facts: Mapping[str, object]) -> str:
-    return "\n".join(f"| {_text(key)} | {_text(value)} |" for key, value in facts.items())
-
-
-def _checked_metrics(metrics: Any, layout: str) -> dict[str, float]:
-    if layout != "hub":
-        raise ValueError(
-            "metrics stand in a model card, which layout='hub' has; got a single file."
-        )
-    named = dict(metrics) if hasattr(metrics, "keys") else {}
-    numbers = (is_number(value) and np.isfinite(value) for value in named.values())
-    if not (named and all(numbers) and all(isinstance(name, str) for name in named)):
-        raise ValueError(f"metrics must be finite numbers by name, got {metrics!r}.")
-    return {name: float(value) for name, value in named.items()}
-
-
-def _plain(value: object) -> Any:
-    """Return a value as JSON can have it."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    return name_of(value) if callable(value) else repr(value)
-
-
-def _text(value: object) -> str:
-    """Return a value as it stands in a table."""
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    return re.sub(r"[\\`*\[\]<>&|]", r"\\\g<0>", " ".join(str(value).split()))

@@ -2,11 +2,10 @@
 """Transfer sets: the samples on which a student imitates its teacher.
 
 :class:`TransferSet` wraps samples of the user. Generators draw them from the training samples:
-:class:`GaussianNoise`, :class:`Mixup`, :class:`Munge`, :class:`UniformBox` and
-:class:`Disagreement`. With :class:`TransferOnly` the student does not learn from the training
-samples themselves. A generator stores parameters only; ``prepare(X)`` returns a function that draws
-new samples for the given ones. If a distiller is fitted to a DataFrame, ``categorical=`` accepts
-column names.
+:class:`GaussianNoise`, :class:`Mixup`, :class:`Munge` and :class:`Disagreement`. With
+:class:`TransferOnly` the student does not learn from the training samples themselves. A generator
+stores parameters only; ``prepare(X)`` returns a function that draws new samples for the given ones.
+If a distiller is fitted to a DataFrame, ``categorical=`` accepts column names.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .._utils.validation import did_you_mean
 from ._disagreement import Disagreement
 from ._disagreement import Measure as Measure
 from ._disagreement import MemberDisagreement as MemberDisagreement
-from ._maker import GaussianNoise, Mixup, TransferMaker, UniformBox
+from ._maker import GaussianNoise, Mixup, TransferMaker
 from ._maker import filled as filled
 from ._maker import numbered as numbered
 from ._maker import prepare_lacking as prepare_lacking
@@ -34,13 +33,11 @@ __all__ = [
     "TransferMaker",
     "TransferOnly",
     "TransferSet",
-    "UniformBox",
 ]
 MAKERS: dict[str, type[TransferMaker]] = {
     "noise": GaussianNoise,
     "mixup": Mixup,
     "munge": Munge,
-    "box": UniformBox,
     "disagreement": Disagreement,
 }
 

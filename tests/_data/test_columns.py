@@ -182,11 +182,11 @@ NEARLY = [f"{value:.3f}" for value in NUMBERS[:-2]] + ["?", None]
     [
         (pd.DataFrame, r"pd\.to_numeric\(X\['a'\], errors='coerce'\)"),
         (pl.DataFrame, r"pl\.col\('a'\)\.cast\(pl\.Float64, strict=False\)"),
-        (partial(pd.DataFrame, dtype=object), r"na_values=\['\?'\]"),
+        (partial(pd.DataFrame, dtype=object), r"pd\.to_numeric"),
     ],
 )
 def test_text_that_is_nearly_numbers_is_warned_of(make, mend):
-    with pytest.warns(UserWarning, match=f"Column 'a' of X is text.*but for '\\?'.*{mend}"):
+    with pytest.warns(UserWarning, match=f"Column 'a' of X is text.*numbers.*{mend}"):
         ensemble().fit(make({"a": NEARLY, "b": NUMBERS}), y)
 
 
@@ -201,9 +201,7 @@ def test_other_text_is_not(values, recwarn):
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 def test_names_and_free_text_are_warned_of(make):
     names = [f"customer {number}" for number in range(N)]
-    with pytest.warns(
-        UserWarning, match=f"Column 'a' of X is text.*although {N} of its {N} .* differ"
-    ):
+    with pytest.warns(UserWarning, match="Column 'a' of X is text.*names or free text"):
         ensemble().fit(make({"a": names, "b": NUMBERS}), y)
 
 
@@ -222,10 +220,8 @@ def test_dates_in_text_are_warned_of_once_a_fit(make, written):
         student.fit(frame, y)
     (message,) = {str(w.message) for w in found if "is text" in str(w.message)}
     assert sum("is text" in str(w.message) for w in found) == 1
-    assert f"its values are dates, such as {SINCE[0].strftime(written)!r}" in message
-    is_pandas = make is pd.DataFrame
-    assert ("parse_dates=['a']" if is_pandas else "try_parse_dates=True") in message
-    assert ("pd.to_datetime(X['a'])" if is_pandas else "str.to_datetime()") in message
+    assert "holds dates" in message
+    assert ("pd.to_datetime(X['a'])" if make is pd.DataFrame else "str.to_datetime()") in message
 
 
 @pytest.mark.parametrize("text", ["10.0.0.{}", "2-{}", "v1.{}.2", "555-01{}", "Box {} 2020"])
@@ -238,11 +234,11 @@ def test_names_of_one_sample_have_no_inputs():
     """Or a column of free text would have 255, which say nothing of new samples."""
     names = ["Ann", "Ann", *(f"customer {number}" for number in range(N - 2))]
     frame = pd.DataFrame({"a": names, "b": NUMBERS})
-    with pytest.warns(UserWarning, match="differ"):
+    with pytest.warns(UserWarning, match="names or free text"):
         model = ensemble().fit(frame, y)
     assert model.categories_ == {0: ["Ann"]}
     assert model.schema_.columns[0].share_unknown == (N - 2) / N
-    with pytest.warns(UserWarning, match="differ"):
+    with pytest.warns(UserWarning, match="names or free text"):
         model = ensemble().fit(frame[2:], y[2:])
     assert model.categories_ == {0: ["customer 0"]}  # the column stays one of categories
     few = ["Ann", "Ann", *(f"customer {number // 3}" for number in range(N - 3)), "Bob"]
@@ -269,7 +265,7 @@ SHUFFLED = np.random.default_rng(0).permutation(N)
     [("row", SHUFFLED + 7), ("user_id", 97 * SHUFFLED), ("PassengerId", SHUFFLED * 10)],
 )
 def test_numbers_of_samples_are_warned_of(make, name, values):
-    with pytest.warns(UserWarning, match=f"'{name}' of X has another whole number for each of its"):
+    with pytest.warns(UserWarning, match=f"'{name}' of X has another whole number for each sample"):
         ensemble().fit(make({name: values, "b": NUMBERS}), y)
 
 

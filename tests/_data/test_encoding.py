@@ -38,7 +38,7 @@ from skdistill.modules._inputs import compressed
 from skdistill.modules._networks import Periodic, PeriodicLayer
 from skdistill.persistence import load, save
 from skdistill.samplers import DeepEnsemble, MCDropout
-from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_lacking
+from skdistill.transfer import GaussianNoise, Munge, prepare_lacking
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (6,), "random_state": 0}
 
@@ -429,7 +429,7 @@ def test_images_must_be_complete():
         model.fit(images, np.arange(12) % 2)
 
 
-@pytest.mark.parametrize("maker", [GaussianNoise(), Munge(), UniformBox()], ids=repr)
+@pytest.mark.parametrize("maker", [GaussianNoise(), Munge()], ids=repr)
 def test_new_rows_lack_what_theirs_lack(maker):
     X = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     X[::4, 1] = torch.nan
@@ -517,7 +517,7 @@ class Witness(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-@pytest.mark.parametrize("transfer", ["noise", "munge", "mixup", "box"])
+@pytest.mark.parametrize("transfer", ["noise", "munge", "mixup"])
 def test_a_teacher_is_asked_about_tables_like_those_that_it_was_fitted_on(transfer, frame):
     y = np.asarray(frame["kind"])
     model = DistributionDistiller(Witness(), transfer=transfer, **SMALL).fit(frame, y)

@@ -489,7 +489,7 @@ def test_fit_does_not_warn():
     teacher = ensemble()
     X = TABLE[["area", "town"]]
     far = X.assign(area=X["area"] + 300)
-    HydraPlusRegressor(teacher, transfer="box", **SMALL).fit(X, y, X_transfer=far)
+    HydraPlusRegressor(teacher, transfer="mixup", **SMALL).fit(X, y, X_transfer=far)
     by_area = X.assign(area=np.arange(N))
     HydraPlusRegressor(teacher, teacher_cv=KFold(3), **SMALL).fit(by_area, y)
     fitted = FrozenEstimator(ensemble().fit(X, y))

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from skdistill._engine._checkpoint import CheckpointFile
+from skdistill._serialization import container
 
 DTYPES = ("uint8", "int8", "int16", "int32", "int64", "uint16", "float16", "bfloat16", "float32")
 DTYPES += ("float64", "complex64", "complex128", "bool")
@@ -158,11 +159,11 @@ def test_another_fits_file_is_told_from_a_damaged_one(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
-    def deny(self):
+    def deny(*args):
         raise PermissionError(13, "Permission denied")
 
     path = written(tmp_path / "ck")
-    monkeypatch.setattr(type(path), "read_bytes", deny)
+    monkeypatch.setattr(container, "open", deny, raising=False)
     with pytest.raises(ValueError, match=r"checkpoint='.*ck' .*Permission denied"):
         read(path)
 

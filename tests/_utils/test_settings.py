@@ -65,7 +65,7 @@ def test_set_params_reaches_parameters_of_parameters():
 
 @pytest.mark.parametrize("name", ["scales", "scale_", "inner__scale"])
 def test_set_params_rejects_names_that_nobody_knows(name):
-    with pytest.raises(ValueError, match=r"Invalid parameter .* for Inner\(\).*'scale'"):
+    with pytest.raises(ValueError, match=r"Invalid parameter .* for estimator Inner\(\).*'scale'"):
         Inner().set_params(**{name: 1.0})
 
 
@@ -173,8 +173,6 @@ def test_misspelt_names_are_asked_about_by_set_params():
         message = raised(lambda name=name: ensemble.set_params(**{name: 3}))
         assert message.startswith(f"Invalid parameter {name!r} for estimator")
         assert message.endswith(f"Did you mean {meant!r}?")
-    message = raised(lambda: GaussianNoise().set_params(scal=1.0))
-    assert message.endswith("Did you mean 'scale'?")
     transfer = HydraPlusRegressor(BayesianEnsembleRegressor(), transfer="nois")
     assert "Did you mean 'noise'?" in raised(lambda: transfer.fit(X, Y[:, 0]))
 

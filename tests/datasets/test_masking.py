@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import stats
 
-from skdistill.datasets import mask_squares, split_labelled
+from skdistill.datasets import mask_squares
 
 
 def images(*shape, dtype=float):
@@ -99,38 +98,3 @@ def test_bad_input(shape, given, message):
 def test_values_that_pixels_cannot_have(value):
     with pytest.raises(ValueError, match="of dtype uint8, can hold; got"):
         mask_squares(np.ones((3, 4, 4), dtype=np.uint8), 2, value=value)
-
-
-def test_rows_keep_or_lose_their_labels():
-    X = np.arange(20).reshape(10, 2)
-    y = X[:, 0] // 2
-    X_labelled, y_labelled, X_unlabelled = split_labelled(X, y, 4, random_state=0)
-    assert_array_equal(X_labelled[:, 0] // 2, y_labelled)
-    assert len(y_labelled) == 4
-    assert_array_equal(np.sort(np.concatenate([X_labelled, X_unlabelled]), axis=0), X)
-
-
-def test_fewer_are_among_the_more():
-    X, y = np.arange(100)[:, None], np.arange(100)
-    chosen = [set(split_labelled(X, y, n, random_state=3)[1]) for n in (10, 20, 60)]
-    assert chosen[0] < chosen[1] < chosen[2]
-
-
-def test_all_rows_labelled():
-    X, y = np.ones((5, 2)), np.arange(5)
-    X_labelled, y_labelled, X_unlabelled = split_labelled(X, y, 5)
-    assert X_labelled is X
-    assert y_labelled is y
-    assert X_unlabelled is None
-
-
-def test_frames_stay_frames():
-    X = pd.DataFrame({"a": range(6)})
-    X_labelled, _, X_unlabelled = split_labelled(X, np.arange(6), 2, random_state=0)
-    assert list(X_labelled.columns) == list(X_unlabelled.columns) == ["a"]
-
-
-@pytest.mark.parametrize("n_labelled", [0, 6])
-def test_numbers_of_labels_that_cannot_be(n_labelled):
-    with pytest.raises(ValueError, match=f"n_labelled must be .* 1 to 5, got {n_labelled}"):
-        split_labelled(np.ones((5, 2)), np.arange(5), n_labelled)

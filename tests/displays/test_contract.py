@@ -21,17 +21,10 @@ from skdistill import displays
 from skdistill.displays import (
     EpistemicCalibrationDisplay,
     FidelityDisplay,
-    RegressionCalibrationDisplay,
-    RejectionCurveDisplay,
     UncertaintyBandDisplay,
 )
 
-OF_REGRESSORS = (RegressionCalibrationDisplay, UncertaintyBandDisplay)
-OF_ONE_AXES = (
-    *OF_REGRESSORS,
-    EpistemicCalibrationDisplay,
-    RejectionCurveDisplay,
-)
+OF_ONE_AXES = UncertaintyBandDisplay, EpistemicCalibrationDisplay
 OF_A_ROW = {FidelityDisplay: 3}  # axes each
 
 all_displays = pytest.mark.parametrize("cls", [*OF_ONE_AXES, *OF_A_ROW], ids=lambda c: c.__name__)
@@ -48,7 +41,7 @@ def draw(make_data, make_classes):
             _, X, y = make_data()
             model = wrap(GaussianProcessRegressor(alpha=0.1, optimizer=None))
             return cls.from_estimator(model, X, y, random_state=0, **kwargs)
-        model, X, y = (make_data if cls in OF_REGRESSORS else make_classes)()
+        model, X, y = (make_data if cls is UncertaintyBandDisplay else make_classes)()
         if cls is FidelityDisplay:
             return cls.from_estimators(wrap(model), model, X, reference=model, **kwargs)
         return cls.from_estimator(wrap(model), X, y, **kwargs)
@@ -107,8 +100,8 @@ def test_name_stands_in_the_legend(cls, draw):
         found = display.ax_.get_legend()
         return [text.get_text() for text in (found.get_title(), *found.get_texts())]
 
-    own = "SineRegressor" if cls in OF_REGRESSORS else "SectorClassifier"
-    own = "GaussianProcessRegressor" if cls is EpistemicCalibrationDisplay else own
+    is_band = cls is UncertaintyBandDisplay
+    own = "SineRegressor" if is_band else "GaussianProcessRegressor"
     assert any(own in text for text in legend(draw(cls)))
     display = draw(cls, name="student")
     assert display.name == "student"
@@ -164,15 +157,6 @@ def test_without_matplotlib(cls, method, draw, monkeypatch):
         display.plot() if method == "plot" else draw(cls)
 
 
-@all_displays
-def test_without_docstrings(cls):
-    """`python -OO` strips them, and there is nothing to complete."""
-    module = sys.modules[cls.__module__]
-    names = {"__name__": module.__name__, "__package__": module.__package__}
-    exec(compile(inspect.getsource(module), module.__file__, "exec", optimize=2), names)
-    assert names[cls.__name__].plot.__doc__ is None
-
-
 TEXT = "price_$_2020_vs_$"
 
 
@@ -184,8 +168,6 @@ def test_names_are_drawn_as_they_are_given(cls, name, draw):
     display = draw(cls, name=name) if takes_name else draw(cls)
     if hasattr(display, "feature_name"):
         display.feature_name = name
-    if hasattr(display, "loss_name"):
-        display.loss_name = name
     figure = display.plot().figure_
     figure.canvas.draw()
     texts = [text for text in figure.findobj(Text) if name in text.get_text().replace(r"\$", "$")]

@@ -46,7 +46,7 @@ from skdistill.distillers._fit import _rows, _student, _validate
 from skdistill.modules import MLP, stack
 from skdistill.settings import Heads, HydraLoss, Optimizer, Runtime
 from skdistill.teachers import as_teacher
-from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferOnly, TransferSet, UniformBox
+from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferOnly, TransferSet
 
 
 def assert_same_members(first, second, X, **tolerance):
@@ -900,7 +900,7 @@ def test_without_noise_the_teacher_is_asked_once_about_each_row(task, witness):
     np.testing.assert_array_equal(asked_in_training(model), task.X)
 
 
-@pytest.mark.parametrize("transfer", ["mixup", "munge", "box", Mixup(0.5)])
+@pytest.mark.parametrize("transfer", ["mixup", "munge", Mixup(0.5)])
 def test_made_rows_come_on_top_without_labels(transfer, task, witness, further, rows_learnt):
     model = task.student(witness, transfer=transfer, max_epochs=2)
     (rows,) = rows_learnt(model, *task.data, X_transfer=further)
@@ -914,7 +914,7 @@ def test_made_rows_come_on_top_without_labels(transfer, task, witness, further, 
     assert 25 <= is_known[~is_labelled].sum() < 60  # munge leaves some as they are
 
 
-@pytest.mark.parametrize("transfer", ["mixup", "munge", "box"])
+@pytest.mark.parametrize("transfer", ["mixup", "munge"])
 @pytest.mark.parametrize("given", [False, True])
 def test_made_rows_alone(given, transfer, task, witness, further):
     model = task.student(witness, transfer=TransferOnly(transfer), max_epochs=2)
@@ -928,7 +928,7 @@ def test_made_rows_alone(given, transfer, task, witness, further):
         assert (asked <= source.max(axis=0)).all()
 
 
-@pytest.mark.parametrize("transfer", [GaussianNoise, Mixup, Munge, UniformBox])
+@pytest.mark.parametrize("transfer", [GaussianNoise, Mixup, Munge])
 def test_categorical_columns_hold_values_that_exist(transfer, task, witness):
     X, y = task.X.copy(), task.y
     X[:, 1] = np.arange(60) % 3
@@ -1142,7 +1142,7 @@ def test_a_pass_is_as_coarse_as_ever(regression, monkeypatch):
         ({}, {}, 14),  # 60 samples
         ({}, {"X_transfer": np.zeros((25, 3))}, 12),  # and 25
         ({"transfer": TransferOnly("auto")}, {"X_transfer": np.zeros((25, 3))}, 22),
-        ({"transfer": "box"}, {}, 10),  # and 60 that are made
+        ({"transfer": "mixup"}, {}, 10),  # and 60 that are made
         ({}, {"sample_weight": np.tile([1.0, 0.0, 0.0], 20)}, 24),  # 20 clipped from 25
         ({"max_epochs": 3}, {}, 3),
     ],

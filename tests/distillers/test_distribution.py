@@ -514,7 +514,7 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     assert n_rows == {"plain": 60, "weighted": 120, "with more": 67}
     model.set_params(transfer=TransferOnly()).fit(X, y, X_transfer=X[:7])
     assert model._training_budget.n_rows == 7
-    model.set_params(transfer="box").fit(X, y)
+    model.set_params(transfer="mixup").fit(X, y)
     assert model._training_budget.n_rows == 60
 
 
@@ -595,7 +595,7 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
         ({"family": DropoutHeadFamily(dropout_rate=1.0)}, ValueError, "dropout_rate"),
         ({"heads": 3}, TypeError, "DistributionDistiller got unknown parameters"),
         (
-            {"transfer": TransferOnly("box"), "supervised_weight": 1.0},
+            {"transfer": TransferOnly("mixup"), "supervised_weight": 1.0},
             ValueError,
             "supervised_weight must be 0",
         ),

@@ -534,7 +534,7 @@ def test_an_unfitted_teacher_of_images_is_asked_out_of_fold(images):
     assert model.predict_members(X).shape == (60, 2, 3)
 
 
-@pytest.mark.parametrize("transfer", ["noise", "mixup", "box"])
+@pytest.mark.parametrize("transfer", ["noise", "mixup"])
 def test_transfer_sets_of_images(transfer, images, seer):
     X, y = images
     settings = {"transfer": transfer, "max_epochs": 2, "random_state": 0}

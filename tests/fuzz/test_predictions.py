@@ -195,7 +195,6 @@ SCORERS = {
         "neg_gaussian_nll",
         "neg_mixture_nll",
         "neg_crps",
-        "neg_interval_score",
         "neg_ause",
     ],
 }

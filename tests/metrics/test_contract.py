@@ -19,7 +19,6 @@ from skdistill.metrics import (
     gaussian_nll,
     get_scorer,
     interval_coverage,
-    interval_score,
     mixture_nll,
     ood_auroc,
     prediction_rejection_ratio,
@@ -35,10 +34,6 @@ def total_variation_of_pair(a, b, *, sample_weight=None):
     return uncertainty_total_variation(
         a, b, bins=7, a_weights=sample_weight, b_weights=sample_weight
     )
-
-
-def score_of_80_percent(y_true, y_interval, *, sample_weight=None):
-    return interval_score(y_true, y_interval, coverage=0.8, sample_weight=sample_weight)
 
 
 def error_at_quantiles(y_true, y_quantiles, *, sample_weight=None):
@@ -74,7 +69,6 @@ OF_TARGETS = {
     crps: ("y_true", "members"),
     ause: ("y_true", "y_pred", "std"),
     interval_coverage: ("y_true", "interval"),
-    score_of_80_percent: ("y_true", "interval"),
     error_at_quantiles: ("y_true", "quantiles"),
     total_variation_of_pair: ("std", "other_std"),
     epistemic_fidelity: ("std", "other_std"),
@@ -252,10 +246,6 @@ def test_bad_values_are_named(metric, make_predictions):
             r"y_interval must have its lower end first.* 30 sample\(s\) have not.* sample 0",
         ),
         (
-            lambda d: interval_score(d["y_true"], d["interval"], coverage=90),
-            r"coverage must be a number in \(0, 1\), got 90",
-        ),
-        (
             lambda d: regression_calibration_curve(d["y_true"], d["quantiles"], [0.5, 0.6]),
             r"y_quantiles must have shape \(30, 2\) or \(30, 1, 2\), got \(30, 4\)",
         ),
@@ -278,10 +268,6 @@ def test_bad_values_are_named(metric, make_predictions):
         (
             lambda d: epistemic_fidelity(-d["std"], d["std"]),
             "teacher must not be negative, got a smallest value of -2",
-        ),
-        (
-            lambda d: get_scorer("neg_interval_score", coverage=1.0),
-            r"coverage must be a number in \(0, 1\), got 1.0",
         ),
         (lambda d: get_scorer("neg_rmse"), "name must be one of .*'neg_crps'.* got 'neg_rmse'"),
         (

@@ -16,7 +16,6 @@ from skdistill.metrics import (
     crps,
     gaussian_nll,
     interval_coverage,
-    interval_score,
     mixture_nll,
     regression_calibration_curve,
     regression_calibration_error,
@@ -116,32 +115,6 @@ def test_coverage_counts_the_ends():
     assert interval_coverage([0.0, 1.0, 0.5, -0.1, 1.1], y_interval) == 0.6
 
 
-@shapes
-@pytest.mark.parametrize("coverage", [0.5, 0.9])
-def test_interval_score_is_scoringrules(n_targets, coverage, make_predictions, scoringrules):
-    data = make_predictions(n_targets)
-    lower, upper = np.moveaxis(data["interval"], -1, 0)
-    expected = scoringrules.interval_score(data["y_true"], lower, upper, 1 - coverage).mean()
-    score = interval_score(data["y_true"], data["interval"], coverage=coverage)
-    assert_allclose(score, expected)
-
-
-def test_interval_score_by_hand():
-    # Width 2; 3 above at alpha = .2 costs 2 / .2 * 3 = 30, 1 below 10.
-    y_interval = np.array([[0.0, 2.0]] * 3)
-    assert_allclose(interval_score([5.0, -1.0, 1.0], y_interval, coverage=0.8), 2 + 40 / 3)
-
-
-def test_interval_score_is_least_at_the_true_quantiles():
-    y_true = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
-    half_widths = stats.norm.ppf(0.95) * np.array([0.9, 1.0, 1.1])
-    scores = [
-        interval_score(y_true, np.tile([-h, h], (len(y_true), 1)), coverage=0.9)
-        for h in half_widths
-    ]
-    assert np.argmin(scores) == 1
-
-
 def test_calibration_of_the_truth_and_of_a_shift():
     # y at the mid-quantiles of N(0, 1): the curve of N(b, 1) is cdf(ppf(level) + b).
     y_true = stats.norm.ppf((np.arange(1000) + 0.5) / 1000)
@@ -169,19 +142,11 @@ INF = np.inf
 
 
 @pytest.mark.parametrize(
-    ("interval", "coverage", "score"),
-    [
-        ([-INF, INF], 1, INF),
-        ([-INF, 3.0], 1, INF),
-        ([2.0, INF], 0, INF),
-        ([0.0, 4.0], 1, 4.0),
-    ],
+    ("interval", "coverage"),
+    [([-INF, INF], 1), ([-INF, 3.0], 1), ([2.0, INF], 0), ([0.0, 4.0], 1)],
 )
-def test_intervals_may_be_infinite(interval, coverage, score):
+def test_intervals_may_be_infinite(interval, coverage):
     assert interval_coverage([1.0], [interval]) == coverage
-    assert interval_score([1.0], [interval], coverage=0.9) == score
-    both, weights = [[0.0, 4.0], interval], [1, 0]  # weightless samples do not count
-    assert interval_score([1.0, 1.0], both, coverage=0.9, sample_weight=weights) == 4
 
 
 @pytest.mark.parametrize("interval", [[INF, INF], [-INF, -INF], [INF, -INF]])

@@ -26,7 +26,6 @@ from skdistill.metrics import (
     expected_calibration_error,
     gaussian_nll,
     get_scorer,
-    interval_score,
     mixture_nll,
 )
 
@@ -117,14 +116,6 @@ REGRESSION = {
         get_scorer("neg_ause"),
         lambda m, X, y, **w: ause(y, m.predict(X), m.predict_uncertainty(X).total, **w),
     ),
-    "interval_score": (
-        get_scorer("neg_interval_score"),
-        lambda m, X, y, **w: interval_score(y, m.predict_interval(X, 0.9), coverage=0.9, **w),
-    ),
-    "interval_score_half": (
-        get_scorer("neg_interval_score", coverage=0.5),
-        lambda m, X, y, **w: interval_score(y, m.predict_interval(X, 0.5), coverage=0.5, **w),
-    ),
 }
 CLASSIFICATION = {
     "calibration": (
@@ -178,8 +169,6 @@ def test_scorer_survives_pickling_and_shows_itself(name):
 
 def test_repr_of_scorers():
     assert repr(get_scorer("neg_crps")) == "EstimatorScorer(neg_metric, metric=crps, reads=members)"
-    scorer = get_scorer("neg_interval_score", coverage=0.5)
-    assert repr(scorer) == "EstimatorScorer(neg_interval_score, coverage=0.5)"
 
 
 def test_keywords_are_those_of_the_metric():
@@ -200,7 +189,7 @@ def test_scorers_across_processes():
             assert_array_equal(here[f"test_{name}"], there[f"test_{name}"])
 
 
-@pytest.mark.parametrize("name", ["mixture_nll", "crps", "gaussian_nll", "interval_score"])
+@pytest.mark.parametrize("name", ["mixture_nll", "crps", "gaussian_nll"])
 def test_grid_search_finds_the_honest_variance(name):
     X, y = make_members_table(n_samples=200)
     grid = {"inflate": [0.01, 1.0, 100.0]}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm, spearmanr
 
-from skdistill.monitoring._martingales import AT_A_TIME, N_BETS, Bag, Martingales, log_adjusted
+from skdistill.monitoring._martingales import AT_A_TIME, N_BETS, Bag, Martingales
 
 
 def bag_of(X, max_samples=10_000, seed=0):
@@ -155,11 +155,3 @@ def test_a_share_that_grows_amid_others_is_found():
     martingales.update(ranks)
     assert martingales.log_values()[0] > 10
     assert np.argmax(martingales.log_capital[0]) == N_BETS - 1
-
-
-def test_adjusted_e_values_are_smallest_means_with_any_others():
-    e = np.random.default_rng(0).exponential(size=5) ** 3
-    for j, found in enumerate(np.exp(log_adjusted(np.log(e)))):
-        others = [k for k in range(5) if k != j]
-        subsets = itertools.chain.from_iterable(itertools.combinations(others, n) for n in range(5))
-        assert found == pytest.approx(min(np.mean([e[j], *e[list(s)]]) for s in subsets))

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DriftMonitor: no alarm without drift, the features that moved, and a state in a file."""
+"""DriftMonitor: no alarm without drift, and one for samples far from all others."""
 
 from __future__ import annotations
+
+import pickle
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import ensemble, student
 
-import skdistill
 from skdistill import BayesianEnsembleClassifier
 from skdistill.modules import ConvNet
 from skdistill.monitoring import DriftMonitor
@@ -43,20 +44,15 @@ def test_no_alarm_without_drift(model):
     assert alarms <= 12  # a binomial of .1 exceeds it once in 200 times at most
 
 
-def test_the_feature_that_moved_is_named(monitor_of):
+def test_samples_far_off_are_drift(monitor_of):
     monitor = monitor_of()
-    assert monitor.columns_ == [*(f"feature {i}" for i in range(4)), "epistemic", "total"]
+    assert monitor.columns_ == ["epistemic", "total"]
     monitor.update(samples(500, 3))
     assert not monitor.is_drift_
     assert monitor.p_value_ > 0.1
-    assert monitor.features_ == []
-    assert monitor.update(samples(400, 4) + [0, 0, 0.7, 0]).is_drift_
-    assert "feature 2" in monitor.features_
-    assert {"feature 0", "feature 1", "feature 3"}.isdisjoint(monitor.features_)
-    assert monitor.mean_ranks_[2] > 0.6
-    np.testing.assert_allclose(monitor.mean_ranks_[[0, 1, 3]], 0.5, atol=0.06)
+    assert monitor.update(samples(400, 4) + [0, 0, 4, 0]).is_drift_
+    assert monitor.mean_ranks_[0] > 0.6
     p_value = monitor.p_value_
-    assert monitor.p_values_.min() >= p_value  # a feature alone proves no more than all do
     # Looking on does not undo it.
     assert monitor.update(samples(400, 5)).p_value_ <= p_value
     assert monitor.n_samples_ == 1300
@@ -72,30 +68,8 @@ def test_uncertainty_tells_of_samples_far_from_all_others(model):
     monitor = DriftMonitor(fitted, X[300:600], random_state=0)
     assert not monitor.update(X[600:]).is_drift_
     apart = rng.permuted(X[300:600], axis=0)
-    assert "epistemic" in monitor.update(apart).features_
-
-
-def frame_of(n, seed, shares=(0.6, 0.3, 0.1), missing=0.1):
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(seed)
-    size = rng.normal(size=n)
-    size[rng.random(n) < missing] = np.nan
-    colour = rng.choice(["blue", "green", "red"], p=shares, size=n)
-    return pandas.DataFrame({"size": size, "colour": colour, "weight": rng.normal(size=n)})
-
-
-def test_categories_and_missing_values():
-    X = frame_of(300, 0)
-    fitted = ensemble().fit(X, X["weight"])
-    start = {"X_reference": frame_of(300, 1), "random_state": 0}
-    monitor = DriftMonitor(fitted, **start)
-    assert monitor.columns_[:3] == ["size", "colour", "weight"]
-    assert not monitor.update(frame_of(500, 2)).is_drift_
-    assert "colour" in monitor.update(frame_of(400, 3, shares=(0.3, 0.3, 0.4))).features_
-    found = DriftMonitor(fitted, **start).update(frame_of(400, 4, missing=0.4))
-    assert "size" in found.features_
-    unknown = frame_of(100, 5).replace("blue", "pink")
-    assert "colour" in DriftMonitor(fitted, **start).update(unknown).features_
+    assert monitor.update(apart).is_drift_
+    assert monitor.mean_ranks_[0] > 0.8
 
 
 def test_drift_is_told_once(monitor_of, recwarn):
@@ -107,36 +81,28 @@ def test_drift_is_told_once(monitor_of, recwarn):
 def test_models_in_pipelines_and_classifiers(model):
     X = samples(300, 0)
     pipeline = make_pipeline(StandardScaler(), ensemble()).fit(X[:100], X[:100, 0])
-    assert DriftMonitor(pipeline, X[100:]).columns_[0] == "feature 0"
+    assert DriftMonitor(pipeline, X[100:]).columns_ == ["epistemic", "total"]
     images = np.random.default_rng(0).normal(size=(60, 1, 8, 8)).astype(np.float32)
     classifier = BayesianEnsembleClassifier(2, max_epochs=2, module=ConvNet, random_state=0)
     classifier.fit(images, np.arange(60) % 2)
     assert DriftMonitor(classifier, images).columns_ == ["epistemic", "total"]
     two = ensemble().fit(X[:, :2], X[:, 2:])
     found = DriftMonitor(two, X[:, :2]).columns_
-    assert found[2:] == ["epistemic_0", "epistemic_1", "total_0", "total_1"]
+    assert found == ["epistemic_0", "epistemic_1", "total_0", "total_1"]
     alone = ensemble(n_members=1).fit(X, X[:, 0])
-    assert DriftMonitor(alone, X).columns_[4:] == ["total"]
+    assert DriftMonitor(alone, X).columns_ == ["total"]
 
 
-def test_a_loaded_monitor_goes_on_bit_for_bit(monitor_of, model, tmp_path):
+def test_an_unpickled_monitor_goes_on_bit_for_bit(monitor_of):
     monitor = monitor_of(max_samples=350)
     monitor.update(samples(100, 3))
-    path = tmp_path / "drift.safetensors"
-    monitor.save(path)
-    skdistill.save(model, tmp_path / "model.safetensors")
-    loaded = DriftMonitor.load(path, skdistill.load(tmp_path / "model.safetensors"))
-    assert (loaded.alpha, loaded.columns_) == (monitor.alpha, monitor.columns_)
+    loaded = pickle.loads(pickle.dumps(monitor))
     for seed in (4, 5):
         X = samples(300, seed) + [0, 0.2, 0, 0]
         found, expected = loaded.update(X), monitor.update(X)
         assert found.p_value_ == expected.p_value_
-        np.testing.assert_array_equal(found.p_values_, expected.p_values_)
         np.testing.assert_array_equal(found.mean_ranks_, expected.mean_ranks_)
     assert list(loaded.history_) == list(monitor.history_)
-    loaded.save(tmp_path / "again")
-    monitor.save(path)
-    assert path.read_bytes() == (tmp_path / "again").read_bytes()
 
 
 def test_the_seed_tells_all(model):
@@ -149,11 +115,11 @@ def test_the_seed_tells_all(model):
     assert (found[0] != found[2]).all()
 
 
-def test_errors_name_what_is_wrong(monitor_of, model, tmp_path):
+def test_errors_name_what_is_wrong(monitor_of, model):
     X = samples(50, 1)
     with pytest.raises(NotFittedError):
         DriftMonitor(ensemble(), X)
-    with pytest.raises(TypeError, match=r"LinearRegression has no .*monitoring.DriftMonitor"):
+    with pytest.raises(TypeError, match="LinearRegression has no predict_uncertainty"):
         DriftMonitor(LinearRegression().fit(X, X[:, 0]), X)
     with pytest.raises(ValueError, match="X_reference must have at least 2 samples, got 1"):
         DriftMonitor(model, X[:1])
@@ -166,25 +132,3 @@ def test_errors_name_what_is_wrong(monitor_of, model, tmp_path):
     with pytest.raises(ValueError, match="X"):
         monitor.update(X[:, :2])
     assert monitor.n_samples_ == 0
-    path = tmp_path / "drift.safetensors"
-    monitor.save(path)
-    other = ensemble().fit(X[:, :2], X[:, 0])
-    with pytest.raises(ValueError, match="student must have the monitor's features"):
-        DriftMonitor.load(path, other)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="cannot be loaded: it is damaged"):
-        DriftMonitor.load(path, model)
-    skdistill.save(model, path)
-    with pytest.raises(ValueError, match="it is a skdistill model, not a skdistill drift monitor"):
-        DriftMonitor.load(path, model)
-    with pytest.raises(FileNotFoundError):
-        DriftMonitor.load(tmp_path / "nothing", model)
-    with pytest.raises(TypeError, match="path"):
-        monitor.save(1)
-
-
-def test_a_reference_of_missing_values_is_refused(model):
-    with pytest.raises(ValueError, match="X_reference must have values that are not missing"):
-        DriftMonitor(model, np.full((20, model.n_features_in_), np.nan))

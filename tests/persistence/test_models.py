@@ -7,13 +7,11 @@ That every estimator and family comes back bit for bit is held by ``test_referen
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from damage import NOT_KNOWN, Parts, count_refused
@@ -237,8 +235,8 @@ def test_arguments_are_checked(tmp_path):
     with pytest.raises(NotFittedError):
         save(ensemble(), tmp_path / "model")
     model = ensemble().fit(X, Y)
-    with pytest.raises(ValueError, match="layout must be one of"):
-        save(model, tmp_path / "model", layout="zip")
+    with pytest.raises(ValueError, match="include_teacher must be one of"):
+        save(model, tmp_path / "model", include_teacher="no")
     with pytest.raises(TypeError, match="path must be"):
         save(model, 3)
     with pytest.raises(FileNotFoundError):
@@ -421,62 +419,6 @@ def test_transformed_targets_come_back(func, inverse, tmp_path):
     model = TransformedTargetRegressor(ensemble, func=func, inverse_func=inverse)
     save(model.fit(X, np.exp(X[:, 0])), tmp_path / "model")
     assert (load(tmp_path / "model").predict(X) == model.predict(X)).all()
-
-
-def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path):
-    save(pipeline, tmp_path / "folder", layout="hub")
-    assert sorted(os.listdir(tmp_path / "folder")) == [
-        "README.md",
-        "config.json",
-        "model.safetensors",
-    ]
-    loaded = load(tmp_path / "folder")
-    assert (loaded.predict_proba(table[0]) == pipeline.predict_proba(table[0])).all()
-    config = json.loads((tmp_path / "folder" / "config.json").read_text())
-    assert config["estimator"] == "DistributionDistiller"
-    assert config["fitted"]["classes"] == ["no", "yes"]
-    assert config["parameters"]["max_epochs"] == 3
-    card = (tmp_path / "folder" / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name: skdistill\n")
-    assert "| classes | no, yes |" in card
-    assert f"| skdistill | {skdistill.__version__} |" in card
-    save(loaded, tmp_path / "again", layout="hub")
-    for name in os.listdir(tmp_path / "folder"):
-        first, second = ((tmp_path / at / name).read_bytes() for at in ("folder", "again"))
-        assert first == second
-
-
-def test_metrics_stand_in_the_card_and_the_configuration(pipeline, tmp_path):
-    metrics = pd.Series({"log loss | held out": 0.12345678, "accuracy": 1})
-    save(pipeline, tmp_path / "folder", layout="hub", metrics=metrics)
-    config = json.loads((tmp_path / "folder" / "config.json").read_text())
-    assert config["metrics"] == dict(metrics)
-    card = (tmp_path / "folder" / "README.md").read_text()
-    assert (
-        "| metric | |\n| --- | --- |\n| log loss \\| held out | 0.123457 |\n| accuracy | 1 |\n"
-        in card
-    )
-    with pytest.raises(ValueError, match="layout='hub'"):
-        save(pipeline, tmp_path / "file", metrics=metrics)
-    with pytest.raises(ValueError, match="include_teacher must be one of"):
-        save(pipeline, tmp_path / "file", include_teacher="no")
-    for wrong in ({}, 0.5, {"accuracy": np.nan}, {"accuracy": "high"}, {1: 0.5}):
-        with pytest.raises(ValueError, match="metrics must be finite numbers by name"):
-            save(pipeline, tmp_path / "wrong", layout="hub", metrics=wrong)
-    assert not (tmp_path / "wrong").exists()
-
-
-def test_names_and_labels_are_text_in_the_card(tmp_path):
-    """They make no headings, tags, links or cells of it."""
-    labels = np.array(["a\r# b", "<b>c</b>"])
-    model = BayesianEnsembleClassifier(2, max_epochs=1).fit(np.eye(6), labels[[0, 1] * 3])
-    metrics = {"\r\n# <i>log</i>\u2028loss": 0.5, "[a](b) `c` *d* \\| & e": 1.0}
-    save(model, tmp_path, layout="hub", metrics=metrics)
-    card = (tmp_path / "README.md").read_text()
-    assert r"| classes | \<b\>c\</b\>, a # b |" in card
-    assert r"| # \<i\>log\</i\> loss | 0.5 |" in card
-    assert r"| \[a\](b) \`c\` \*d\* \\\| \& e | 1 |" in card
-    assert sum(line.startswith("#") for line in card.splitlines()) == 1
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

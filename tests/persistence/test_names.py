@@ -21,7 +21,7 @@ TokensPlan Checkpoint EarlyStopping GroupLasso HydraLoss Runtime SpecialTokens D
 DropoutHeadFamily GaussHeadFamily GaussianFactors GaussianFamily GaussianMixture
 LatentFactorFamily LogitNormalFamily MixtureFamily NormalInverseGammaFamily
 NormalInverseWishartFamily NumericHeads
-GaussianNoise MCDropout Mixup Munge SGHMC SGLD UniformBox DirichletExpectation
+GaussianNoise MCDropout Mixup Munge SGHMC SGLD DirichletExpectation
 EntropyExpectation
 Expectation _EpistemicVariance _Known ConvNet MLP Recurrent RecurrentSequenceModel ResNet
 sklearn.Pipeline sklearn.ColumnTransformer sklearn.StandardScaler sklearn.OneHotEncoder

@@ -17,11 +17,10 @@ from skdistill.transfer import (
     Munge,
     TransferMaker,
     TransferSet,
-    UniformBox,
     make_transfer,
 )
 
-MAKERS = [GaussianNoise, Mixup, Munge, UniformBox, Disagreement]
+MAKERS = [GaussianNoise, Mixup, Munge, Disagreement]
 N, D = 40, 5
 
 
@@ -87,7 +86,7 @@ def test_rows_that_are_all_the_same_stay_so(maker):
     torch.testing.assert_close(drawn(maker(), X[:1], torch.zeros(3, dtype=torch.long)), X[:3])
 
 
-@pytest.mark.parametrize("maker", [GaussianNoise, Mixup, UniformBox, Disagreement])
+@pytest.mark.parametrize("maker", [GaussianNoise, Mixup, Disagreement])
 def test_images(maker):
     X = torch.rand(20, 3, 4, 2, generator=torch.Generator().manual_seed(0))
     index = torch.arange(20).reshape(2, 10)
@@ -166,7 +165,6 @@ def test_bad_columns_are_named(maker, categorical):
         (Mixup(alpha=0), ValueError, "Mixup: alpha must be a number > 0, got 0"),
         (Munge(swap_probability=1.5), ValueError, r"Munge: swap_probability .* \[0, 1\], got 1.5"),
         (Munge(scale=-0.5), ValueError, "Munge: scale"),
-        (UniformBox(expand=np.nan), TypeError, "UniformBox: expand .* got nan"),
         (Disagreement(share=0), ValueError, r"Disagreement: share must be a number in \(0, 1\]"),
         (Disagreement(step_size=0), ValueError, "Disagreement: step_size must be a number > 0"),
         (Disagreement(n_steps=0), ValueError, "Disagreement: n_steps must be an integer >= 1"),
@@ -196,7 +194,7 @@ def test_settings_survive_clone_and_pickle(maker):
 
 @pytest.mark.parametrize(
     ("name", "maker"),
-    list(zip(["noise", "mixup", "munge", "box", "disagreement"], MAKERS, strict=True)),
+    list(zip(["noise", "mixup", "munge", "disagreement"], MAKERS, strict=True)),
 )
 def test_names_of_makers(name, maker):
     made = make_transfer(name)
@@ -222,4 +220,4 @@ def test_anything_else_is_named(given, error):
 
 
 def test_only_noise_leaves_a_row_its_label():
-    assert [maker().keeps_labels for maker in MAKERS] == [True, False, False, False, True]
+    assert [maker().keeps_labels for maker in MAKERS] == [True, False, False, True]

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, UniformBox, numbered
+from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, numbered
 
 pd = pytest.importorskip("pandas")
 
@@ -29,7 +29,7 @@ def student(maker):
     return HydraPlusRegressor(TEACHER, transfer=maker, **SMALL)
 
 
-@pytest.mark.parametrize("make", [GaussianNoise, Mixup, Munge, UniformBox])
+@pytest.mark.parametrize("make", [GaussianNoise, Mixup, Munge])
 @pytest.mark.parametrize("frame", ["pandas", "polars"])
 def test_names_stand_for_numbers(make, frame):
     given = X if frame == "pandas" else pytest.importorskip("polars").from_pandas(X)

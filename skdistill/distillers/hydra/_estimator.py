@@ -132,7 +132,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Delta degrees of freedom of the epistemic variance that the student learns: the squared
         deviations of S members are divided by S - ddof. 1 estimates the variance of infinitely many
         members without bias; 0 imitates the teacher's own, (S - 1) / S of it on average.
-    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker, \
+    transfer : {"auto", "noise", "mixup", "munge", "disagreement"}, TransferMaker, \
             TransferOnly or None, default="auto"
         How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
         20 for each of these (19 by noise) and about 100,000 in all, see :mod:`skdistill.transfer`.
