@@ -33,7 +33,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.ensembles import _blocks
 from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
@@ -114,39 +113,6 @@ def test_a_stack_trains_as_its_members_do_alone(dtype, tolerance, weighted, boot
         variance = F.softplus(raw) + 1e-6
         assert_allclose((members[:, m, 0, 0] - loc) / scale, mean, atol=2 * tolerance)
         assert_allclose(members[:, m, 0, 1] / scale**2, variance, atol=2 * tolerance)
-
-
-def test_members_that_share_all_rows_train_as_alone_too():
-    X, y = data()
-    spy = Spy()
-    fitted = ensemble(batch_size=1000, callbacks=[spy]).fit(X, y)
-    standardised = torch.tensor((y - y.mean()) / y.std())
-    for m in range(3):
-        alone = trained_alone(
-            spy, m, torch.tensor(X), standardised, torch.ones(N, dtype=torch.float64), N, N
-        )
-        W, b, *_ = (p[m] for p in parameters_of(fitted))
-        assert_allclose(W.T, alone.hidden.weight.detach(), atol=1e-9)
-        assert_allclose(b[0], alone.hidden.bias.detach(), atol=1e-9)
-
-
-def test_bootstrap_samples_differ_and_follow_the_weights():
-    X, y = data(n=400)
-    weight = np.repeat([1.0, 3.0], 200)
-    spy = Spy()
-    ensemble(inference=DeepEnsemble(bootstrap=True), max_epochs=1, callbacks=[spy]).fit(
-        X, y, weight
-    )
-    counts = spy.row_weight.numpy()
-    assert not np.array_equal(counts[0], counts[1])
-    assert_allclose(counts[:, 200:].sum(1) / counts.sum(1), 0.75, atol=0.08)  # 3.5 sd
-
-
-def test_blocks_of_members_train_as_one_stack(monkeypatch):
-    X, y = data()
-    whole = ensemble(n_members=5).fit(X, y)
-    monkeypatch.setattr(_blocks, "block_size", lambda *arguments: 2)
-    assert_same_weights(ensemble(n_members=5).fit(X, y), whole, atol=1e-10)
 
 
 # --- layers ----------------------------------------------------------------------------------
