@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-import copy
 import enum
 import functools
 import importlib
@@ -266,25 +265,6 @@ def test_modules_and_what_they_import_in_turn_are_read(function, changed, tmp_pa
         del sys.modules[name]
 
 
-def test_an_import_of_what_is_not_there_is_read():
-    def of(name):
-        code = f"def optional():\n  try:\n    import {name}\n  except ImportError: pass"
-        exec(code, namespace := {"__name__": "same"})
-        return digest(namespace["optional"])
-
-    assert of("not_there") == of("not_there") != of("nor_this")
-
-
-def test_what_is_installed_without_a_version_is_read(tmp_path, monkeypatch):
-    (tmp_path / "site-packages").mkdir()
-    monkeypatch.syspath_prepend(tmp_path / "site-packages")
-    (tmp_path / "site-packages" / "without_version.py").write_text("def f(x): return x")
-    f = importlib.import_module("without_version").f
-    before = digest(f)
-    f.__code__ = (lambda x: -x).__code__
-    assert digest(f) != before
-
-
 ROWS = np.random.default_rng(0).normal(size=(30, 2))
 FITTED = {
     "an ensemble": lambda y: BayesianEnsembleRegressor(2, max_epochs=2, random_state=0).fit(
@@ -315,38 +295,12 @@ def test_what_a_teacher_has_learnt_counts_where_it_is_kept(what, kept):
     assert of(ROWS[:, 0], clone) == of(ROWS[:, 1], lambda model: model)  # it is fitted anew
 
 
-def test_classes_of_estimators_are_told_apart():
-    class Distiller(DistributionDistiller):
-        pass
-
-    one, other = digests(DistributionDistiller(None), {}), digests(Distiller(None), {})
-    assert [name for name in one if one[name] != other[name]] == ["the estimator"]
-
-
-def test_what_a_callback_has_learnt_is_no_matter():
-    fresh, used = Listening(scaled), Listening(scaled)
-    used.seen_ = 3
-    assert digest(fresh) == digest(used)
-
-
 def digests_of_many():
     """Of things whose order or address could show."""
     words = {f"word {i}" for i in range(20)}
     more = [uses_scaled, is_even, cached, Network, Colour, MLP, np, words, frozenset(words)]
     more += [lambda: "x" in {"a", "b", "c"}, Network().forward, Pair(words, Slots(3))]
     return [digest(value) for value in more]
-
-
-def test_pickling_a_callback_is_no_matter():
-    class Plain(Callback):
-        def __init__(self, number):
-            self.number = number
-
-    callback = Plain(1)
-    before = digest(callback)
-    copy.copy(callback)  # as pickle does, it notes the names of slots in the class
-    assert "__slotnames__" in vars(Plain)
-    assert digest(callback) == before
 
 
 @pytest.mark.slow
