@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from skdistill.displays import EpistemicCalibrationDisplay, RegressionCalibrationDisplay
 from skdistill.metrics import (
@@ -37,17 +37,6 @@ def test_calibration_draws_the_metric(n_targets, weighted, make_data, legend_tex
     other = RegressionCalibrationDisplay.from_predictions(*arrays, sample_weight=weights)
     assert_array_equal(display.line_.get_xydata(), other.line_.get_xydata())
     assert legend_texts(other)[1] == f"error = {error:.3f}"
-
-
-def test_default_levels_and_one_diagonal_on_shared_axes(make_data):
-    model, X, y = make_data()
-    first = RegressionCalibrationDisplay.from_estimator(model, X, y, name="first")
-    assert_allclose(first.nominal, np.arange(1, 20) / 20)
-    second = RegressionCalibrationDisplay.from_estimator(model, X, y, name="second", ax=first.ax_)
-    assert second.ref_line_ is None
-    assert len(first.ax_.lines) == 3
-    alone = RegressionCalibrationDisplay.from_estimator(model, X, y, ref_line=False)
-    assert len(alone.ax_.lines) == 1
 
 
 def test_epistemic_calibration_draws_the_bins(legend_texts):

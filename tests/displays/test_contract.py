@@ -10,8 +10,6 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib import cbook
-from matplotlib.text import Text
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.pipeline import make_pipeline
@@ -85,42 +83,12 @@ def test_rows_of_axes_are_used_when_given_and_made_when_not(cls, draw):
     assert list(display.axes_) == list(axes[0])
 
 
-@of_a_row
-def test_too_few_axes(cls, draw):
-    _, ax = plt.subplots()
-    message = f"ax must hold {OF_A_ROW[cls]} axes, one for each panel, got 1"
-    with pytest.raises(ValueError, match=message):
-        draw(cls, ax=ax)
-
-
 @all_displays
 def test_axes_are_labelled(cls, draw):
     display = draw(cls)
     axes = display.axes_ if cls in OF_A_ROW else [display.ax_]
     assert all(ax.get_xlabel() for ax in axes)
     assert axes[0].get_ylabel()
-
-
-@of_one_axes
-def test_name_stands_in_the_legend(cls, draw):
-    def legend(display):
-        found = display.ax_.get_legend()
-        return [text.get_text() for text in (found.get_title(), *found.get_texts())]
-
-    own = "SineRegressor" if cls in OF_REGRESSORS else "SectorClassifier"
-    own = "GaussianProcessRegressor" if cls is EpistemicCalibrationDisplay else own
-    assert any(own in text for text in legend(draw(cls)))
-    display = draw(cls, name="student")
-    assert display.name == "student"
-    assert any("student" in text for text in legend(display))
-    assert any("other" in text for text in legend(display.plot(name="other")))
-
-
-@of_one_axes
-def test_style_of_the_line(cls, draw):
-    display = draw(cls, c="red", lw=5)
-    assert display.line_.get_color() == "red"
-    assert display.line_.get_linewidth() == 5
 
 
 @all_displays
@@ -162,36 +130,3 @@ def test_without_matplotlib(cls, method, draw, monkeypatch):
     message = rf"{cls.__name__}.{method}\w* needs matplotlib: pip install skdistill\[plot\]"
     with pytest.raises(ImportError, match=message):
         display.plot() if method == "plot" else draw(cls)
-
-
-@all_displays
-def test_without_docstrings(cls):
-    """`python -OO` strips them, and there is nothing to complete."""
-    module = sys.modules[cls.__module__]
-    names = {"__name__": module.__name__, "__package__": module.__package__}
-    exec(compile(inspect.getsource(module), module.__file__, "exec", optimize=2), names)
-    assert names[cls.__name__].plot.__doc__ is None
-
-
-TEXT = "price_$_2020_vs_$"
-
-
-@pytest.mark.parametrize("name", [TEXT, "_hidden", "$"])
-@all_displays
-def test_names_are_drawn_as_they_are_given(cls, name, draw):
-    """Dollars make no formula, and an underscore hides nothing in a legend."""
-    takes_name = cls in OF_ONE_AXES
-    display = draw(cls, name=name) if takes_name else draw(cls)
-    if hasattr(display, "feature_name"):
-        display.feature_name = name
-    if hasattr(display, "loss_name"):
-        display.loss_name = name
-    figure = display.plot().figure_
-    figure.canvas.draw()
-    texts = [text for text in figure.findobj(Text) if name in text.get_text().replace(r"\$", "$")]
-    texts = [text for text in texts if "mathdefault" not in text.get_text()]  # ticks: powers of 10
-    assert texts or cls is FidelityDisplay
-    assert not any(cbook.is_math_text(text.get_text()) for text in texts)
-    if takes_name:
-        drawn = display.ax_.get_legend()
-        assert any(text in (drawn.get_title(), *drawn.get_texts()) for text in texts)

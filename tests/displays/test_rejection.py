@@ -58,45 +58,6 @@ def test_between_the_rows_the_sum_of_losses_is_linear():
     assert display.aurc == 0.5
 
 
-def test_models_on_shared_axes(make_classes, legend_texts):
-    model, X, y = make_classes()
-    first = RejectionCurveDisplay.from_estimator(model, X, y, name="teacher")
-    second = RejectionCurveDisplay.from_estimator(model, X, y, name="student", ax=first.ax_)
-    assert len(first.ax_.lines) == 6
-    texts = [text.split(" (")[0] for text in legend_texts(second)]
-    assert texts == ["teacher", "oracle", "random order", "student"]
-    for display in (first, second):
-        lines = (display.line_, display.oracle_line_, display.random_line_)
-        assert len({line.get_color() for line in lines}) == 1
-    assert first.line_.get_color() != second.line_.get_color()
-
-
-def test_only_the_model(make_classes):
-    model, X, y = make_classes()
-    display = RejectionCurveDisplay.from_estimator(
-        model, X, y, plot_oracle=False, plot_random=False
-    )
-    assert display.oracle_line_ is None
-    assert display.random_line_ is None
-    assert len(display.ax_.lines) == 1
-
-
-def test_one_wrong_sample_that_is_most_certain_does_not_set_the_height():
-    losses = np.arange(1000) % 50 == 0
-    display = RejectionCurveDisplay.from_losses(losses, np.arange(1000))
-    assert display.line_.get_ydata().max() == 1
-    low, high = display.ax_.get_ylim()
-    assert low < 0
-    assert 0.02 < high < 0.1
-
-
-def test_labels_that_the_classifier_does_not_know_are_errors(make_classes):
-    model, X, y = make_classes()
-    y = np.append(y, ["unseen"] * 20)
-    display = RejectionCurveDisplay.from_estimator(model, np.concatenate([X, X[:20]]), y)
-    assert display.risk[-1] == np.mean(y != np.append(model.predict(X), model.predict(X[:20])))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
