@@ -49,14 +49,6 @@ def test_steps_stand_beside_the_bins_of_an_encoding():
     )
 
 
-@pytest.mark.filterwarnings("error")
-def test_columns_that_no_tree_splits_stay_as_they_are():
-    table = np.c_[X, np.full(len(X), np.nan), np.zeros(len(X))]
-    thresholds = [np.array([20.0]), *[np.array([])] * 2, np.array([1.0])]
-    steps = InputEncoding.with_steps(None, table, thresholds)
-    assert [len(edges) for edges in steps.edges] == [2, 0, 0, 0]
-
-
 def test_thresholds_of_the_largest_gain_are_taken():
     thresholds, gains = np.array([1.0, 2.0, 3.0, 2.0]), np.array([0.3, 0.2, 0.1, 0.3])
     assert best_thresholds(thresholds, gains, 2).tolist() == [2.0, 1.0]
@@ -76,16 +68,6 @@ def test_a_student_of_a_tree_is_nearer_to_it():
 
     plain = {"module__embeddings": None, "transfer": GaussianNoise(correlated=True)}
     assert distance() < 0.5 * distance(**plain)
-
-
-def test_what_is_given_stays():
-    steps = HydraPlusRegressor(TREE, **SMALL).fit(X, Y)
-    edges = steps.module_.inputs.n_inputs
-    assert edges > 2
-    none = HydraPlusRegressor(TREE, module__embeddings=None, **SMALL).fit(X, Y)
-    assert none.module_.inputs.n_inputs == 2
-    networks = FrozenEstimator(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, Y))
-    assert HydraPlusRegressor(networks, **SMALL).fit(X, Y).module_.inputs.n_inputs < edges + 8
 
 
 @pytest.mark.slow
@@ -129,13 +111,6 @@ def test_files_and_further_training_keep_the_steps(is_classifier, tmp_path):
     assert student.n_epochs_ == 5
     student.partial_fit(X[:50], y[:50])
     assert student.module_.inputs.n_inputs == n_inputs
-
-
-@pytest.mark.filterwarnings("error")
-def test_thresholds_beyond_the_values_are_no_steps():
-    own = np.array([-np.inf, -3.4e38, 20.0, np.inf])
-    steps = InputEncoding.with_steps(None, X.astype(np.float32), [own, np.array([])])
-    assert [len(edges) for edges in steps.edges] == [2, 0]
 
 
 def test_steps_are_as_narrow_as_the_values_about_them():
