@@ -129,11 +129,3 @@ def test_graphs_of_one_row_and_of_many_in_float32(tmp_path):
 def test_rounds_are_those_of_a_booster(tmp_path):
     with pytest.raises(TypeError, match="booster must be a BDistilBooster, got LinearRegression"):
         export_rounds(LinearRegression(), tmp_path)
-
-
-def test_a_missing_folder_is_found_before_anything_is_made(tmp_path, monkeypatch):
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    booster = BDistilBooster(LinearRegression(), n_rounds=1, max_epochs=1).fit(X, X[:, 0])
-    monkeypatch.setattr(torch.export, "export", None)
-    with pytest.raises(FileNotFoundError, match="There is no such folder"):
-        export_rounds(booster, tmp_path / "missing")
