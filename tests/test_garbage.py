@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -29,7 +28,7 @@ from skdistill.expectations import Expectation
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
-from skdistill.sequences import SequenceEnsemble, SpecialTokens
+from skdistill.sequences import SpecialTokens
 from skdistill.settings import (
     Checkpoint,
     Connection,
@@ -279,73 +278,3 @@ def test_prediction_arguments(name, tally):
 
         assert problems(call, own, GARBAGE | DATA) == [], method
         tally("garbage arguments", len(own) * len(GARBAGE | DATA))
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "setting", "value"),
-    [
-        ("Adam", "betas", (0.5,)),
-        ("Adam", "betas", "ab"),
-        ("Adam", "eps", -1.0),
-        ("SGD", "momentum", "3"),
-        ("RMSprop", "alpha", torch.ones(2)),
-        ("AdamW", "lr", 10**400),
-    ],
-)
-def test_settings_that_an_optimizer_cannot_take(optimizer, setting, value):
-    params = {"optimizer": optimizer, f"optimizer__{setting}": value}
-    model = BayesianEnsembleRegressor(2, **SMALL, **params)
-    with pytest.raises(ValueError, match=f"{optimizer} cannot take .*optimizer__{setting}"):
-        model.fit(X, Y["regressor"])
-
-
-@pytest.mark.parametrize("device", ["cuda:99", "mps", "meta", "xpu", "nowhere", 99])
-def test_devices_that_are_not_there(device):
-    if device == "mps" and torch.backends.mps.is_available():
-        pytest.skip("this machine has the device, so nothing refuses it")
-    with pytest.raises(ValueError, match="device"):
-        BayesianEnsembleRegressor(2, runtime=Runtime(device=device), **SMALL).fit(X, Y["regressor"])
-
-
-@pytest.mark.parametrize("weight", [1e-300, 1e300, np.repeat([1e-40, 0.0], 6), 10**400])
-def test_weights_beyond_the_arithmetic(weight):
-    for model in (MODELS["ensemble"][0], MODELS["SGLD"][0], MODELS["Hydra"][0]):
-        with pytest.raises(ValueError, match="sample_weight"):
-            clone(model).fit(X, Y["regressor"], weight)
-
-
-def test_a_bag_that_has_seen_all_rows_with_a_weight():
-    weight = np.eye(12)[0]
-    bag = Teacher(BaggingRegressor(LinearRegression(), random_state=0))
-    with pytest.raises(ValueError, match="sample_weight must be positive for a sample"):
-        bag.fit(X, Y["regressor"], weight)
-
-
-def test_tokens_beyond_the_vocabulary():
-    ensemble = SequenceEnsemble(sequence_members())
-    student = MODELS["sequences"][0]
-    fitted = clone(student).fit(TOKENS, TOKENS)
-    beyond = np.full_like(TOKENS, 6)
-    for call in (
-        lambda: ensemble.predict(beyond),
-        lambda: ensemble.generate(beyond),
-        lambda: ensemble.score_sequences(TOKENS, beyond),
-        lambda: clone(student).fit(beyond, TOKENS),
-        lambda: clone(student).fit(TOKENS, beyond),
-        lambda: clone(student).set_params(tokens=SpecialTokens(begin=6)).fit(TOKENS, TOKENS),
-        lambda: fitted.predict(beyond),
-        lambda: fitted.score(TOKENS, beyond),
-    ):
-        with pytest.raises(ValueError, match=r"tokens|vocabulary"):
-            call()
-
-
-@pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), np.int64(1), 1])
-def test_numbers_that_are_taken(value):
-    model = BayesianEnsembleRegressor(
-        2,
-        **SMALL,
-        lr=value,
-        inference=DeepEnsemble(early_stopping=EarlyStopping(validation_fraction=0.25)),
-    )
-    assert np.isfinite(model.fit(X, Y["regressor"]).predict(X)).all()
