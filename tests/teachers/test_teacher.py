@@ -447,10 +447,8 @@ def test_a_model_with_bad_probabilities_is_found_by_fit(classes):
 
 
 TEACHERS = [
-    as_teacher(LogisticRegression()),
     as_teacher(VotingClassifier(VOTERS, voting="soft")),
     as_teacher(Ridge()),
-    as_teacher(DecisionTreeRegressor(max_depth=3, random_state=0), max_members=1),
 ]
 
 
