@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from functools import partial
 
 import numpy as np
@@ -33,7 +32,6 @@ from skdistill._utils.moments import Moments
 from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._inputs import compressed
 from skdistill.modules._networks import Periodic, PeriodicLayer
-from skdistill.persistence import load, save
 from skdistill.samplers import DeepEnsemble, MCDropout
 from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_lacking
 
@@ -184,19 +182,6 @@ def test_columns_of_zeros_and_ones_are_taken_as_they_are(rows):
         np.testing.assert_array_equal(found.scale == 1, [False] * 3 + [True] * 2 + [False])
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_embeddings_are_saved_with_every_estimator(name, rows, tmp_path):
-    X, y = rows
-    X[::9, 2] = np.nan
-    model = ESTIMATORS[name]().set_params(module__embeddings=PiecewiseLinear(4)).fit(X, y)
-    assert model.module_.inputs.n_inputs == 3 + 1 + 3 * 4
-    save(model, tmp_path / "model")
-    for copied in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(copied.predict(X), model.predict(X))
-        uncertainty = model.predict_uncertainty(X).total
-        np.testing.assert_array_equal(copied.predict_uncertainty(X).total, uncertainty)
-
-
 @pytest.mark.parametrize(
     ("n_rows", "model", "is_embedded"),
     [
@@ -324,28 +309,9 @@ def test_embeddings_that_make_no_sense(value, message, rows):
         ensemble(module__embeddings=value).fit(*rows)
 
 
-def test_warm_start_keeps_the_encoding(rows):
-    X, y = rows
-    model = ensemble(warm_start=True, module__embeddings=PiecewiseLinear(4)).fit(X, y)
-    before = model.predict_members(X)
-    more = model.set_params(n_members=3).fit(X * 2, y).predict_members(X)
-    # The temperature is found anew. Vectorised functions round the end of an array differently.
-    np.testing.assert_allclose(more[:, :2, :, 0], before[..., 0], rtol=1e-13)
-
-
 # ------------------------------------------------------------------------------------------
 # Missing values
 # ------------------------------------------------------------------------------------------
-
-
-def test_images_must_be_complete():
-    images = np.random.default_rng(0).normal(size=(12, 1, 6, 6)).astype(np.float32)
-    images[2, 0, 1, 1] = np.nan
-    from skdistill.modules import ConvNet
-
-    model = BayesianEnsembleClassifier(2, module=ConvNet, max_epochs=1)
-    with pytest.raises(ValueError, match="Input X contains NaN"):
-        model.fit(images, np.arange(12) % 2)
 
 
 @pytest.mark.parametrize("maker", [GaussianNoise(), Munge(), UniformBox()], ids=repr)

@@ -44,7 +44,6 @@ from skdistill import (
 )
 from skdistill._engine import DivergenceGuard, MemberEarlyStopping, TaskPerEpoch
 from skdistill._engine._callbacks import asks_to_stop
-from skdistill._engine._steps import FlatStep
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import EarlyStopping, Optimizer
 
@@ -415,19 +414,6 @@ def test_a_member_that_diverges_after_it_has_stopped_is_not_trained_anew():
 # --- stopping by hand ------------------------------------------------------------------------
 
 
-def interrupt_at(monkeypatch, n_batches):
-    """Let Ctrl-C arrive in the training step after `n_batches` of them."""
-    step, seen = FlatStep.__call__, []
-
-    def interrupted(self, batch):
-        if len(seen) == n_batches:
-            raise KeyboardInterrupt
-        seen.append(1)
-        return step(self, batch)
-
-    monkeypatch.setattr(FlatStep, "__call__", interrupted)
-
-
 class StopAt(Callback):
     def __init__(self, epoch):
         self.epoch = epoch
@@ -500,17 +486,6 @@ def test_a_signal_at_any_moment_of_a_callback_is_no_wish_to_stop(handler):
             assert not asks_to_stop(caught.value)
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-def test_ctrl_c_keeps_the_members_as_they_are(monkeypatch):
-    X, y = data()
-    expected = ensemble(max_epochs=2, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
-    interrupt_at(monkeypatch, n_batches=2 * math.ceil(N / BATCH))
-    model = ensemble(optimizer=Optimizer(lr_schedule=None))
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert_same_weights(model, expected)
-    assert model.predict(X).shape == (N,)
 
 
 # ------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from skdistill._estimator import batched
 from skdistill._estimator.batched import chunk_size
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.families import known_families
-from skdistill.modules import GaussianStack, InputEncoder
+from skdistill.modules import InputEncoder
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one target", "two targets"])
@@ -138,67 +138,9 @@ def test_samples_have_the_predicted_moments(data):
     np.testing.assert_allclose(below, 0.2, atol=0.02)
 
 
-def test_samples_repeat_with_their_seed(fitted, data):
-    X, _ = data
-    first = fitted.sample_y(X, 5, random_state=3)
-    np.testing.assert_array_equal(first, fitted.sample_y(X, 5, random_state=3))
-    np.testing.assert_array_equal(
-        first, fitted.sample_y(X, 5, random_state=np.random.RandomState(3))
-    )
-    assert (first != fitted.sample_y(X, 5, random_state=4)).any()
-    assert (fitted.sample_y(X, 5) != fitted.sample_y(X, 5)).any()
-
-
-READS = {
-    "predict": lambda model, X: model.predict(X),
-    "std": lambda model, X: model.predict(X, return_std=True)[1],
-    "epistemic": lambda model, X: model.predict_uncertainty(X).epistemic,
-    "members": lambda model, X: model.predict_members(X),
-    "quantiles": lambda model, X: model.predict_quantiles(X, [0.1, 0.9]),
-    "interval": lambda model, X: model.predict_interval(X),
-    "samples": lambda model, X: model.sample_y(X, 3, random_state=0),
-    "distribution": lambda model, X: model.predict_distribution(X).members.numpy(),
-}
-
-
-@pytest.fixture
-def chunks(monkeypatch):
-    """Numbers of samples that networks are asked about at a time, as they are asked."""
-    sizes: list[int] = []
-    original = GaussianStack.outputs
-
-    def spy(self, x):
-        sizes.append(len(x))
-        return original(self, x)
-
-    monkeypatch.setattr(GaussianStack, "outputs", spy)
-    return sizes
-
-
 def n_encoded(module):
     """Inputs that encoders make of a sample: of the networks, and of random functions."""
     return sum(part.n_inputs for part in module.modules() if isinstance(part, InputEncoder))
-
-
-@pytest.mark.parametrize("read", READS)
-def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypatch):
-    X, _ = data
-    whole = READS[read](fitted, X)
-    assert chunks == [60]
-    single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
-    np.testing.assert_allclose(single, whole, rtol=1e-11)
-    monkeypatch.setattr(batched, "_FEW", 0)
-    with config_context(working_memory=1e-6):  # less than a sample's worth: one sample at a time
-        assert chunk_size(fitted.module_, fitted._recipe.row_shape) == 1
-        chunks.clear()
-        np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
-        assert chunks == 60 * [1]
-    # Of a sample: its encoded inputs, and three networks of two layers.
-    activations = n_encoded(fitted.module_) + 3 * (8 + 2 * fitted.n_outputs_)
-    monkeypatch.setattr(batched, "_CHUNK_BYTES", 7 * 8 * activations)
-    chunks.clear()
-    np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
-    assert chunks == [*8 * [7], 4]
 
 
 def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):

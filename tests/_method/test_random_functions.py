@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -544,17 +542,6 @@ def test_far_samples_are_the_most_uncertain(kind, ensembles):
 def test_who_has_none(params, rows):
     model = BayesianEnsembleRegressor(**{**FAST, **params}).fit(X[rows], Y[rows])
     assert model._recipe.functions is None
-
-
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
-def test_files_and_pickles_keep_them(kind, ensembles, tmp_path):
-    aware, _ = ensembles[kind]
-    skdistill.save(aware, tmp_path / "model.safetensors")
-    loaded = skdistill.load(tmp_path / "model.safetensors")
-    for copied in (loaded, pickle.loads(pickle.dumps(aware))):
-        np.testing.assert_array_equal(
-            copied.predict_uncertainty(FAR).epistemic, aware.predict_uncertainty(FAR).epistemic
-        )
 
 
 @pytest.mark.parametrize(

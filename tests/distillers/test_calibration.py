@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 
-import skdistill
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.distillers import Calibration
 from skdistill.distillers._fit._student import fit_calibration
@@ -146,23 +142,6 @@ def test_a_teacher_that_is_fitted_here_is_fitted_without_the_rows_too(task, froz
         *task.data
     )
     assert type(teacher).n_fits == 2
-
-
-def test_files_pickles_and_clones(task, frozen, tmp_path):
-    student = task.student(frozen, calibration_fraction=0.25).fit(*task.data)
-    skdistill.save(student, tmp_path / "student")
-    for other in (skdistill.load(tmp_path / "student"), pickle.loads(pickle.dumps(student))):
-        assert other.calibration_ == student.calibration_
-        for one, same in zip(
-            student.predict_uncertainty(task.X), other.predict_uncertainty(task.X), strict=True
-        ):
-            np.testing.assert_array_equal(one, same)
-    copy = clone(student)
-    assert copy.get_params()["calibration_fraction"] == 0.25
-    with pytest.raises(NotFittedError):
-        copy.predict(task.X)
-    student.set_params(calibration_fraction=None).fit(*task.data)
-    assert not hasattr(student, "calibration_")
 
 
 def test_what_it_does_not_go_with(task, frozen):

@@ -16,16 +16,8 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import (
-    BaggingClassifier,
-    BaggingRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
-    VotingClassifier,
-    VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -34,7 +26,6 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skorch.callbacks import Callback
 from torch import nn
 
@@ -44,7 +35,6 @@ from skdistill._training.trainer import batch_size_for, learning_rate_for
 from skdistill.distillers._fit import _rows, _student, _validate
 from skdistill.modules import MLP, stack
 from skdistill.settings import Heads, HydraLoss, Runtime
-from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, TransferOnly, TransferSet
 
 
@@ -219,53 +209,6 @@ def test_a_seed_reaches_what_the_teacher_left_open(task):
     own = task.student(task.ensemble(random_state=5), random_state=0).fit(X, y)
     assert own.teacher_.random_state == 5
     assert task.student(teacher, random_state=None).fit(X, y).teacher_[-1].random_state is None
-
-
-def classifiers():
-    scaled = make_pipeline(StandardScaler(), RandomForestClassifier(6))
-    voters = [("line", LogisticRegression()), ("tree", DecisionTreeClassifier(max_depth=2))]
-    return {
-        "forest": RandomForestClassifier(30),
-        "mixtures": as_teacher(RandomForestClassifier(30), max_members=6),
-        "extra trees": ExtraTreesClassifier(6),
-        "bag": BaggingClassifier(LogisticRegression(), 6),
-        "votes": VotingClassifier(voters, voting="soft", weights=[2, 4]),
-        "pipeline": scaled,
-        "search": GridSearchCV(scaled, {"randomforestclassifier__max_depth": [1, 2]}, cv=2),
-        "boosting": HistGradientBoostingClassifier(max_iter=5),
-    }
-
-
-def regressors():
-    scaled = make_pipeline(StandardScaler(), RandomForestRegressor(6))
-    voters = [("line", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=2))]
-    return {
-        "forest": RandomForestRegressor(30),
-        "mixtures": as_teacher(RandomForestRegressor(30), max_members=6),
-        "extra trees": ExtraTreesRegressor(6, min_samples_leaf=2),
-        "bag": BaggingRegressor(LinearRegression(), 6),
-        "votes": VotingRegressor(voters, weights=[2, 4]),
-        "pipeline": scaled,
-        "search": GridSearchCV(scaled, {"randomforestregressor__max_depth": [1, 2]}, cv=2),
-        "boosting": HistGradientBoostingRegressor(max_iter=5),
-    }
-
-
-@pytest.mark.parametrize("name", classifiers())
-def test_models_of_scikit_learn_teach(name, task):
-    X, y = task.data
-    teacher = (classifiers() if task.is_classification else regressors())[name]
-    settings = {"max_epochs": 60, "lr": 0.01, "module__hidden_units": (32,), "transfer": None}
-    weight = np.linspace(0.5, 2, 60)
-    model = task.student(teacher, **settings).fit(X, y, sample_weight=weight)
-    members = as_teacher(model.teacher_).predict_members(X)
-    expected = {"forest": 30, "votes": 1 + 2, "boosting": 1}.get(name, 6)
-    assert members.shape[1] == expected
-    assert model.n_heads_ == min(expected, 20)
-    assert (model.predict_uncertainty(X).epistemic is None) == (name == "boosting")
-    teacher = members.mean(axis=1)[..., 0]  # probabilities of the first class, or means
-    student = model.predict_members(X).mean(axis=1)[..., 0]
-    assert np.mean((student - teacher) ** 2) < 0.5 * np.var(teacher)
 
 
 # ------------------------------------------------------------------------------------------
@@ -668,27 +611,6 @@ def test_weights_go_to_the_teacher_and_to_the_loss(frozen, task):
     assert (weighted.predict_members(X) != unweighted.predict_members(X)).all()
 
 
-def test_rows_of_weight_zero_are_as_if_they_were_not_there(task):
-    X, y = task.data
-    weight = np.tile([1.0, 2.0, 0.0], 20)
-    kept = weight > 0
-    strange = np.where(kept, y, y[0] if task.is_classification else 1e9)
-    weighted = task.student(task.ensemble()).fit(X, strange, sample_weight=weight)
-    dropped = task.student(task.ensemble()).fit(X[kept], y[kept], sample_weight=weight[kept])
-    assert_same_members(weighted, dropped, X)
-
-
-def test_integer_weights_equal_repetitions_without_noise(frozen, task):
-    X, y = task.data
-    weight = np.tile([1, 2, 0], 20)
-    settings = {"transfer": None, "batch_size": 100, "loss": HydraLoss(teacher_weight=0.7)}
-    weighted = task.student(frozen, **settings).fit(X, y, sample_weight=weight)
-    repeated = task.student(frozen, **settings).fit(
-        np.repeat(X, weight, axis=0), np.repeat(y, weight)
-    )
-    assert_same_members(weighted, repeated, X, rtol=1e-6)
-
-
 # ------------------------------------------------------------------------------------------
 # Epochs
 # ------------------------------------------------------------------------------------------
@@ -864,13 +786,6 @@ def test_a_second_fit_that_fails_leaves_nothing_of_the_first(fails, task):
     assert not {"module_", "teacher_"} & vars(model).keys()
     with pytest.raises(NotFittedError):
         model.predict(task.X)
-
-
-def test_the_same_seed_gives_the_same_student(frozen, task):
-    X, y = task.data
-    first, second, other = (task.student(frozen, random_state=seed).fit(X, y) for seed in (0, 0, 1))
-    assert_same_members(first, second, X)
-    assert (first.predict_members(X) != other.predict_members(X)).all()
 
 
 @pytest.mark.parametrize(

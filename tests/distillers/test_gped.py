@@ -508,31 +508,6 @@ def test_generated_samples_have_running_means(only, moons, monkeypatch):
     np.testing.assert_allclose(found, members.mean(1), rtol=1e-4, atol=1e-6)
 
 
-def test_weights_are_repetitions(moons):
-    X, y = moons
-    weight = np.random.RandomState(0).randint(3, size=60)
-    teacher = chains(inference=SGLD(2e-3), batch_size=100)
-    weighted = student(teacher).fit(X, y, sample_weight=weight)
-    repeated = student(teacher).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    np.testing.assert_allclose(
-        weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-4, atol=1e-5
-    )
-
-
-@few_draws
-def test_the_callers_random_numbers_stay_as_they_are(moons):
-    class Dropping(torch.nn.Sequential):
-        def __init__(self, in_features, out_features):
-            layers = torch.nn.Linear(in_features, 8), torch.nn.Dropout(0.5)
-            super().__init__(*layers, torch.nn.Linear(8, out_features))
-
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    fits = [GPEDDistiller(chains(), module=Dropping, random_state=0).fit(*moons) for _ in range(2)]
-    assert torch.equal(torch.get_rng_state(), before)
-    np.testing.assert_array_equal(*(fitted.predict_proba(moons[0]) for fitted in fits))
-
-
 # ------------------------------------------------------------------------------------------
 # What is refused, and what ends a fit
 # ------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 import torch
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from torch.autograd import gradcheck
 
@@ -298,27 +297,6 @@ LABELS = {
     "two strings": np.array(["yes", "no"]),
     "booleans": np.array([True, False]),
 }
-
-
-@pytest.mark.parametrize("kind", LABELS)
-@pytest.mark.parametrize("teacher_of", ["ensemble", "forest"])
-def test_labels_of_any_kind(kind, teacher_of, classification):
-    labels = LABELS[kind]
-    X = classification.X
-    y = labels[np.digitize(X[:, 0], [-0.5, 0.5][: len(labels) - 1])]
-    teachers = {
-        "ensemble": classification.ensemble(max_epochs=30),
-        "forest": RandomForestClassifier(10, max_depth=3, random_state=0),
-    }
-    settings = {"max_epochs": 150, "module__hidden_units": (32,), "transfer": None}
-    model = classification.student(teachers[teacher_of], **settings).fit(X, y)
-    np.testing.assert_array_equal(model.classes_, np.unique(labels))
-    assert model.classes_.dtype == labels.dtype
-    found = model.predict(X)
-    assert found.dtype == labels.dtype
-    assert (found == model.teacher_.predict(X)).mean() > 0.85
-    assert model.score(X, y) == (found == y).mean() > 0.8
-    assert set(model.sample_y(X, 5, random_state=0).ravel()) <= set(labels)
 
 
 class Shuffled(ClassifierMixin, BaseEstimator):

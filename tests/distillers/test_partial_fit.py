@@ -77,16 +77,6 @@ def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
     assert errors[0] < 0.25
 
 
-def test_rows_are_weighted(student, task, classes):
-    """Samples of weight 0 are not there, and a common factor of weights changes nothing."""
-    other = clone(student)
-    keep = np.arange(60) % 3 > 0
-    student.partial_fit(task.X[keep], task.y[keep], **classes)
-    other.partial_fit(*task.data, sample_weight=4.0 * keep, **classes)
-    for name, value in weights(other).items():
-        np.testing.assert_allclose(value, weights(student)[name], rtol=1e-9, atol=1e-12)
-
-
 # ------------------------------------------------------------------------------------------
 # From call to call
 # ------------------------------------------------------------------------------------------

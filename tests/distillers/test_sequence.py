@@ -13,7 +13,6 @@ import torch
 from sklearn import config_context
 from torch import nn
 
-import skdistill
 from skdistill import SequenceDistributionDistiller, losses
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.distillers.sequence._estimator import TokenObjective
@@ -366,20 +365,6 @@ def test_transformers_teach_and_learn(data):
 # ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
-def test_copies_predict_the_same(way, student, data):
-    again = way(student)
-    later = copy.deepcopy(student).set_params(family="mixture", module__hidden_units=3)
-    later.set_params(tokens=SpecialTokens(pad=9))
-    expected = student.generate(data[0][:5], 2)
-    for copied in (again, way(later.set_params(tokens=None))):
-        found = copied.generate(data[0][:5], 2)
-        np.testing.assert_array_equal(found.tokens, expected.tokens)
-        np.testing.assert_array_equal(
-            found.reverse_mutual_information(), expected.reverse_mutual_information()
-        )
-
-
 def test_without_its_teacher_a_pickle_holds_nothing_of_torch(student, data):
     class Recorder(pickle.Unpickler):
         def find_class(self, module, name):
@@ -452,21 +437,3 @@ def test_parameters_that_will_not_do_are_named(params, error, message, members, 
 def test_tokens_that_will_not_do_are_named(X, y, message, members):
     with pytest.raises(ValueError, match=message):
         distiller(members).fit(X, y)
-
-
-@pytest.mark.parametrize("has_source", [True, False])
-def test_parameters_set_after_fit_change_no_prediction(has_source, members, data, tmp_path):
-    X, y = data
-    if has_source:
-        model, arguments = distiller(members).fit(X, y), (X, y)
-    else:
-        language_models = [network(seed, (None, SIZES[1])) for seed in range(2)]
-        model, arguments = distiller(language_models).fit(y), (y,)
-    expected = model.score_sequences(*arguments).log_probs, model.predict(arguments[0])
-    model.set_params(tokens=SpecialTokens(begin=5, end=6, pad=7))
-    skdistill.save(model, tmp_path / "model")
-    pickled = pickle.loads(pickle.dumps(model.set_params(teacher=None)))
-    for one in (model, skdistill.load(tmp_path / "model"), pickled):
-        assert one.tokens.pad == 7
-        np.testing.assert_array_equal(one.score_sequences(*arguments).log_probs, expected[0])
-        np.testing.assert_array_equal(one.predict(arguments[0]), expected[1])

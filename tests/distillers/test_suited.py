@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeRegressor
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, load, save
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._data.encoding import InputEncoding
 from skdistill.distillers._fit._rows import best_thresholds
 from skdistill.export import export_onnx
@@ -90,27 +90,6 @@ def test_graphs_have_the_steps(tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "student.onnx")
     (found,) = session.run(None, {"X": X.astype(np.float32)})
     np.testing.assert_allclose(found.ravel(), student.predict(X), atol=1e-3 * Y.std())
-
-
-@pytest.mark.parametrize("is_classifier", [False, True])
-def test_files_and_further_training_keep_the_steps(is_classifier, tmp_path):
-    if is_classifier:
-        y, kind = (Y > 1).astype(int), HydraPlusClassifier
-        teacher = as_teacher(HistGradientBoostingClassifier(max_iter=3))
-    else:
-        y, kind = Y, HydraPlusRegressor
-        teacher = as_teacher(RandomForestRegressor(4, max_depth=3, random_state=0))
-    student = kind(FrozenEstimator(teacher.fit(X, y)), warm_start=True, **SMALL).fit(X, y)
-    n_inputs = student.module_.inputs.n_inputs
-    assert n_inputs > 2
-    save(student, tmp_path / "student.skd")
-    again = load(tmp_path / "student.skd")
-    np.testing.assert_array_equal(again.predict(X), student.predict(X))
-    student.set_params(max_epochs=5).fit(X, y)
-    assert student.module_.inputs.n_inputs == n_inputs
-    assert student.n_epochs_ == 5
-    student.partial_fit(X[:50], y[:50])
-    assert student.module_.inputs.n_inputs == n_inputs
 
 
 def test_steps_are_as_narrow_as_the_values_about_them():

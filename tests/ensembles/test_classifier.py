@@ -170,42 +170,6 @@ def test_labels_that_will_not_do_are_named(y, message, data):
 # Weights of samples and of classes
 # ------------------------------------------------------------------------------------------
 
-WEIGHTS = {
-    "rows": {},
-    "dict": {"class_weight": {0: 0.5, 1: 2.0, 2: 1.5}},
-    "balanced": {"class_weight": "balanced"},
-}
-
-
-@pytest.mark.parametrize("params", WEIGHTS.values(), ids=WEIGHTS)
-def test_integer_weights_equal_repetitions_in_full_batches(params, data):
-    X, y = data
-    weight = np.tile([1, 2, 0], 20)
-    # With random weights these are equal in distribution alone.
-    plain = DeepEnsemble(bootstrap=False, calibrate=None)
-    settings = {"batch_size": 200, "inference": plain, **params}
-    weighted = ensemble(**settings).fit(X, y, sample_weight=weight)
-    repeated = ensemble(**settings)
-    repeated.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    assert_same_members(weighted, repeated, X, rtol=1e-7)
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        *WEIGHTS.values(),
-        {"inference": DeepEnsemble(bootstrap=True)},
-        {"inference": DeepEnsemble(early_stopping=True)},
-    ],
-)
-def test_rows_of_weight_zero_are_as_if_they_were_not_there(params, data):
-    X, y = data
-    weight = np.tile([1.0, 2.0, 0.0], 20)
-    strange, kept = np.where(weight > 0, y, 1), weight > 0
-    weighted = ensemble(**params).fit(X, strange, sample_weight=weight)
-    dropped = ensemble(**params).fit(X[kept], y[kept], sample_weight=weight[kept])
-    assert_same_members(weighted, dropped, X)
-
 
 def test_weights_of_classes_are_weights_of_their_rows(data):
     X, y = data

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 
 import numpy as np
 import pytest
@@ -19,8 +18,6 @@ from small_models import assert_same_weights, weights
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
-    load,
-    save,
 )
 from skdistill._estimator.calibration import Temperature, fit_bias
 from skdistill._method.task import TASKS
@@ -357,15 +354,6 @@ def test_members_are_of_one_kind_where_layers_are_given(of_two_kinds):
     ):
         found = BayesianEnsembleRegressor(n_members, **{**SMALL, **params}).fit(rows, y)
         assert found.calibration_.are_smooth == ()
-
-
-@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
-def test_a_calibrated_ensemble_is_kept_with_its_temperature(cls, y, tmp_path):
-    ensemble = cls(10, **SMALL).fit(X, y)
-    save(ensemble, tmp_path / "model")
-    for copied in (pickle.loads(pickle.dumps(ensemble)), load(tmp_path / "model")):
-        assert copied.calibration_ == ensemble.calibration_
-        np.testing.assert_array_equal(copied.predict_members(X), ensemble.predict_members(X))
 
 
 @pytest.mark.parametrize(("few", "many"), [(3, 6), (6, 24)])

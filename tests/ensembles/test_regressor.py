@@ -180,14 +180,6 @@ def test_other_optimizers_and_clipping(optimizer, data):
 # ------------------------------------------------------------------------------------------
 
 
-def test_members_differ_and_repeat_with_their_seed(data):
-    X, y = data
-    first, second, other = (ensemble(random_state=seed).fit(X, y) for seed in (0, 0, 1))
-    assert_same_members(first, second, X)
-    means = np.concatenate([m.predict_members(X)[0, :, 0, 0] for m in (first, other)])
-    assert len(np.unique(means)) == 6
-
-
 def block_of(model, device="cpu"):
     """How many members of a fitted ensemble are trained together on many samples."""
     return _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
@@ -264,30 +256,6 @@ def test_a_member_does_not_depend_on_the_others(data):
 # ------------------------------------------------------------------------------------------
 # Weights and bootstrap
 # ------------------------------------------------------------------------------------------
-
-
-def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
-    X, y = data
-    weight = np.tile([1.0, 2.0, 0.0], 20)
-    strange, kept = np.where(weight > 0, y, 1e9), weight > 0
-    for params in (
-        {},
-        {"inference": DeepEnsemble(bootstrap=True)},
-        {"inference": DeepEnsemble(early_stopping=True)},
-    ):
-        weighted = ensemble(**params).fit(X, strange, sample_weight=weight)
-        dropped = ensemble(**params).fit(X[kept], y[kept], sample_weight=weight[kept])
-        assert_same_members(weighted, dropped, X)
-
-
-def test_integer_weights_equal_repetitions_in_full_batches(data):
-    X, y = data
-    weight = np.tile([1, 2, 0], 20)
-    # With noise of targets these are equal in distribution alone.
-    settings = {"batch_size": 100, "inference": DeepEnsemble(bootstrap=False, calibrate=None)}
-    weighted = ensemble(**settings).fit(X, y, sample_weight=weight)
-    repeated = ensemble(**settings).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    assert_same_members(weighted, repeated, X, rtol=1e-7)
 
 
 def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
@@ -516,15 +484,6 @@ def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data, interr
     assert model.predict(data[0]).shape == (60,)
     if early_stopping:
         assert set(model.best_epochs_) <= {1, 2}
-
-
-@pytest.mark.parametrize("early_stopping", [False, True])
-def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
-    early_stopping, data, interrupted
-):
-    model = interrupted(data, at=2, inference=DeepEnsemble(early_stopping=early_stopping))
-    with pytest.raises(NotFittedError):
-        model.predict(data[0])
 
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 
-import skdistill
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
@@ -107,14 +104,6 @@ def test_the_prior_of_a_members_own_weights_is_divided_by_their_number(data):
         assert 0.8 < ((a - b).abs().max() / decay * np.sqrt(fan_in)) <= 1 + 1e-6
 
 
-def test_rows_of_weight_zero_and_weights(data):
-    X, y = data
-    weight = np.arange(N) % 2
-    of_half = ensemble(runtime=Runtime(dtype="float64")).fit(X[weight > 0], y[weight > 0])
-    weighted = ensemble(runtime=Runtime(dtype="float64")).fit(X, y, sample_weight=weight)
-    np.testing.assert_array_equal(weighted.predict(X), of_half.predict(X))
-
-
 def test_the_network_is_restarted_from_another_seed_if_it_diverges(data):
     X, y = data
     diverged = pytest.raises(ValueError, match="Every member diverged")
@@ -137,17 +126,6 @@ def test_a_stream_is_trained_on_as_rows_in_memory(data):
     streamed = ensemble(runtime=Runtime(dtype="float64")).fit(Listed([(X, y)]))
     expected = ensemble(runtime=Runtime(dtype="float64")).fit(X, y)
     np.testing.assert_allclose(streamed.predict(X), expected.predict(X))
-
-
-def test_it_is_saved_pickled_and_cloned(fitted, data, tmp_path):
-    X = data[0]
-    skdistill.save(fitted, tmp_path / "model.safetensors")
-    for copy in (
-        pickle.loads(pickle.dumps(fitted)),
-        skdistill.load(tmp_path / "model.safetensors"),
-    ):
-        np.testing.assert_array_equal(copy.predict_members(X), fitted.predict_members(X))
-    assert clone(fitted).module is TabM
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 import warnings
@@ -25,7 +24,6 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
@@ -209,31 +207,6 @@ def test_classifiers_by_hand(classes):
     assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
     assert teacher.score(X, y) > 0.7
     assert (teacher.predict_uncertainty(X).epistemic >= 0).all()
-
-
-def test_weights_of_rows_are_passed_on(numbers):
-    X, y = numbers
-    weight = np.r_[np.ones(60), np.zeros(60)]
-    teacher = as_teacher([LinearRegression(), BayesianRidge()], weights="equal")
-    teacher.fit(X, y, sample_weight=weight)
-    expected = LinearRegression().fit(X[:60], y[:60])
-    assert_allclose(teacher.estimator_.models_[0].coef_, expected.coef_)
-    with pytest.raises(ValueError, match=r"sample_weight must be None .* GaussianProcessRegressor"):
-        as_teacher([GaussianProcessRegressor()], weights="oof").fit(X, y, sample_weight=weight)
-
-
-def test_pickles_and_clones(numbers):
-    X, y = numbers
-    teacher = as_teacher(REGRESSORS, weights="oof")
-    copy = clone(teacher)
-    assert copy.estimator.models[0] is not teacher.estimator.models[0]
-    teacher.fit(X, y)
-    members = teacher.predict_members(X)
-    assert_array_equal(pickle.loads(pickle.dumps(teacher)).predict_members(X), members)
-    assert_allclose(
-        np.concatenate([teacher.predict_members(X[i : i + 7]) for i in range(0, 120, 7)]), members
-    )
-    assert teacher.n_features_in_ == X.shape[1]
 
 
 TEACHERS = [
