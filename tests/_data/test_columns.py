@@ -268,3 +268,21 @@ def test_one_dimension_is_told_as_scikit_learn_does(X):
         model.predict(X)
     with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D array.*Reshape your data"):
         ensemble().fit(X, y[: len(X)])
+
+
+@pytest.mark.parametrize(
+    ("X", "kind"),
+    [
+        ({"a": [1], "b": [2]}, "dict"),
+        ([{"a": 1, "b": 2}], "list of dicts"),
+        (iter([[1, 2]]), "list_iterator"),
+        ({1, 2}, "set"),
+        ("ab", "str"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_no_table_is_told_what_is_one(X, kind):
+    model = ensemble().fit(FRAME, y)
+    message = f"X must be an array, a frame, or a list of lists of values, got {kind}.*DataFrame"
+    with pytest.raises(TypeError, match=message):
+        model.predict(X)

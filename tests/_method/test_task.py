@@ -331,3 +331,14 @@ def test_spread_members_have_the_variance_without_bias(monkeypatch):
     centred = [values - values.mean(-1, keepdims=True) for values in (found, logits)]
     np.testing.assert_allclose(centred[0].mean(1), centred[1].mean(1), atol=1e-12)
     np.testing.assert_allclose(centred[0].var(1), centred[1].var(1, ddof=1))
+
+
+def test_targets_that_float64_does_not_tell_apart_are_refused():
+    task, weight = RegressionTask(1, True), np.ones(50)
+    z = np.random.RandomState(0).randn(50, 1)
+    with pytest.raises(ValueError, match="y must vary by more than float64 rounds"):
+        task.scaling(1.7e18 + 1000 * z, weight, np.float64)
+    for y in (np.full((50, 1), 1e17), 1.7e18 + 1e5 * z):
+        assert np.isfinite(task.scaling(y, weight, np.float64)["y_scale"]).all()
+    weight[z[:, 0] != z[0, 0]] = 0  # the rest is constant
+    assert task.scaling(1.7e18 + 1000 * z, weight, np.float64)["y_scale"] == 1

@@ -88,6 +88,12 @@ def test_batches_are_those_of_the_features(student):
     np.testing.assert_array_equal(select(student, X_POOL, 30, random_state=rng), expected)
 
 
+@pytest.mark.parametrize("empty", [[], X_TRAIN[:0]])
+def test_no_labelled_samples_are_refused(student, empty):
+    with pytest.raises(ValueError, match="X_train must have samples, or be None"):
+        select(student, X_POOL, X_train=empty)
+
+
 def test_large_pools_are_drawn_from(student, monkeypatch):
     whole = select(student, X_POOL)
     monkeypatch.setattr(_select, "_ROWS", 37)

@@ -35,6 +35,7 @@ from skdistill.families import (
     known_families,
     make_family,
 )
+from skdistill.modules import GaussianHead
 from skdistill.settings import Optimizer
 from skdistill.transfer import TransferOnly
 
@@ -403,6 +404,19 @@ def test_a_failed_fit_keeps_the_teacher_and_is_not_fitted(data):
     assert model.teacher_.n_members == 3
     with pytest.raises(NotFittedError):
         model.predict(data[0])
+
+
+def test_the_penalty_of_a_gaussian_head_is_its_divergence_from_the_prior(data):
+    model = small_student("classifier", family="gauss_head").fit(data[0], data[2])
+    head = model.module_.network
+    assert isinstance(head, GaussianHead)
+    expected = 0.0
+    for mean, raw in ((head.layer.weight, head.raw_std), (head.layer.bias, head.raw_bias_std)):
+        q = torch.distributions.Normal(mean, torch.nn.functional.softplus(raw))
+        prior = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
+        expected = expected + torch.distributions.kl_divergence(q, prior).sum()
+    penalty = model._plan.objective(model.module_, model._training_budget).penalty(model.module_)
+    torch.testing.assert_close(penalty, expected.view(1) / 60)
 
 
 def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
-from sklearn.datasets import make_moons
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.datasets import load_iris, make_moons
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from torch.nn.functional import softplus
 
@@ -633,3 +633,10 @@ def test_intervals_hold_a_constant_that_the_teacher_knows(cls):
     mean, std = fitted.predict(X, return_std=True)
     error = np.sqrt(np.mean((mean - 7) ** 2))
     assert error / 2 < std.mean() < 2 * error + 0.01
+
+
+def test_the_monitored_dirichlet_is_compared_with_expected_log_probabilities():
+    X, y = load_iris(return_X_y=True)
+    model = GPEDDistiller(RandomForestClassifier(10, max_depth=2, random_state=0), random_state=0)
+    model.set_params(expectations="dirichlet").fit(X, y, X_monitor=X)
+    assert model.monitor_error_["dirichlet"] < 0.3 * np.abs(model.monitor_["dirichlet"]).mean()

@@ -167,3 +167,8 @@ def test_errors_name_what_is_wrong(monitor_of, model, tmp_path):
         DriftMonitor.load(tmp_path / "nothing", model)
     with pytest.raises(TypeError, match="path"):
         monitor.save(1)
+
+
+def test_a_reference_of_missing_values_is_refused(model):
+    with pytest.raises(ValueError, match="X_reference must have values that are not missing"):
+        DriftMonitor(model, np.full((20, model.n_features_in_), np.nan))

@@ -385,3 +385,16 @@ def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path
     for name in os.listdir(tmp_path / "folder"):
         first, second = ((tmp_path / at / name).read_bytes() for at in ("folder", "again"))
         assert first == second
+
+
+def test_names_and_labels_are_text_in_the_card(tmp_path):
+    """They make no headings, tags, links or cells of it."""
+    labels = np.array(["a\r# b", "<b>c</b>"])
+    model = BayesianEnsembleClassifier(2, max_epochs=1).fit(np.eye(6), labels[[0, 1] * 3])
+    metrics = {"\r\n# <i>log</i>\u2028loss": 0.5, "[a](b) `c` *d* \\| & e": 1.0}
+    save(model, tmp_path, layout="hub", metrics=metrics)
+    card = (tmp_path / "README.md").read_text()
+    assert r"| classes | \<b\>c\</b\>, a # b |" in card
+    assert r"| # \<i\>log\</i\> loss | 0.5 |" in card
+    assert r"| \[a\](b) \`c\` \*d\* \\\| \& e | 1 |" in card
+    assert sum(line.startswith("#") for line in card.splitlines()) == 1

@@ -564,6 +564,29 @@ def test_virtual_ensembles_of_catboost_regressors(loss, numbers):
         assert_allclose(aleatoric, referee[:, 2], rtol=1e-6)
 
 
+@pytest.mark.parametrize("n_trees", [1, 3, 4, 7, 19])
+@pytest.mark.parametrize("loss", ["RMSE", "RMSEWithUncertainty", "Logloss", "MultiClass"])
+def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
+    catboost = pytest.importorskip("catboost")
+    is_classifier = loss in ("Logloss", "MultiClass")
+    kind = catboost.CatBoostClassifier if is_classifier else catboost.CatBoostRegressor
+    X, y = classes if is_classifier else numbers
+    y = y == "oak" if loss == "Logloss" else y
+    model = kind(iterations=n_trees, loss_function=loss, verbose=0, allow_writing_files=False)
+    teacher = as_teacher(model).fit(X, y)
+    members = teacher.predict_members(X)
+    assert members.shape[1] == (1 if n_trees < 4 else 10)
+    # The last virtual member is the whole model.
+    own = teacher.estimator_
+    if is_classifier:
+        assert_allclose(members[:, -1], own.predict_proba(X), rtol=1e-6)
+    else:
+        assert_allclose(members[:, -1, 0, 0], own.predict(X).reshape(len(X), -1)[:, 0], rtol=1e-6)
+    if loss == "RMSEWithUncertainty":
+        assert_allclose(members[:, -1, 0, 1], own.predict(X)[:, 1], rtol=1e-6)
+    assert len(np.unique(members[0].round(12), axis=0)) == {1: 1, 3: 1, 4: 2, 7: 2, 19: 5}[n_trees]
+
+
 @pytest.mark.parametrize(
     "wrap",
     [
