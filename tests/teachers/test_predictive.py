@@ -192,6 +192,12 @@ def test_moments_of_a_normal_distribution_are_exact(levels):
     assert_allclose(found[1], std**2, rtol=1e-6)
 
 
+def test_moments_of_a_skewed_distribution():
+    levels = np.arange(1, 400) / 400
+    mean, variance = moments_of_quantiles(-np.log1p(-levels)[None], levels)  # exponential
+    assert_allclose([mean[0], variance[0]], [1, 1], rtol=0.01)
+
+
 def test_quantiles_that_cross_are_sorted():
     quantiles = norm.ppf(LEVELS)[None]
     crossed = quantiles.copy()
