@@ -141,6 +141,7 @@ def ray() -> Iterator[Any]:
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--fast", action="store_true", help="one case of each test, and no slow ones")
+    parser.addoption("--product", action="store_true", help="all products of stacked parameters")
 
 
 def pytest_runtest_setup(item) -> None:
@@ -149,12 +150,42 @@ def pytest_runtest_setup(item) -> None:
         pytest.skip("there is no GPU that torch can use")
 
 
+def factors_of(item) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """What a case has of each parametrisation of its test, or of its fixtures, by their names."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    marks = (mark.args[0] for mark in item.iter_markers("parametrize"))
+    marked = [(m.replace(" ", "").split(",") if isinstance(m, str) else m) for m in marks]
+    alone = [[name] for name in params if not any(name in names for names in marked)]
+    return {tuple(names): tuple(id(params[name]) for name in names) for names in marked + alone}
+
+
+def on_diagonals(items: list) -> set:
+    """Of tests with several parametrisations, the cases that have each value of each of them.
+
+    The k-th value of the longest stands with the k-th of the others, which begin again at their
+    end: as many cases as the longest has values, where the product has many times as many.
+    """
+    order: dict[tuple, dict] = {}  # of the values of each parametrisation of each test
+    factors = {item: (item.nodeid.partition("[")[0], factors_of(item)) for item in items}
+    for test, values in factors.values():
+        for names, value in values.items():
+            known = order.setdefault((test, names), {})
+            known.setdefault(value, len(known))
+
+    def is_kept(test: str, values: dict) -> bool:
+        place = {names: order[test, names][value] for names, value in values.items()}
+        sizes = {names: len(order[test, names]) for names in values}
+        k = place[max(sizes, key=sizes.__getitem__)] if sizes else 0
+        return all(place[names] == k % sizes[names] for names in values)
+
+    return {item for item, of_item in factors.items() if is_kept(*of_item)}
+
+
 def pytest_collection_modifyitems(config, items) -> None:
-    if not config.getoption("fast"):
-        return
-    quick = [item for item in items if not item.get_closest_marker("slow")]
-    first = {item.nodeid.partition("[")[0]: item for item in reversed(quick)}
-    kept = set(first.values())
+    kept = set(items) if config.getoption("product") else on_diagonals(items)
+    if config.getoption("fast"):
+        quick = [item for item in items if not item.get_closest_marker("slow")]
+        kept = set({item.nodeid.partition("[")[0]: item for item in reversed(quick)}.values())
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 

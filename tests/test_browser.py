@@ -147,18 +147,6 @@ def test_report_shows_all_its_pictures(page_of_report, visit):
         assert height / width == pytest.approx(natural_height / natural_width, rel=0.02)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_report_fits_a_phone(scheme, page_of_report, visit):
-    found = visit(page_of_report, PHONE, color_scheme=scheme)
-    needed, given = found.widths
-    assert given == PHONE
-    assert needed <= given
-    # Wide tables scroll on their own.
-    assert found.page.evaluate(
-        "[...document.querySelectorAll('.scroll')].some(d => d.scrollWidth > d.clientWidth)"
-    )
-
-
 COLOURS = """() => {
   const root = document.querySelector('.skdistill-report');
   const inks = ['h1', 'td', 'td small', 'figcaption', 'thead th'].map(
@@ -250,13 +238,6 @@ def test_students_fitted_here_predict_in_a_browser(student_and_samples, page_of_
     np.testing.assert_allclose(found, LIVE["predictions"](student, X), rtol=1e-5, atol=1e-5)
 
 
-def test_calibrated_students_are_not_exported(student_and_samples, monkeypatch):
-    student, _ = student_and_samples
-    monkeypatch.setattr(student.module_, "calibration", lambda distribution: distribution)
-    with pytest.raises(ValueError, match="no calibration"):
-        LIVE["exported"](student)
-
-
 def test_epistemic_part_follows_the_gap(page_of_students, visit):
     visited = visit(page_of_students)
     page, slider = visited.page, visited.page.locator("#live-line input")
@@ -296,18 +277,6 @@ def test_point_is_moved_by_keys_and_dragged(page_of_students, visit):
     assert shown(page, "live-plane")[:3].sum() == pytest.approx(1, abs=0.002)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_students_fit_a_phone(scheme, page_of_students, visit):
-    needed, given = visit(page_of_students, PHONE, color_scheme=scheme).widths
-    assert needed <= given == PHONE
-
-
-def test_students_stay_away_without_javascript(page_of_students, visit):
-    found = visit(page_of_students, java_script_enabled=False)
-    assert not found.page.locator(".live").is_visible()
-    assert visit(page_of_students).page.locator(".live").is_visible()
-
-
 # --- the documentation
 
 
@@ -342,22 +311,6 @@ def test_documentation_reads_on_a_phone_and_offline(name, documentation, visit):
         "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
     )
     assert empty == []
-
-
-def test_table_of_students_shows_all_its_columns_on_a_laptop(documentation, visit):
-    page = visit(documentation / "which_student.html", 1280).page
-    table, shown = page.evaluate("""[
-        document.querySelector("table.students").getBoundingClientRect().right,
-        document.querySelector("table.students").parentElement.getBoundingClientRect().right,
-    ]""")
-    assert table <= shown + 1
-
-
-def test_api_is_in_the_top_bar_of_a_laptop(documentation, visit):
-    page = visit(documentation / "index.html", 1280).page
-    link = page.locator(".bd-header .navbar-header-items > div a.nav-link", has_text="API").first
-    assert link.is_visible()
-    assert link.get_attribute("href") == "api.html"
 
 
 def test_search_of_the_documentation_finds_a_class(documentation, visit):
@@ -408,12 +361,6 @@ def test_links_of_the_documentation_lead_somewhere(documentation):
     folder = documentation.resolve()
     assert len(list(folder.rglob("*.html"))) > 20
     assert broken_links(folder) == []
-
-
-@pytest.mark.parametrize("name", ["HydraPlusRegressor", "metrics.interval_coverage"])
-def test_names_in_code_lead_to_their_pages(documentation, name):
-    targets = Links(documentation / "getting_started.html").targets
-    assert f"generated/skdistill.{name}.html#skdistill.{name}" in targets
 
 
 def test_a_broken_link_is_found(tmp_path):

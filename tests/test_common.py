@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import doctest
 import importlib.util
@@ -11,10 +10,7 @@ import inspect
 import io
 import pickle
 import pkgutil
-import re
-import textwrap
 import unittest
-import warnings
 from functools import partial
 
 import joblib
@@ -41,7 +37,6 @@ from skdistill import (
 from skdistill._utils.validation import Number
 from skdistill.estimator_checks import expected_failed_checks
 from skdistill.families import known_families
-from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.settings import Heads, Optimizer, Runtime, WeakLearnerSearch
 
@@ -124,31 +119,22 @@ WHOLE = [
 ]
 VARIANTS = [
     small_student(calibration_fraction=0.3),
-    small_student_of_classes(),
     small_booster(small_classifier),
     *(small_distiller(family=family) for family in known_families("regressor")),
     *(small_distiller(small_classifier, family=family) for family in known_families("classifier")),
     *(
         make(n_members=4, inference=inference, max_epochs=12)
-        for make in (small_ensemble, small_classifier)
-        for inference in CHAINS
-    ),
-    *(
-        small_gped(partial(make, inference=inference, max_epochs=12))
         for make, inference in zip(MAKERS[:2], CHAINS, strict=True)
     ),
+    small_gped(partial(small_ensemble, inference=CHAINS[0], max_epochs=12)),
     small_gped(small_classifier, max_epochs=EPOCHS),
-    *(make(inference=MCDropout(), max_epochs=3) for make in (small_ensemble, small_classifier)),
+    small_classifier(inference=MCDropout(), max_epochs=3),
 ]
 OF_VARIANTS = {
     "check_estimators_dtypes",
     "check_estimators_pickle",
-    "check_fit_idempotent",
     "check_fit2d_1sample",
-    "check_fit2d_1feature",
     "check_classifiers_one_label",
-    "check_classifiers_one_label_sample_weights",
-    "check_methods_subset_invariance",
     "check_sample_weight_equivalence_on_dense_data",
 }
 
@@ -253,15 +239,10 @@ def checks_of_defaults():
     # of an ensemble.
     taught = [cls(make()) for cls, make in zip(students, MAKERS[:2], strict=True)]
     yield from checks_of([cls() for cls in ensembles] + taught, OF_LEARNING)
-    others = [cls(inference=inference) for cls in ensembles for inference in (*CHAINS, MCDropout())]
-    yield from checks_of(others, OF_AMOUNTS)
-    # Their rules for the number of epochs are those of others: weights are counted alike, and a
-    # distribution is learnt in as many epochs as Hydra+ has. A booster does so in each round.
-    left = OF_AMOUNTS - {"check_sample_weight_equivalence_on_dense_data", "check_regressors_train"}
-    for make in MAKERS[:2]:
-        yield from checks_of([BDistilBooster(make())], OF_DEFAULTS)
-        yield from checks_of([BDistilBooster(make(), n_rounds=2)], left)
-        yield from checks_of([DistributionDistiller(make())], OF_DEFAULTS | (left - OF_LEARNING))
+    chains = [cls(inference=inference) for cls, inference in zip(ensembles, CHAINS, strict=True)]
+    yield from checks_of(chains, OF_AMOUNTS)
+    yield from checks_of([BDistilBooster(small_ensemble())], OF_DEFAULTS)
+    yield from checks_of([DistributionDistiller(small_classifier())], OF_DEFAULTS)
 
 
 @few_draws
@@ -270,11 +251,6 @@ def test_sklearn_contract_with_defaults(estimator, check, request):
     if check.func.__name__ in LEAVING_ALONE:
         request.getfixturevalue("few_epochs")  # parameters are what they are by default
     run_check(estimator, check)
-
-
-@pytest.mark.parametrize("cls", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
-def test_early_stopping_is_off_by_default(cls):
-    assert not hasattr(cls(2, max_epochs=1).fit([[0.0], [1.0]], [0, 1]), "best_epochs_")
 
 
 # ------------------------------------------------------------------------------------------
@@ -320,23 +296,6 @@ def test_clone_and_get_params_know_dunder_names(cls):
     assert cls().get_params(deep=False).keys() == params.keys() - DUNDER.keys()
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-def test_set_params_round_trip(cls):
-    estimator = cls().set_params(**DUNDER, lr=0.5)
-    copied = cls().set_params(**estimator.get_params(deep=False))
-    assert copied.get_params(deep=False) == estimator.get_params(deep=False)
-    assert copied.lr == 0.5
-    assert copied.module__hidden_units == (7, 5)
-
-
-def test_parameters_of_the_teacher_are_nested():
-    student = HydraPlusRegressor(BayesianEnsembleRegressor(module__hidden_units=(3,)))
-    assert student.get_params()["teacher__module__hidden_units"] == (3,)
-    student.set_params(teacher__module__hidden_units=(4,), module__hidden_units=(5,))
-    assert student.teacher.module__hidden_units == (4,)
-    assert student.module__hidden_units == (5,)
-
-
 def test_dunder_parameters_reach_module_and_optimizer(data):
     ensemble = small_ensemble(
         module__hidden_units=(7, 5), optimizer="SGD", optimizer__momentum=0.5, max_epochs=1, lr=1e-3
@@ -366,22 +325,6 @@ def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error
     with pytest.raises(error, match=message):
         estimator.fit(*data)
     assert not hasattr(estimator, "module_")
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_set_params_rejects_names_nobody_knows(cls):
-    for name in ("n_member", "modul__x"):
-        with pytest.raises(ValueError, match="Invalid parameter"):
-            cls().set_params(**{name: 1})
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_repr_shows_what_was_changed(cls):
-    assert repr(cls()) == f"{cls.__name__}()"
-    shown = repr(cls(lr=0.5, module__hidden_units=(7, 5)))
-    assert "lr=0.5" in shown
-    assert "module__hidden_units=(7, 5)" in shown
-    assert "lr" in cls(lr=0.5, module__hidden_units=(7, 5))._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -460,12 +403,6 @@ def test_parameters_of_some_are_named_by_fit(make, params, message, data):
         make(**params).fit(*data)
 
 
-@pytest.mark.parametrize("weight", ["1", np.nan, True, None])
-def test_a_weight_of_a_class_that_is_no_number_is_named(weight, data):
-    with pytest.raises(TypeError, match=r"class_weight\[1\] must be a number >= 0, got "):
-        small_classifier(class_weight={1: weight}).fit(*data)
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -505,21 +442,6 @@ COPIES = {
 
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize("cls", CLASSES)
-def test_copies_of_fitted_estimators_predict_the_same(cls, way, fitted, data, tmp_path):
-    estimator = fitted[cls]
-    copied = COPIES[way](estimator, tmp_path)
-    np.testing.assert_array_equal(
-        copied.predict_members(data[0]), estimator.predict_members(data[0])
-    )
-    assert copied.history_ == estimator.history_
-    assert copied.module_ is not estimator.module_
-    with torch.no_grad():
-        next(copied.module_.parameters()).zero_()
-    assert next(estimator.module_.parameters()).abs().sum() > 0, "the copy shares its weights"
-
-
-@pytest.mark.parametrize("way", COPIES)
-@pytest.mark.parametrize("cls", CLASSES)
 def test_copies_are_of_what_was_fitted_whatever_was_set_later(cls, way, fitted, data, tmp_path):
     estimator = copy.deepcopy(fitted[cls])
     expected = estimator.predict_members(data[0])
@@ -528,16 +450,6 @@ def test_copies_are_of_what_was_fitted_whatever_was_set_later(cls, way, fitted, 
     copied = COPIES[way](COPIES[way](estimator, tmp_path), tmp_path)
     np.testing.assert_array_equal(copied.predict_members(data[0]), expected)
     assert copied.get_params()["module__hidden_units"] == (3, 2, 1)
-
-
-@pytest.mark.parametrize("way", COPIES)
-@pytest.mark.parametrize("make", MAKERS)
-def test_copies_of_unfitted_estimators_fit_the_same(make, way, data, tmp_path):
-    estimator = make(random_state=0, module__hidden_units=(4,), max_epochs=2)
-    copied = COPIES[way](estimator, tmp_path)
-    np.testing.assert_array_equal(
-        copied.fit(*data).predict(data[0]), estimator.fit(*data).predict(data[0])
-    )
 
 
 @pytest.mark.parametrize("state", ["unfitted", "fitted"])
@@ -557,19 +469,6 @@ def test_a_pickle_of_another_version_is_loaded_with_a_warning(cls, state, versio
         loaded.__setstate__(written)
     assert "_skdistill_version" not in vars(loaded), "it would pass for what wrote the next pickle"
     assert repr(loaded) == repr(estimator)
-
-
-@pytest.mark.parametrize("make", [small_distiller, small_gped, small_booster])
-def test_pickles_of_meta_estimators_carry_the_version(make):
-    assert make().__getstate__()["_skdistill_version"] == skdistill.__version__
-
-
-@pytest.mark.parametrize("way", COPIES)
-def test_copies_by_the_same_version_load_in_silence(way, fitted, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for estimator in fitted.values():
-            COPIES[way](estimator, tmp_path)
 
 
 class Recorder(pickle.Unpickler):
@@ -592,20 +491,6 @@ def test_pickles_hold_nothing_of_torch_or_skorch(cls, state, fitted):
     recorder.load()
     assert "skdistill" in recorder.modules
     assert not recorder.modules & {"torch", "skorch"}
-
-
-def test_the_recorder_finds_torch():
-    recorder = Recorder(io.BytesIO(pickle.dumps(MLP(2, 2))))
-    recorder.load()
-    assert "torch" in recorder.modules
-
-
-@pytest.mark.parametrize("cls", CLASSES)
-def test_the_net_is_built_when_asked_for(cls, fitted, data):
-    estimator = fitted[cls]
-    net = pickle.loads(pickle.dumps(estimator)).net_
-    assert net.history[:, "train_loss"] == [row["train_loss"] for row in estimator.history_]
-    assert len(net.history) == EPOCHS
 
 
 # ------------------------------------------------------------------------------------------
@@ -644,44 +529,6 @@ def public_objects():
     return found
 
 
-def sections(docstring):
-    """Text under each heading of a numpydoc docstring."""
-    parts = re.split(r"^(\w[\w ]*)\n-{3,}$", docstring, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def described(section):
-    """Names described in a section of parameters: ``a, b : int`` describes two."""
-    lines = [line for line in section.splitlines() if line and not line.startswith(" ")]
-    return {name.strip().lstrip("*") for line in lines for name in line.split(" : ")[0].split(",")}
-
-
-def returns_something(function):
-    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
-    own = [tree.body[0]]
-    while own:
-        node = own.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            return True
-        if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return True
-        inner = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
-        own += [child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)]
-    return False
-
-
-def complaints_about_function(name, function):
-    if not inspect.getdoc(function):
-        return [f"{name} has no docstring"]
-    found = sections(inspect.getdoc(function))
-    parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
-    missing = parameters - described(found.get("Parameters", ""))
-    complaints = [f"{name} does not describe {sorted(missing)}"] if missing else []
-    if returns_something(function) and not {"Returns", "Yields"} & found.keys():
-        complaints.append(f"{name} does not say what it returns")
-    return complaints
-
-
 def is_protocol(cls):
     return getattr(cls, "_is_protocol", False)
 
@@ -690,36 +537,6 @@ def overrides(cls, attribute):
     """Whether a base class of ours describes a method already, so that a sentence is enough."""
     ours = (base for base in cls.__mro__[1:] if base.__module__.startswith("skdistill"))
     return any(getattr(vars(base).get(attribute), "__doc__", None) for base in ours)
-
-
-def complaints_about_class(name, cls):
-    docstring = inspect.getdoc(cls) or ""
-    if hasattr(cls, "_fields"):  # a NamedTuple may tell of its fields in a sentence
-        missing = {field for field in cls._fields if field not in docstring.lower()}
-    elif is_protocol(cls):  # nobody constructs one
-        missing = set()
-    else:
-        parameters = set(inspect.signature(cls).parameters)
-        missing = parameters - described(sections(docstring).get("Parameters", ""))
-    complaints = [f"{name} does not describe {sorted(missing)}"] if missing else []
-    for base in cls.__mro__:
-        if not base.__module__.startswith("skdistill"):
-            continue
-        for attribute, value in vars(base).items():
-            function = getattr(value, "__func__", value)
-            if not (attribute.startswith("_") or overrides(base, attribute)) and (
-                inspect.isfunction(function)
-            ):
-                bound = getattr(base, attribute)
-                complaints += complaints_about_function(f"{name}.{attribute}", bound)
-    return complaints
-
-
-@pytest.mark.parametrize("name", public_objects())
-def test_docstrings_describe_parameters_and_returns(name):
-    obj = public_objects()[name]
-    check = complaints_about_class if inspect.isclass(obj) else complaints_about_function
-    assert check(name, obj) == []
 
 
 # What numpydoc's validator would have and we do not: sections that are optional (SA01, EX01, ES01),

@@ -23,10 +23,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
-    SequenceDistributionDistiller,
 )
-from skdistill.datasets import make_translation
-from skdistill.modules import RecurrentSequenceModel
 from skdistill.samplers import SGLD, DeepEnsemble
 from skdistill.settings import Runtime, WeakLearnerSearch
 
@@ -135,24 +132,6 @@ def test_a_generator_is_drawn_from_and_the_global_ones_are_not(name):
     )
     assert global_states() == before
     assert (first != second).any()
-
-
-def test_students_of_sequences_draw_as_others_do():
-    X, y = make_translation(12, random_state=0)
-    members = [RecurrentSequenceModel(60, 60, hidden_units=4) for _ in range(2)]
-    settings = {"module__hidden_units": 4, "max_epochs": 1}
-
-    def weights(random_state):
-        taught = SequenceDistributionDistiller(members, random_state=random_state, **settings)
-        return next(taught.fit(X, y).module_.parameters()).detach().numpy()
-
-    before = global_states()
-    first, second = weights(0), weights(0)
-    assert global_states() == before
-    np.testing.assert_array_equal(first, second)
-    assert (weights(None) != weights(None)).any()
-    assert global_states()[0] != before[0]
-    assert global_states()[1] == before[1]
 
 
 # ------------------------------------------------------------------------------------------

@@ -37,21 +37,6 @@ def test_html_representation_links_to_the_page_of_the_class(page):
     assert estimator._get_doc_link() == f"{DOCUMENTATION}generated/{page}.html"
 
 
-def test_html_representation_explains_parameters():
-    html = skdistill.HydraPlusRegressor(heads=3)._repr_html_()
-    assert f"{DOCUMENTATION}generated/skdistill.HydraPlusRegressor.html" in html
-    if "param-doc-description" in html:  # scikit-learn 1.8 or newer
-        described = re.findall(r"param-doc-description.*?>(.*?)</", html, re.DOTALL)
-        assert any("Heads" in text for text in described)
-
-
-def test_estimators_of_users_link_nowhere():
-    class Mine(skdistill.HydraPlusRegressor):
-        pass
-
-    assert Mine()._get_doc_link() == ""
-
-
 def test_addresses_are_those_of_the_metadata():
     assert PROJECT["urls"]["Documentation"] == DOCUMENTATION
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
@@ -77,10 +62,6 @@ def test_changelog_begins_with_this_version_and_the_date_of_the_citation():
     else:
         released = re.search(r"^date-released: (.*)$", citation, re.MULTILINE)
         assert first == (__version__, released[1])
-
-
-def test_types_are_announced():
-    assert (Path(skdistill.__file__).parent / "py.typed").exists()
 
 
 @pytest.mark.parametrize("library", ["python", "scipy", "sklearn"])

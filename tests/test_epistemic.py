@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.datasets import make_classification, make_regression
@@ -77,18 +75,6 @@ def test_halves_of_an_exact_posterior_are_calibrated():
     assert found.coverage == pytest.approx(0.9, abs=0.02)
     assert found.overall == pytest.approx(1, abs=0.1)
     assert_allclose(found.ratio, 1, atol=0.2)
-
-
-def test_what_halves_share_by_their_prior_is_not_seen():
-    rng, differences, stated = np.random.default_rng(0), [], []
-    for seed in range(100):
-        X = rng.normal(size=(26, N_FEATURES))
-        y = X @ rng.normal(size=N_FEATURES) + NOISE * rng.normal(size=26)  # drawn from the prior
-        settings = {"train_size": 3, "test_size": 20, "random_state": seed}
-        found = disagreement_of_halves(Linear(prior=1.0), X, y, **settings)
-        differences.append(found.squared_difference)
-        stated.append(found.epistemic)
-    assert np.mean(stated) > 1.5 * np.mean(differences)
 
 
 def test_curve_of_an_exact_posterior_knows_both_parts():
@@ -163,39 +149,6 @@ def test_every_model_with_an_epistemic_part_is_taken(model, data):
     assert 0 <= found.coverage <= 1
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_repeats_jobs_and_frames(data):
-    X, y = data
-    model = MODELS["ensemble"]
-    settings = {"test_size": 5, "n_repeats": 2, "random_state": 0}
-    with parallel_config("threading"):
-        found = [
-            disagreement_of_halves(model, rows, y, n_jobs=n_jobs, **settings)
-            for rows, n_jobs in ((X, None), (pd.DataFrame(X, columns=list("abc")), 2))
-        ]
-    assert not hasattr(model, "module_")
-    assert_allclose(found[0].epistemic, found[1].epistemic)
-    assert found[0].epistemic.shape == (10,)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_units_of_several_targets_do_not_matter(data):
-    X, y = data
-    both = [
-        protocol(MODELS["ensemble"], X, np.c_[y, factor * y], random_state=0, **settings)
-        for protocol, settings in (
-            (disagreement_of_halves, {}),
-            (uncertainty_curve, {"train_sizes": [15]}),
-        )
-        for factor in (1.0, 100.0)
-    ]
-    for name in ("squared_difference", "epistemic", "coverage", "overall"):
-        assert_allclose(both[1][name], both[0][name], rtol=1e-3)
-    assert both[0].epistemic.shape == (15, 2)
-    for name in both[2]:
-        assert_allclose(both[3][name], both[2][name], rtol=1e-3)
-
-
 @pytest.fixture(scope="module")
 def classes():
     X, y = make_classification(90, n_informative=4, n_classes=3, random_state=0)
@@ -213,31 +166,6 @@ def test_halves_of_a_classifier_are_what_its_steps_give(classes):
     assert_allclose(found.squared_difference, np.square(means[0] - means[1]).sum(axis=1))
     members = [predict_members(fit, X[test]) for fit in fits]
     assert_allclose(found.epistemic, sum(m.var(axis=1, ddof=1).sum(axis=1) for m in members))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_curve_of_a_classifier_splits_the_brier_score(classes):
-    X, y = classes
-    model = BayesianEnsembleClassifier(3, **SMALL)
-    found = uncertainty_curve(model, X, y, train_sizes=[30], test_size=30, random_state=1)
-    test, rest = np.split(np.random.RandomState(1).permutation(90), [30])
-    fit = clone(model).fit(X[rest[:30]], y[rest[:30]])
-    proba = fit.predict_proba(X[test])
-    assert found.squared_error[0] == pytest.approx(
-        ((proba - (y[test][:, None] == fit.classes_)) ** 2).sum(1).mean()
-    )
-    assert found.total[0] == pytest.approx(np.mean(1 - np.square(proba).sum(axis=1)))
-    assert_allclose(found.aleatoric + found.epistemic, found.total)
-    assert np.isnan(found.coverage).all()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_class_that_one_half_lacks_has_no_probability_there():
-    X = np.linspace(-1, 1, 41)[:, np.newaxis]
-    y = np.where(np.arange(41) == 40, "rare", np.where(X[:, 0] > 0, "b", "a"))
-    model = BayesianEnsembleClassifier(2, **SMALL)
-    found = disagreement_of_halves(model, X, y, test_size=5, n_repeats=2, random_state=0)
-    assert np.isfinite(found.squared_difference).all()
 
 
 @pytest.mark.filterwarnings("ignore")

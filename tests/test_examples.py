@@ -87,14 +87,6 @@ def test_page(page, run_script, monkeypatch, tmp_path, few_epochs):
         assert any(ax.get_xlabel() for ax in figure.axes), "no label"
 
 
-@pytest.mark.parametrize("page", sorted(PAGES))
-def test_page_is_no_program(page):
-    """A page reads as a notebook does: nothing about a command line, or files it leaves behind."""
-    source = PATHS[page].read_text(encoding="utf-8")
-    for words in ("argparse", "savefig", "SKDISTILL_DATA"):
-        assert words not in source
-
-
 @pytest.mark.slow
 def test_the_demo_needs_nothing_that_others_have_imported(tmp_path):
     script = tmp_path / "demo.py"

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -52,13 +50,6 @@ def test_known_expectations_of_numbers(gaussians):
     torch.testing.assert_close(targets["epistemic"], gaussians.mean.var(0, correction=0))
 
 
-def test_the_mutual_information_is_not_negative(probs):
-    known = KNOWN["classifier"]
-    mean = known["predictive"].of_members(probs).mean(0)
-    total = torch.special.entr(mean).sum(-1)
-    assert (total >= known["entropy"].of_members(probs).mean(0).squeeze(-1)).all()
-
-
 def test_a_probability_of_zero_has_finite_expectations():
     probs = torch.tensor([[[1.0, 0.0]]])
     for expectation in KNOWN["classifier"].values():
@@ -86,11 +77,6 @@ def test_ones_own_g_may_give_one_value_or_several(probs):
 def test_a_wrong_shape_is_named(g, given, probs):
     with pytest.raises(ValueError, match=rf"Expectation 'odd': g must give a tensor.*got {given}"):
         Expectation(g, name="odd").of_members(probs)
-
-
-def test_nan_is_named(probs):
-    with pytest.raises(ValueError, match="Expectation 'odd': g gives values that are not a number"):
-        Expectation(lambda p: (p[..., 0] - 1).log() * 0 + torch.nan, name="odd").of_members(probs)
 
 
 @pytest.mark.parametrize(
@@ -148,13 +134,6 @@ def test_the_dirichlet_is_fitted_by_its_likelihood(probs):
     torch.testing.assert_close(loss, truth.detach())
     torch.testing.assert_close(loss, dirichlet_nll(outputs, probs.log().mean(0), offset=0.0))
     torch.testing.assert_close(gradient, torch.autograd.grad(truth.sum(), inputs)[0])
-
-
-def test_copies():
-    expectation = Expectation(largest, "absolute", "sigmoid", name="top", weight=2.0)
-    for copied in (clone(expectation), pickle.loads(pickle.dumps(expectation))):
-        assert copied.get_params() == expectation.get_params()
-    assert clone(DirichletExpectation(3.0)).temperature == 3.0
 
 
 def test_a_dirichlet_predicts_the_expected_log_probabilities_at_the_temperature():

@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import target_transformed
@@ -72,11 +71,6 @@ def test_the_kind_of_frame_is_that_of_scikit_learns_configuration():
         assert isinstance(predict_frame(model, pd.DataFrame(X)), polars.DataFrame)
 
 
-def test_lists_are_rows_too():
-    model = BayesianEnsembleRegressor(3, **SMALL).fit(X, X[:, 0])
-    pd.testing.assert_frame_equal(model.predict_frame(X.tolist()), model.predict_frame(X))
-
-
 def test_through_a_pipeline_rows_keep_their_index():
     rows = pd.DataFrame(X, columns=["a", "b"], index=range(100, 130))
     model = make_pipeline(StandardScaler(), BayesianEnsembleRegressor(3, **SMALL))
@@ -94,10 +88,3 @@ def test_the_table_is_in_units_of_a_transformed_target():
     for name in frame:
         factor = scale**2 if name in ("aleatoric", "epistemic") else scale
         np.testing.assert_allclose(frame[name], factor * inside[name], rtol=1e-5, err_msg=name)
-
-
-def test_parts_that_are_missing_are_missing_through_a_transformed_target_too():
-    single = BayesianEnsembleRegressor(1, **SMALL)
-    model = TransformedTargetRegressor(single, func=np.log, inverse_func=np.exp)
-    frame = predict_frame(model.fit(X, np.exp(X[:, 0])), X)
-    assert list(frame) == ["prediction", "std", "lower", "upper"]

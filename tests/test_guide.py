@@ -337,33 +337,6 @@ def test_coming_from(few_rows):
     assert names["teacher"].predict_members is not None
 
 
-@pytest.mark.parametrize("package", ["ngboost", "catboost"])
-def test_coming_from_a_package_that_is_no_requirement(few_rows, package):
-    pytest.importorskip(package)
-    page = DOC / "coming_from.rst"
-    names: dict[str, object] = {}
-    exec(next(blocks_of(page)), names)
-    exec("from skdistill import HydraPlusRegressor", names)
-    text = page.read_text(encoding="utf-8")
-    found = re.findall(r"^\.\. code-block:: python\n\n((?:   .*\n|\n)+)", text, re.MULTILINE)
-    start = next(i for i, block in enumerate(found) if f"from {package} import" in block)
-    few = [
-        ("HydraPlusRegressor(", "HydraPlusRegressor(max_epochs=2, teacher="),
-        ("n_estimators=500", "n_estimators=20"),
-        ("NGBRegressor(verbose=False), 10", "NGBRegressor(n_estimators=20, verbose=False), 2"),
-        (
-            "CatBoostRegressor(\n",
-            "CatBoostRegressor(\n    iterations=20, allow_writing_files=False,",
-        ),
-    ]
-    for block in found[start : start + 2]:
-        code = textwrap.dedent(block)
-        for old, new in few:
-            code = code.replace(old, new)
-        exec(code, names)
-    np.testing.assert_allclose(names["total"], names["aleatoric"] + names["epistemic"])
-
-
 @pytest.mark.slow
 def test_student_in_scikit_activeml(few_rows, few_epochs):
     pytest.importorskip("skactiveml")
@@ -398,13 +371,6 @@ def test_readme_prints_what_it_shows(block, capsys):
     )
 
 
-def test_readme_calls_what_differs_between_processors_about():
-    for code in [*blocks_of(ROOT / "README.md")][:2]:
-        shown = re.findall(r"^print.*  # (.*)$", code, re.MULTILINE)
-        assert shown
-        assert all(line.startswith("about ") for line in shown)
-
-
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_targets_of_make_exist(name):
     named = set(re.findall(r"\bmake ([a-z]+)\b", (ROOT / name).read_text(encoding="utf-8")))
@@ -419,13 +385,3 @@ def test_readme_links_to_pages_that_exist():
     links = re.findall(r"(?:\]\(|src=\")(doc/[^)\"]+)", readme)
     assert "doc/images/teacher_and_student.png" in links
     assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-@pytest.mark.slow
-def test_picture_of_readme_is_drawn(run_script, tmp_path, few_epochs):
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "picture.png"
-    script = ROOT / "doc" / "images" / "teacher_and_student.py"
-    run_script(script, "--members", 3, "--epochs", 3, "--picture", picture)
-    assert picture.stat().st_size > 10_000
-    assert script.with_suffix(".png").stat().st_size < 100_000

@@ -21,7 +21,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import assert_same, ensemble
@@ -107,17 +107,6 @@ def test_the_chain_rule_of_mutual_information_by_hand():
     np.testing.assert_allclose(epistemic, entropy([0.75, 0.25]) - 0.25)
 
 
-def test_what_one_estimator_cannot_tell_apart_is_aleatoric():
-    X, y = np.zeros((2, 1)), np.zeros(2)
-    one, other = KnownRegressor(0.0, (2.0, None, None)), KnownRegressor(2.0, (1.0, 0.75, 0.25))
-    found = predict_uncertainty(VotingRegressor(voters(one, other)).fit(X, y), X)
-    assert_same(found, [[2.5] * 2, [1.375] * 2, [1.125] * 2])
-    total, aleatoric, epistemic = predict_uncertainty(VotingRegressor(voters(one)).fit(X, y), X)
-    np.testing.assert_array_equal(total, [2.0, 2.0])
-    assert aleatoric is None
-    assert epistemic is None
-
-
 def test_calibration_keeps_the_share_of_the_epistemic_part(flowers):
     X, y = flowers
     known = KnownClassifier([0.5, 0.3, 0.2], (1.0, 0.6, 0.4))
@@ -168,12 +157,6 @@ def test_weighted_voters_count_as_often_as_their_weights(data):
     )
 
 
-def test_voters_that_agree_add_nothing(data):
-    X, y = data
-    voting = VotingRegressor(voters(ensemble(), make_pipeline(ensemble()))).fit(X, y)
-    assert_same(predict_uncertainty(voting, X), voting.estimators_[0].predict_uncertainty(X))
-
-
 def test_a_bag_of_classifiers_is_one_of_all_members(flowers):
     X, y = flowers
     bag = BaggingClassifier(classifier(), n_estimators=2, random_state=0).fit(X, y)
@@ -219,12 +202,6 @@ def test_the_total_is_the_entropy_of_what_is_predicted(name, flowers):
     assert epistemic.max() > 0
 
 
-def test_a_bag_knows_which_classes_a_member_has_not_seen(flowers):
-    X, y = flowers
-    bag = MIXTURES["bag of few samples"]().fit(X, y)
-    assert min(len(member.classes_) for member in bag.estimators_) < 3
-
-
 # --- several targets, and targets that are transformed --------------------------------------
 
 
@@ -243,23 +220,6 @@ def test_each_target_has_its_estimator(data):
     between = np.var([member.predict(X) for member in bag.estimators_], axis=0)
     total = np.mean([one.total for one in of_members], axis=0) + between
     np.testing.assert_allclose(found.total, total, rtol=1e-5)
-
-
-def test_each_column_of_classes_has_its_estimator(flowers):
-    X, y = flowers
-    model = MultiOutputClassifier(classifier()).fit(X, np.column_stack([y, y == "rose"]))
-    total = predict_uncertainty(model, X).total
-    for column, probabilities in enumerate(model.predict_proba(X)):
-        np.testing.assert_allclose(total[:, column], entropy(probabilities, axis=1), rtol=1e-4)
-
-
-def test_single_networks_in_columns_have_no_parts(data):
-    X, y = data
-    model = MultiOutputRegressor(ensemble(n_members=1)).fit(X, np.column_stack([y, y]))
-    total, aleatoric, epistemic = predict_uncertainty(model, X)
-    assert total.shape == (len(X), 2)
-    assert aleatoric is None
-    assert epistemic is None
 
 
 def test_transforms_of_the_target_are_undone_before_voters_are_mixed(data):
@@ -301,15 +261,6 @@ def test_votes_and_stacks_are_refused(data, flowers):
     stack = StackingRegressor(voters(ensemble()), cv=2).fit(*data)
     with pytest.raises(TypeError, match="StackingRegressor has no predict_uncertainty"):
         predict_uncertainty(stack, data[0])
-
-
-def test_a_transform_of_targets_that_are_predicted_apart_is_refused(data):
-    X, y = data
-    model = TransformedTargetRegressor(
-        MultiOutputRegressor(ensemble()), transformer=StandardScaler()
-    ).fit(X, np.column_stack([y, y]))
-    with pytest.raises(TypeError, match="must be around TransformedTargetRegressor"):
-        predict_uncertainty(model, X)
 
 
 @pytest.mark.parametrize(

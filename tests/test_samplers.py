@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import BaseEstimator, clone
-from torch.optim.lr_scheduler import ExponentialLR
 
 from skdistill.samplers import (
     SGHMC,
@@ -85,24 +84,6 @@ def test_variance_at_a_finite_step_is_that_of_the_linear_recursion(sampler, temp
     assert kurtosis.item() == pytest.approx(3.0, abs=4 * math.sqrt(24 / n))
 
 
-@pytest.mark.slow
-@samplers
-def test_covariance_of_a_correlated_gaussian(sampler):
-    chain, divisor = CHAINS[sampler]
-    A = torch.tensor([[2.0, -1.2], [-1.2, 1.0]], dtype=torch.float64)
-    mean = torch.tensor([1.0, -2.0], dtype=torch.float64)
-    theta = chain(
-        mean.repeat(100_000, 1),
-        lambda theta: (theta - mean) @ A,
-        250,
-        lr=0.3,
-        generator=generator(),
-    )
-    expected = torch.linalg.inv(A - 0.3 * A @ A / divisor)
-    torch.testing.assert_close(theta.T.cov(), expected, rtol=0.02, atol=0)
-    torch.testing.assert_close(theta.mean(0), mean, rtol=0, atol=0.03)
-
-
 @samplers
 def test_posterior_of_a_weighted_mean_by_autograd(sampler):
     # y ~ N(theta, 2^2) with weights, theta ~ N(0, 1 / 0.5), as a training loop computes it:
@@ -162,15 +143,6 @@ def test_one_step_by_hand():
     sghmc_step(theta, grad, momentum, torch.empty(2), **settings)
     torch.testing.assert_close(momentum, torch.tensor([0.15, 0.3]) - 0.4 * grad + 0.1 * draws)
     torch.testing.assert_close(theta, start + momentum)
-
-
-def test_sghmc_with_full_friction_is_sgld_of_twice_the_step():
-    grad = torch.randn(50, generator=generator(1))
-    theta, other = torch.ones(50), torch.ones(50)
-    sgld_step(theta, grad, torch.empty(50), lr=0.02, n_rows=3.0, generator=generator())
-    settings = {"lr": 0.01, "n_rows": 3.0, "friction": 1.0, "generator": generator()}
-    sghmc_step(other, grad, torch.zeros(50), torch.empty(50), **settings)
-    torch.testing.assert_close(other, theta)
 
 
 def parameters():
@@ -261,43 +233,6 @@ def test_noise_comes_from_the_generator_given_or_the_global_one(sampler):
     assert "generator" not in make(parameters()).state_dict()
 
 
-@samplers
-def test_at_temperature_zero_nothing_is_drawn(sampler):
-    draws = generator()
-    before = draws.get_state()
-    params = parameters()
-    lr = 0.02 if sampler == "sgld" else 0.01
-    optimizer = OPTIMIZERS[sampler](params, lr, N_ROWS, temperature=0.0, generator=draws)
-    after = run(optimizer, params, 1)
-    assert torch.equal(draws.get_state(), before)
-    for p, q in zip(parameters()[:-1], after[:-1], strict=True):
-        torch.testing.assert_close(q, p.detach() * (1 - 0.01 * N_ROWS / 3))
-
-
-def test_schedulers_set_the_step_size():
-    p = torch.nn.Parameter(torch.zeros(1))
-    optimizer = SGLDOptimizer([p], 0.5, 2.0, temperature=0.0)
-    scheduler = ExponentialLR(optimizer, 0.1)
-    for _ in range(3):
-        p.grad = torch.ones(1)
-        optimizer.step()
-        scheduler.step()
-    assert p.item() == pytest.approx(-0.5 * (1 + 0.1 + 0.01))
-
-
-def test_step_calls_a_closure_with_gradients():
-    p = torch.nn.Parameter(torch.ones(1))
-    optimizer = SGLDOptimizer([p], 0.5, 2.0, temperature=0.0)
-
-    def closure():
-        loss = (p**2).sum()
-        loss.backward()
-        return loss
-
-    assert optimizer.step(closure).item() == 1.0
-    assert p.item() == 0.0  # 1 - lr / 2 * n_rows * 2
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -346,11 +281,6 @@ def test_settings_are_parameters_as_scikit_learn_has_them(inference, text):
     assert inference.get_params()[name] != 0.125
     with pytest.raises(ValueError, match="Invalid parameter 'stepsize' for"):
         ensemble.set_params(inference__stepsize=1)
-
-
-def test_the_constructor_only_assigns():
-    given = {name: object() for name in SGHMC(1).get_params()}
-    assert SGHMC(**given).get_params() == given
 
 
 @pytest.mark.parametrize("cls", [SGLD, SGHMC])
@@ -408,19 +338,6 @@ def test_bad_settings_of_one_class_are_named(inference, message):
         inference.check()
 
 
-@pytest.mark.parametrize(
-    "inference",
-    [
-        SGLD(4e-6, prior_precision=10, burn_in=1000, thinning=10, temperature=0),
-        SGLD(1, schedule="polynomial", final_step_size=1, burn_in=0, n_chains=np.int64(4)),
-        SGHMC(np.float32(0.1), schedule="cyclical", friction=1, burn_in=0.0),
-        MCDropout(0.5),
-    ],
-)
-def test_good_settings_pass(inference):
-    inference.check()
-
-
 @pytest.mark.parametrize("friction", [None, 0.3])
 def test_step_sizes_that_are_found_leave_the_posterior_what_it_is(friction):
     # Independent Gaussians of several precisions; the noise of minibatches goes with their roots.
@@ -476,16 +393,6 @@ def test_without_a_step_size_the_other_settings_suit_it():
 def test_what_needs_a_step_size_is_named(params, message):
     with pytest.raises(ValueError, match=message):
         SGLD(**params).check()
-
-
-@pytest.mark.parametrize("inference", [SGLD(0.1), SGHMC(0.1, friction=0.5, temperature=0.5)])
-def test_settings_make_their_optimizer(inference):
-    settings = inference.settings_at(0, 10)
-    optimizer = inference.optimizer_class(parameters(), n_rows=3.0, **settings)
-    (group,) = optimizer.param_groups
-    assert {name: group[name] for name in settings} == settings
-    assert group["lr"] == 0.1
-    assert group["n_rows"] == 3.0
 
 
 def test_step_sizes_by_hand():
@@ -585,24 +492,6 @@ def test_r_hat_by_hand():
     # var+ = 2 / 2 + 8.
     assert split_r_hat([[0, 2, 2, 4], [0, 2, 6, 8]]) == pytest.approx(math.sqrt(9 / 2))
     assert split_r_hat([[0, 2, 99, 2, 4], [0, 2, 99, 6, 8]]) == pytest.approx(math.sqrt(9 / 2))
-
-
-@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.8])
-def test_effective_size_of_an_autoregression(phi):
-    draws = autoregression(4, 20_000, phi)
-    expected = draws.size * (1 - phi) / (1 + phi)
-    assert effective_sample_size(draws) == pytest.approx(min(expected, 4.9 * draws.size), rel=0.1)
-    assert split_r_hat(draws) == pytest.approx(1.0, abs=2e-3)
-
-
-def test_diagnostics_of_many_quantities_at_once():
-    draws = torch.randn(3, 20, 4, 2, generator=generator())
-    for diagnostic in (split_r_hat, effective_sample_size):
-        found = diagnostic(draws)
-        assert found.shape == (4, 2)
-        assert found.dtype == np.float64
-        for i, j in np.ndindex(4, 2):
-            assert found[i, j] == pytest.approx(diagnostic(draws[:, :, i, j]), rel=1e-10)
 
 
 def test_diagnostics_of_what_does_not_move_or_is_not_finite():

@@ -151,15 +151,6 @@ def test_the_begin_token_is_never_predicted(begin_token):
     assert log_probs.isfinite().all()
 
 
-def test_a_begin_token_that_is_the_end_token_too_ends_a_sequence():
-    def next_log_probs(tokens):
-        return torch.tensor([0.0, 0.3, 0.6, 0.1]).log().expand(*tokens.shape[:2], 4)
-
-    tokens = {"begin_token": 2, "end_token": 2, "pad_token": 0}
-    found, _ = beam_search(next_log_probs, torch.zeros((1, 0), dtype=torch.int64), 1, 3, **tokens)
-    assert found.tolist() == [[[2]]]
-
-
 def test_a_sequence_goes_on_from_what_is_given(members):
     for prefix in ([4], [3, 4], [4, PAD]):
         given = [token for token in prefix if token != PAD]
@@ -169,12 +160,6 @@ def test_a_sequence_goes_on_from_what_is_given(members):
         assert sorted(found) == sorted(expected)
         # What is given is certain: the others' probabilities add up to one.
         assert np.exp(log_probs).sum() == pytest.approx(1)
-
-
-def test_a_prefix_that_has_ended_stays_as_it_is(members):
-    found, log_probs = search(members[0], 2, [3, END])
-    assert found == [[3, END], []]
-    assert log_probs.tolist() == [0, -np.inf]
 
 
 @functools.cache
@@ -195,15 +180,6 @@ def test_error_rates_are_edit_distances():
         a, b = (tuple(y[y != 0].tolist()) for y in row)
         expected.append(levenshtein(a, b) / len(a))
     np.testing.assert_allclose(token_error_rates(y_true, y_pred), expected)
-
-
-def test_error_rates_know_other_padding():
-    assert token_error_rates([[4, 0, 9]], [[4, 0, 0, 9, 9]], pad_token=9).tolist() == [0.5]
-
-
-def test_references_without_a_token_are_refused():
-    with pytest.raises(ValueError, match="y_true must have a token in each row; row 1 has none"):
-        token_error_rates([[3], [0]], [[3], [3]])
 
 
 @pytest.mark.parametrize(
@@ -291,12 +267,6 @@ def test_tokens_are_scored_by_the_mean_of_the_members(ensemble, members):
         assert values[0, 0, 3] == 0, "padding"
 
 
-def test_the_score_is_the_mean_log_probability_of_tokens(ensemble):
-    y = [[4, 3, END], [END, PAD, PAD]]
-    log_probs = ensemble.score_sequences(y).log_probs
-    assert ensemble.score(y) == pytest.approx(log_probs.sum() / 4)
-
-
 def test_uncertainty_of_rows_by_hand():
     log_probs = np.log([[[0.5, 0.6, 1.0], [0.2, 1.0, 1.0], [1.0, 1.0, 1.0]]])
     log_probs[0, 2, 0] = -np.inf
@@ -342,16 +312,6 @@ def test_rows_do_not_depend_on_each_other_nor_on_chunks(translators, monkeypatch
             )
 
 
-def test_predict_gives_the_greedy_sequence(translators):
-    X = [[3, 4], [4, PAD]]
-    np.testing.assert_array_equal(
-        translators.predict(X, LONGEST), translators.generate(X, 1, LONGEST).tokens[:, 0]
-    )
-    total, aleatoric, epistemic = translators.predict_uncertainty(X)
-    np.testing.assert_allclose(total, aleatoric + epistemic)
-    assert (epistemic > 0).all()
-
-
 def test_members_summed_up_one_by_one_are_the_ensemble(ensemble, members):
     target_in = torch.tensor([[BEGIN, 3, 4], [BEGIN, 4, PAD]])
     at = target_in != PAD
@@ -360,19 +320,6 @@ def test_members_summed_up_one_by_one_are_the_ensemble(ensemble, members):
     torch.testing.assert_close(statistics.mean, logits.softmax(-1).mean(0))
     assert statistics.mean_log.isfinite().all()
     assert statistics.n_members == 3
-
-
-def test_a_single_member_has_no_disagreement(members):
-    found = SequenceEnsemble(members[:1], has_source=False).generate(NOTHING, 3, LONGEST)
-    assert found.uncertainty().epistemic == [0]
-    assert found.reverse_mutual_information() == [0]
-
-
-def test_members_are_put_in_evaluation_mode():
-    member = nn.Sequential(nn.Embedding(5, 5), nn.Dropout(0.9)).train()
-    ensemble = SequenceEnsemble([member], has_source=False)
-    assert not member.training
-    assert ensemble.score([[3, END]]) == ensemble.score([[3, END]])
 
 
 class Constant(nn.Module):
@@ -461,19 +408,3 @@ def test_members_and_tokens_that_will_not_do_are_named(members, options, error, 
 def test_tokens_that_will_not_do_are_named(translators, X, y, message):
     with pytest.raises(ValueError, match=message):
         translators.score_sequences(X, y)
-
-
-def test_a_language_model_takes_no_targets(ensemble):
-    with pytest.raises(ValueError, match="y must be None for a language model"):
-        ensemble.score_sequences([[3]], [[3]])
-
-
-def test_what_a_language_model_is_given_is_checked_as_sequences_are(ensemble):
-    with pytest.raises(ValueError, match="X must not hold tokens__begin"):
-        ensemble.generate([[BEGIN, 3]])
-
-
-@pytest.mark.parametrize(("name", "value"), [("beam_size", 0), ("max_length", 0)])
-def test_sizes_that_will_not_do_are_named(ensemble, name, value):
-    with pytest.raises(ValueError, match=f"{name} must be an integer >= 1, got 0"):
-        ensemble.generate(NOTHING, **{name: value})

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, load, save
-from skdistill._data.columns import _advice_on_ids
 from skdistill.teachers import as_teacher
 
 pd = pytest.importorskip("pandas")
@@ -75,14 +74,6 @@ def test_dates_are_days_in_every_form_and_unit(form, days):
         expected.predict(frame)  # of which unit and origin its numbers are, nobody knows
 
 
-@pytest.mark.parametrize("form", DATES)
-def test_teachers_are_asked_about_dates(form, days):
-    frame = DATES[form]()
-    found, expected = (hydra(ensemble()).fit(X, y).predict(X) for X in (frame, days))
-    # Samples with noise are asked about at the next day or second in coarser units.
-    np.testing.assert_allclose(found, expected, rtol=1e-2)
-
-
 @pytest.mark.parametrize("dtype", ["M8[D]", "M8[ns]", "m8[s]"])
 def test_arrays_of_dates(dtype, days):
     counts = DAYS if dtype[0] == "M" else DAYS - np.datetime64(0, "D")
@@ -101,20 +92,6 @@ def test_arrays_of_dates(dtype, days):
 
     hydra(as_teacher(Spy())).fit(X, y)
     assert set(seen) == {np.dtype(dtype)}
-
-
-def test_objects_that_are_dates(days):
-    X = np.empty((N, 2), dtype=object)
-    X[:, 0], X[:, 1] = DAYS.astype("M8[D]").tolist(), NUMBERS
-    expected = ensemble().fit(days.to_numpy(), y).predict(days.to_numpy())
-    np.testing.assert_array_equal(ensemble().fit(X, y).predict(X), expected)
-
-
-def test_dates_beside_categories(days):
-    kinds = pd.Categorical(np.resize(["a", "b"], N))
-    tables = DATES["nanoseconds"]().assign(kind=kinds), days.assign(kind=kinds)
-    found, expected = (hydra(ensemble()).fit(X, y, X_transfer=X[:9]).predict(X) for X in tables)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 # ------------------------------------------------------------------------------------------
@@ -143,14 +120,6 @@ def test_masked_values_are_missing():
         ensemble().fit(filled, np.ma.array(y, mask=y > 50))
     with pytest.raises(ValueError, match="sample_weight must be known for every sample"):
         ensemble().fit(filled, y, sample_weight=np.ma.array(np.ones(N), mask=y > 50))
-
-
-def test_tables_of_pyarrow_are_read():
-    table = pa.table({"x": NUMBERS, "kind": ["a", None, "b"] * (N // 3)})
-    frame = table.to_pandas()
-    for model in (ensemble(), hydra(ensemble()), hydra(as_teacher(ensemble(), max_members=1))):
-        expected = model.fit(frame, y).predict(frame)
-        np.testing.assert_array_equal(model.fit(table, y).predict(table), expected)
 
 
 @pytest.mark.parametrize("make", [ensemble, hydra])
@@ -190,14 +159,6 @@ def test_text_that_is_nearly_numbers_is_warned_of(make, mend):
         ensemble().fit(make({"a": NEARLY, "b": NUMBERS}), y)
 
 
-@pytest.mark.parametrize(
-    "values", [["1", "2", "3"] * 20, ["a", "1"] * 30, pd.Categorical(NEARLY), [*"abc"] * 20]
-)
-def test_other_text_is_not(values, recwarn):
-    ensemble().fit(pd.DataFrame({"a": values}), y)
-    assert not [warning for warning in recwarn if "is text" in str(warning.message)]
-
-
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 def test_names_and_free_text_are_warned_of(make):
     names = [f"customer {number}" for number in range(N)]
@@ -224,28 +185,6 @@ def test_dates_in_text_are_warned_of_once_a_fit(make, written):
     assert ("pd.to_datetime(X['a'])" if make is pd.DataFrame else "str.to_datetime()") in message
 
 
-@pytest.mark.parametrize("text", ["10.0.0.{}", "2-{}", "v1.{}.2", "555-01{}", "Box {} 2020"])
-def test_text_that_is_no_date_is_not(text, recwarn):
-    ensemble().fit(pd.DataFrame({"a": [text.format(i) for i in range(N)], "b": NUMBERS}), y)
-    assert not [warning for warning in recwarn if "dates" in str(warning.message)]
-
-
-def test_names_of_one_sample_have_no_inputs():
-    """Or a column of free text would have 255, which say nothing of new samples."""
-    names = ["Ann", "Ann", *(f"customer {number}" for number in range(N - 2))]
-    frame = pd.DataFrame({"a": names, "b": NUMBERS})
-    with pytest.warns(UserWarning, match="names or free text"):
-        model = ensemble().fit(frame, y)
-    assert model.categories_ == {0: ["Ann"]}
-    assert model.schema_.columns[0].share_unknown == (N - 2) / N
-    with pytest.warns(UserWarning, match="names or free text"):
-        model = ensemble().fit(frame[2:], y[2:])
-    assert model.categories_ == {0: ["customer 0"]}  # the column stays one of categories
-    few = ["Ann", "Ann", *(f"customer {number // 3}" for number in range(N - 3)), "Bob"]
-    model = ensemble().fit(frame.assign(a=few), y)
-    assert {"Ann", "Bob", "customer 0"} <= set(model.categories_[0])
-
-
 def test_one_warning_tells_of_all_columns():
     dates, ids = SINCE.strftime("%Y-%m-%d %H:%M"), np.arange(N)
     frame = pd.DataFrame({"a": NEARLY, "b": dates, "c": [f"{i}, Oslo" for i in ids], "row": ids})
@@ -267,36 +206,6 @@ SHUFFLED = np.random.default_rng(0).permutation(N)
 def test_numbers_of_samples_are_warned_of(make, name, values):
     with pytest.warns(UserWarning, match=f"'{name}' of X has another whole number for each sample"):
         ensemble().fit(make({name: values, "b": NUMBERS}), y)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        {"row": SHUFFLED},  # a time, if it is all there is
-        {"row": SHUFFLED.astype(float), "b": NUMBERS},
-        {"income": 97 * SHUFFLED, "paid": 13 * SHUFFLED, "valid": 2 * SHUFFLED, "b": NUMBERS},
-        {"user_id": SHUFFLED // 2, "b": NUMBERS},
-        {"row": SHUFFLED[:19], "b": NUMBERS[:19]},
-    ],
-)
-def test_other_whole_numbers_are_not(table, recwarn):
-    ensemble().fit(pd.DataFrame(table), y[: len(table.get("row", y))])
-    assert not [warning for warning in recwarn if "whole number" in str(warning.message)]
-
-
-@pytest.mark.slow
-def test_no_column_of_known_tables_is_taken_for_numbers_of_samples(data_dir):
-    n_columns = 0
-    for path in [*data_dir.glob("uci/*.npz"), *data_dir.glob("tabular/*.npz")]:
-        with np.load(path, allow_pickle=True) as file:
-            tables = [file[key] for key in file.files if file[key].ndim == 2]
-        for rows in (table[:1000, :100].astype(float) for table in tables):
-            is_whole = (rows == np.round(rows)).all(axis=0)
-            frame = pd.DataFrame(rows[:, is_whole].astype(int)).add_prefix("x")
-            n_columns += frame.shape[1]
-            for n in (20, 100, len(frame)):
-                assert not _advice_on_ids(frame[:n])
-    assert n_columns > 50
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.ensemble import RandomForestRegressor
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.exceptions import ConvergenceWarning
 from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
 from skorch.utils import noop
@@ -47,12 +42,10 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch
+from skdistill._engine import DivergenceGuard, MemberEarlyStopping, TaskPerEpoch
 from skdistill._engine._callbacks import asks_to_stop
-from skdistill._engine._steps import FlatStep, listens_to_batches
-from skdistill._utils.messages import time_left
 from skdistill.samplers import DeepEnsemble
-from skdistill.settings import EarlyStopping, Optimizer, Runtime
+from skdistill.settings import EarlyStopping, Optimizer
 
 # --- callbacks of skorch and of users --------------------------------------------------------
 
@@ -108,26 +101,6 @@ def test_gradient_clipping_by_skorch_takes_effect():
         assert_allclose(after, before, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("callback", "listens"),
-    [
-        (skorch_callbacks.EpochTimer(), False),
-        (skorch_callbacks.PrintLog(), False),
-        (skorch_callbacks.EarlyStopping(), False),
-        (skorch_callbacks.Checkpoint(), False),
-        (skorch_callbacks.LRScheduler("StepLR", step_size=1), False),
-        (skorch_callbacks.LRScheduler("StepLR", step_size=1, step_every="batch"), True),
-        (skorch_callbacks.GradientNormClipping(1.0), True),
-        (skorch_callbacks.ProgressBar(), True),
-        (BatchCounter(), True),
-        (DivergenceGuard(), False),
-        (MemberEarlyStopping(1, 0.0), False),
-    ],
-)
-def test_who_listens_to_batches(callback, listens):
-    assert listens_to_batches(callback) is listens
-
-
 def test_history_holds_losses_durations_and_learning_rates():
     X, y = data()
     fitted = ensemble(inference=DeepEnsemble(early_stopping=True)).fit(X, y)
@@ -164,30 +137,6 @@ def test_a_scoring_callback_sees_the_net_of_each_epoch():
     assert fitted.history_[0]["rmse"] > fitted.history_[-1]["rmse"]
 
 
-@pytest.mark.parametrize("use_caching", [False, True])
-def test_skorchs_epoch_scoring_works(use_caching):
-    X, y = data()
-
-    def score(net, dataset, _):
-        assert isinstance(dataset, Rows)
-        with torch.no_grad():
-            return net.infer(dataset.X.unsqueeze(0)).shape[0]
-
-    scoring = skorch_callbacks.EpochScoring(
-        score, on_train=True, name="score", use_caching=use_caching
-    )
-    fitted = ensemble(callbacks=[scoring], max_epochs=2).fit(X, y)
-    assert [row["score"] for row in fitted.history_] == [3, 3]
-
-
-def test_a_schedule_of_the_users():
-    X, y = data()
-    schedule = skorch_callbacks.LRScheduler("StepLR", step_size=2, gamma=0.5)
-    fitted = ensemble(optimizer=Optimizer(lr_schedule=None), callbacks=[schedule]).fit(X, y)
-    expected = LR * 0.5 ** (np.arange(EPOCHS) // 2)
-    assert_allclose([row["event_lr"] for row in fitted.history_], expected)
-
-
 def test_a_schedule_of_the_users_over_batches():
     X, y = data()
     schedule = skorch_callbacks.LRScheduler("StepLR", step_size=1, gamma=0.5, step_every="batch")
@@ -212,18 +161,6 @@ def test_skorchs_early_stopping_ends_training_without_a_word(load_best):
     if load_best:
         same = ensemble(max_epochs=1, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
     assert_same_weights(stopped, same)
-
-
-def test_a_checkpoint_keeps_the_best_epoch(tmp_path):
-    X, y = data()
-    checkpoint = skorch_callbacks.Checkpoint(dirname=tmp_path, monitor="train_loss_best")
-    fitted = ensemble(callbacks=[checkpoint], max_epochs=4).fit(X, y)
-    saved = torch.load(tmp_path / "params.pt", weights_only=True)
-    assert fitted.history_[0]["event_cp"]
-    best = 1 + int(np.argmin([row["train_loss"] for row in fitted.history_]))
-    assert best == 4  # so that the weights saved are those of the end
-    for name, value in fitted.module_.state_dict().items():
-        assert torch.equal(saved[name], value)
 
 
 # --- members that stop, members that diverge -------------------------------------------------
@@ -295,18 +232,6 @@ def test_early_stopping_by_hand():
     assert net.module_["w"][:, 0].tolist() == [5.0, 1.0, 1.0]
 
 
-def test_training_ends_when_all_members_have_stopped():
-    net = follow(MemberEarlyStopping(patience=2, tol=0.0), [[1.0, 1.0]] * 10)
-    assert len(net.history) == 3
-
-
-def test_a_member_without_a_finite_loss_does_not_hold_up_the_others():
-    stopping = MemberEarlyStopping(patience=2, tol=0.0)
-    net = follow(stopping, [[1.0, math.nan], [0.5, math.nan], [0.6, math.inf], [0.6, math.nan]])
-    assert stopping.best_epoch_.tolist() == [2, 0]
-    assert net.module_["w"][:, 0].tolist() == [2.0, 0.0]
-
-
 def spoil(stacked):
     """Give member 1 weights that explode and member 3 weights that are not numbers."""
     with torch.no_grad():
@@ -328,22 +253,6 @@ def test_members_that_diverge_leave_the_others_alone(module):
     for name, value in net.module_.state_dict().items():
         expected = alone.module_.state_dict()[name]
         torch.testing.assert_close(value[[0, 2]], expected, rtol=0, atol=1e-9)
-
-
-def test_a_loss_that_explodes_is_found():
-    class Inflate(Callback):
-        def on_epoch_begin(self, net, **kwargs):
-            with torch.no_grad():
-                net.module_[2].weight[1] *= 10
-
-    guard, healthy = DivergenceGuard(), DivergenceGuard()
-    settings = {"optimizer": torch.optim.SGD, "lr": 0.01, "epochs": 5, "valid": False}
-    net = trained_stack([1, 2, 3], [Inflate(), guard], **settings)
-    assert guard.diverged_.tolist() == [False, True, False]
-    assert all(value.isfinite().all() for value in net.module_.parameters())
-    alone = trained_stack([1, 3], [healthy], **settings)
-    for stacked, expected in zip(net.module_.parameters(), alone.module_.parameters(), strict=True):
-        torch.testing.assert_close(stacked[[0, 2]], expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -393,22 +302,6 @@ def test_a_guard_goes_on_from_its_state(epoch):
     assert guard.worse_.tolist() == second.worse_.tolist() == [False, False, True]
 
 
-def test_a_member_is_judged_by_the_epoch_that_early_stopping_keeps():
-    stopping = MemberEarlyStopping(patience=2, tol=0.0)
-    guard = DivergenceGuard(stopping)
-
-    class Both(Callback):
-        def __getattribute__(self, name):
-            if not name.startswith("on_"):
-                return super().__getattribute__(name)
-            return lambda net, **kwargs: [getattr(cb, name)(net) for cb in (stopping, guard)]
-
-    follow(Both(), [[1.0, 9.0, 5e9], [0.5, 8.0, 4e9], [6.0, 9e9, 5e9], [0.7, 9.0, 4.5e9]])
-    assert stopping.best_epoch_.tolist() == [2, 2, 2]
-    assert guard.diverged_.tolist() == [False, False, True]
-    assert guard.worse_.tolist() == [False, True, False]
-
-
 RATES = (1.0, 10.0, 1e3, 1e6, 1e30)
 
 
@@ -446,17 +339,6 @@ def test_no_learning_rate_fails_in_silence(task, lr, tally):
         is_warned = any(w.category is ConvergenceWarning for w in caught)
         assert f"smaller lr than {lr}" in error or is_warned or score >= least
         tally("learning rates", 1)
-
-
-def test_a_learning_rate_that_ruins_an_ensemble_is_named():
-    X, y = load_diabetes(return_X_y=True)
-    model = BayesianEnsembleRegressor(
-        2, max_epochs=20, inference=DeepEnsemble(max_restarts=0), random_state=0
-    )
-    with pytest.warns(ConvergenceWarning, match=r"Member\(s\) \[0, 1\] are worse than a constant"):
-        model.set_params(lr=1.0).fit(X / X.std(0), y)
-    with pytest.raises(ValueError, match=r"Every member diverged.*smaller lr than 1000\.0"):
-        model.set_params(lr=1e3).fit(X / X.std(0), y)
 
 
 @pytest.mark.parametrize(
@@ -503,10 +385,6 @@ def test_weights_that_are_no_numbers_at_the_end_are_found():
     assert guard.diverged_.tolist() == [False, True]
 
 
-def test_training_ends_when_all_members_have_diverged():
-    assert len(follow(DivergenceGuard(), [[math.nan, math.inf]] * 5).history) == 1
-
-
 class Poison(Callback):
     """Ruins the weights of the members that have stopped already."""
 
@@ -536,19 +414,6 @@ def test_a_member_that_diverges_after_it_has_stopped_is_not_trained_anew():
 # --- stopping by hand ------------------------------------------------------------------------
 
 
-def interrupt_at(monkeypatch, n_batches):
-    """Let Ctrl-C arrive in the training step after `n_batches` of them."""
-    step, seen = FlatStep.__call__, []
-
-    def interrupted(self, batch):
-        if len(seen) == n_batches:
-            raise KeyboardInterrupt
-        seen.append(1)
-        return step(self, batch)
-
-    monkeypatch.setattr(FlatStep, "__call__", interrupted)
-
-
 class StopAt(Callback):
     def __init__(self, epoch):
         self.epoch = epoch
@@ -565,17 +430,6 @@ def test_a_callback_may_end_training():
     assert_same_weights(
         fitted, ensemble(max_epochs=3, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
     )
-
-
-def test_the_last_epoch_counts_also_where_a_callback_ends_training_in_it():
-    X, y = data()
-    settings = {
-        "inference": DeepEnsemble(early_stopping=True),
-        "optimizer": Optimizer(lr_schedule=None),
-    }
-    fitted = ensemble(callbacks=[StopAt(1)], **settings).fit(X, y)
-    assert_array_equal(fitted.best_epochs_, 1)
-    assert_same_weights(fitted, ensemble(max_epochs=1, **settings).fit(X, y))
 
 
 class Task:
@@ -607,49 +461,6 @@ def test_every_epoch_is_one_task_of_scikit_learns_callbacks(stopped_by):
     assert (task.begun, task.ended, len(net.history)) == (n_epochs, n_epochs, n_epochs)
 
 
-def test_a_net_tells_ctrl_c_from_a_callback_that_stops(monkeypatch):
-    assert not trained_stack([1, 2], [StopAt(2)]).interrupted_
-    assert not trained_stack([1, 2], [], epochs=2).interrupted_
-    interrupt_at(monkeypatch, n_batches=7)
-    net = trained_stack([1, 2], [])
-    assert net.interrupted_
-    assert len([row for row in net.history if "train_loss" in row]) == 2  # of three batches each
-    assert not net.module_.training
-
-
-class Stops(Callback):
-    """Ends training in three ways, of which the last raises nothing of its own."""
-
-    def directly(self):
-        raise KeyboardInterrupt
-
-    def by_a_method(self):
-        self.directly()
-
-    def by_what_others_raise(self):
-        interrupted_elsewhere()
-
-
-class StopsToo(Stops):
-    def directly(self):
-        super().directly()
-
-
-def interrupted_elsewhere():
-    raise KeyboardInterrupt  # as a fit within a callback does when it was interrupted
-
-
-@pytest.mark.parametrize("kind", [Stops, StopsToo])
-@pytest.mark.parametrize(
-    ("way", "expected"),
-    [("directly", True), ("by_a_method", True), ("by_what_others_raise", False)],
-)
-def test_a_callback_asks_to_stop_by_a_raise_statement_of_its_own(kind, way, expected):
-    with pytest.raises(KeyboardInterrupt) as caught:
-        getattr(kind(), way)()
-    assert asks_to_stop(caught.value) is expected
-
-
 class Busy(Callback):
     """Is at work when the signal arrives, and might ask to stop in each round."""
 
@@ -677,126 +488,6 @@ def test_a_signal_at_any_moment_of_a_callback_is_no_wish_to_stop(handler):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_ctrl_c_keeps_the_members_as_they_are(monkeypatch):
-    X, y = data()
-    expected = ensemble(max_epochs=2, optimizer=Optimizer(lr_schedule=None)).fit(X, y)
-    interrupt_at(monkeypatch, n_batches=2 * math.ceil(N / BATCH))
-    model = ensemble(optimizer=Optimizer(lr_schedule=None))
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    assert_same_weights(model, expected)
-    assert model.predict(X).shape == (N,)
-
-
-def test_ctrl_c_in_the_first_epoch_leaves_the_estimator_unfitted(monkeypatch):
-    X, y = data()
-    interrupt_at(monkeypatch, n_batches=1)
-    model = ensemble()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(X, y)
-    with pytest.raises(NotFittedError):
-        model.predict(X)
-
-
 # ------------------------------------------------------------------------------------------
 # What `verbose` prints
 # ------------------------------------------------------------------------------------------
-
-
-def test_the_table_of_epochs_has_no_colours_where_there_is_no_terminal(capsys):
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    BayesianEnsembleRegressor(2, max_epochs=2, verbose=2).fit(X, y)
-    out = capsys.readouterr().out
-    assert "train_loss" in out
-    assert "\x1b" not in out
-
-
-@pytest.mark.slow
-def test_lines_of_a_student_tell_of_its_teacher(capsys):
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
-    teacher = BayesianEnsembleRegressor(3, **small)
-    cases = {
-        "3 members": (teacher, []),
-        "3 members of a Pipeline": (make_pipeline(StandardScaler(), teacher), []),
-        "GridSearchCV": (
-            GridSearchCV(teacher, {"lr": [0.01, 0.02]}, cv=2),
-            ["Fitting 2 folds for each of 2 candidates, totalling 4 fits"],
-        ),
-        "FrozenEstimator": (FrozenEstimator(clone(teacher).fit(X, y)), []),
-        "RandomForestRegressor": (RandomForestRegressor(3, random_state=0), []),
-    }
-    for name, (given, expected) in cases.items():
-        student = HydraPlusRegressor(given, verbose=1, **small).fit(X, y)
-        out = capsys.readouterr().out
-        of_teacher = [f"teacher, {name.partition(' of ')[0]}"] * (name != "FrozenEstimator")
-        told = [f"HydraPlusRegressor: {x}" for x in [*of_teacher, "transfer samples"]]
-        lines = [line.rpartition(": ")[0] or line for line in out.splitlines()]
-        assert lines[:-1] == [*expected, *told]
-        assert lines[-1].startswith("HydraPlusRegressor: student, ")
-        assert "".join(out.split("\n")).isprintable()  # no colour, no carriage return
-        student.set_params(verbose=0).fit(X, y)
-        assert capsys.readouterr().out == ""
-    assert teacher.verbose == 0
-
-
-def test_lines_tell_of_the_folds_of_a_teacher(capsys):
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
-    teacher = BayesianEnsembleRegressor(3, **small)
-    HydraPlusRegressor(teacher, teacher_cv=2, verbose=2, **small).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
-    begin = next(k for k, line in enumerate(lines) if line.startswith("teacher_cv"))
-    lines = lines[begin:]  # after those of the teacher
-    assert [line.partition(",")[0] for line in lines[:2]] == [
-        "teacher_cv: fold 1 of 2", "teacher_cv: fold 2 of 2"
-    ]  # fmt: skip
-    assert all(line.endswith(" s left") for line in lines[:2])
-    assert lines[2].startswith("HydraPlusRegressor: out-of-fold predictions: ")
-
-
-def test_lines_name_the_settings_that_are_tried(capsys):
-    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60.0)
-    model = BayesianEnsembleRegressor(
-        6, inference=DeepEnsemble(tune="oob", calibrate="auto"), max_epochs=2, verbose=2
-    )
-    model.fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
-    named = [line for line in lines if line.startswith("tuning: setting ")]
-    params = [trial["params"] for trial in model.tuning_]
-    assert named == [f"tuning: setting {i} of 3, {p}" for i, p in enumerate(params, 1)]
-
-
-def test_long_times_are_told_in_minutes_and_hours():
-    assert time_left(10.0, 2, 4) == "20 s left"
-    assert time_left(1.0, 1, 300) == "5 min left"
-    assert time_left(60.0, 0.5, 75) == "2.5 h left"
-
-
-def test_the_table_of_epochs_is_headed_by_what_is_trained(capsys):
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    teacher = BayesianEnsembleRegressor(3, max_epochs=2, runtime=Runtime(member_block=2))
-    HydraPlusRegressor(teacher, max_epochs=2, verbose=2).fit(X, y)
-    lines = capsys.readouterr().out.splitlines()
-    headings = [line for line in lines if line.endswith(":")]
-    assert headings == ["members 1 to 2 of 3:", "members 3 to 3 of 3:", "student:"]
-    stages = [line.split(": ")[1] for line in lines if line.startswith("HydraPlusRegressor: ")]
-    assert stages == ["teacher, 3 members", "transfer samples", "student, 2 epochs"]
-
-
-def test_nothing_is_printed_by_default(capsys):
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y)
-    assert capsys.readouterr().out == ""
-
-
-def test_errors_about_callbacks_name_those_that_users_know():
-    X, y = data()
-    with pytest.raises(ValueError, match="belong to no callback") as caught:
-        ensemble(callbacks__print_lig__sink=noop).fit(X, y)
-    message = str(caught.value)
-    assert "'epoch_timer', 'lr_schedule', 'print_log']. Did you mean 'print_log'?" in message
-    assert "TaskPerEpoch" not in message
-    assert "DivergenceGuard" not in message
-    with pytest.raises(ValueError, match="Invalid parameter 'snk' for estimator print_log"):
-        ensemble(callbacks__print_log__snk=noop).fit(X, y)

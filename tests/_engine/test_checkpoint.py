@@ -8,7 +8,6 @@ import os
 import threading
 import tracemalloc
 import warnings
-from collections import Counter, OrderedDict
 
 import numpy as np
 import pytest
@@ -77,21 +76,6 @@ def test_numbers_and_arrays_of_numpy_come_back_as_they_were(value, tmp_path):
 @pytest.mark.parametrize(
     "value",
     [
-        *(None, True, 3, 10**30, "", "é\ud800\0", 0.1, -0.0, math.inf, -math.inf, 5e-324),
-        *([], (), {}, [(1, [2])], {0: {"a": 1}, "0": 2, (1, None): 3, None: 4, 2.5: 5}),
-        *([{"a": 1, "b": None}] * 20, [{"a": 0.1}] * 20, [{"a": 1}, {"a": True}] * 10, [{}] * 9),
-        *(Counter({3: 1, 7: 2}), OrderedDict([("b", 1), ("a", 2)]), slice(1, None, 2)),
-    ],
-)
-def test_plain_values_come_back_as_they_were(value, tmp_path):
-    found = read(written(tmp_path / "ck", {"value": value}))["value"]
-    assert type(found) is type(value)
-    assert repr(found) == repr(value)  # which tells True from 1, and -0.0 from 0.0
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
         torch.get_rng_state(),
         *(torch.tensor(x) for x in (True, 3, 0.1, math.inf, [[1.0, -0.0]], 2 + 3j)),
         *(torch.empty(shape) for shape in ((0,), (2, 0, 3), ())),
@@ -108,14 +92,6 @@ def test_tensors_come_back_as_they_were(value, tmp_path):
     found.zero_()  # it may be trained on
 
 
-def test_what_is_kept_twice_shares_no_memory(tmp_path):
-    weight = torch.nn.Parameter(torch.zeros(3))
-    found = read(written(tmp_path / "ck", {"a": weight, "b": weight, "c": weight[:2]}))
-    found["a"] += 1
-    assert (found["b"] == 0).all()
-    assert (found["c"] == 0).all()
-
-
 def test_a_large_state_is_written_without_a_copy(tmp_path):
     state = {"sums": torch.zeros(2**20), "array": np.zeros(2**18)}
     with checkpoint(tmp_path / "ck") as one:
@@ -124,13 +100,6 @@ def test_a_large_state_is_written_without_a_copy(tmp_path):
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 2**18 < 6 * 2**20 < (tmp_path / "ck").stat().st_size
-
-
-def test_a_state_dict_keeps_its_metadata(tmp_path):
-    state = torch.nn.BatchNorm1d(2).state_dict()
-    found = read(written(tmp_path / "ck", {"module": state}))["module"]
-    assert found._metadata == state._metadata
-    assert type(found) is type(state)
 
 
 # ------------------------------------------------------------------------------------------
@@ -228,27 +197,6 @@ def test_links_beside_the_file_are_not_followed(tmp_path):
     with pytest.raises(ValueError, match=r"checkpoint=.* must name a file in a folder that"):
         written(tmp_path / "ck")
     assert target.read_text() == "precious"
-
-
-def test_a_link_as_the_file_is_replaced_itself(tmp_path):
-    (tmp_path / "precious").write_text("precious")
-    for target in ("precious", "nowhere"):
-        (tmp_path / "ck").unlink(missing_ok=True)
-        (tmp_path / "ck").symlink_to(tmp_path / target)
-        read(written(tmp_path / "ck"))
-        assert not (tmp_path / "ck").is_symlink()
-    assert (tmp_path / "precious").read_text() == "precious"
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_temporary_files_have_names_of_chance(tmp_path, monkeypatch):
-    names, replace = [], os.replace
-    monkeypatch.setattr(os, "replace", lambda a, b: names.append(a) or replace(a, b))
-    with checkpoint(tmp_path / "ck") as one:
-        for _ in range(5):
-            one.write(STATE)
-    assert len({os.path.basename(name) for name in names}) == 5
-    assert {os.path.dirname(name) for name in names} == {str(tmp_path)}
 
 
 def test_what_a_kill_has_left_is_removed_and_nothing_else(tmp_path):

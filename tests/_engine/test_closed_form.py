@@ -18,7 +18,7 @@ from torch import nn
 from torch.autograd import gradcheck
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill._engine import _flat, _steps
+from skdistill._engine import _steps
 from skdistill._engine._closed_form import ClosedFormGradient, blocks_of
 from skdistill._engine._flat import FlatUpdate
 from skdistill._method.objective import Objective
@@ -169,16 +169,6 @@ def test_members_of_two_kinds_train_as_by_autograd(data, monkeypatch):
     assert_same_training(closed, eager)
 
 
-def test_several_targets_and_single_precision(data, monkeypatch):
-    X, y, _ = data
-    closed, eager = both_ways(ensemble(), monkeypatch, X, np.column_stack([y, X[:, 0], -y]))
-    assert_same_training(closed, eager)
-    X, y = X.astype(np.float32), y.astype(np.float32)
-    closed, eager = both_ways(ensemble(max_epochs=3), monkeypatch, X, y)
-    assert_same_training(closed, eager, atol=1e-4)
-    assert closed.predict(X).dtype == np.float32
-
-
 OPTIMIZERS = [
     ("Adam", {"betas": (0.8, 0.99), "eps": 1e-6, "weight_decay": 0.1}),
     ("AdamW", {"weight_decay": 0.1}),
@@ -221,20 +211,6 @@ def test_the_usual_optimizers_take_one_call(optimizer, settings, data, monkeypat
     settings = {f"optimizer__{name}": value for name, value in settings.items()}
     ensemble(optimizer=optimizer, lr=1e-3, max_epochs=3, **settings).fit(*data)
     assert calls == [False, True, True, True]  # the first step is the optimizer's own
-
-
-@pytest.mark.parametrize("optimizer", ["Adam", "AdamW"])
-def test_the_public_function_does_what_the_private_kernel_does(optimizer, data, monkeypatch):
-    model = ensemble(optimizer=optimizer, optimizer__weight_decay=0.1, max_epochs=3)
-    expected = model.fit(*data).module_.state_dict()
-    calls = []
-    public = _flat.adam
-    monkeypatch.setattr(_flat, "_KERNELS", {False: None, True: None})
-    monkeypatch.setattr(_flat, "adam", lambda *a, **k: (calls.append(1), public(*a, **k)))
-    found = model.fit(*data).module_.state_dict()
-    assert calls
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
 
 
 # --- between epochs everything is where it always is ------------------------------------------
@@ -288,15 +264,6 @@ def test_schedulers_and_checkpoints_work_without_a_warning(data, monkeypatch, tm
     # No views: fused optimizers would pass them over in silence.
     assert all(value.is_contiguous() for value in moments)
     assert all(value.untyped_storage().nbytes() == value.nbytes for value in moments)
-
-
-def test_a_trained_module_owns_its_weights(data):
-    X, y, _ = data
-    keep = Keep()
-    ensemble(callbacks=[keep]).fit(X, y)
-    for parameter in keep.net.module_.parameters():
-        assert parameter.is_contiguous()
-        assert parameter.untyped_storage().nbytes() == parameter.nbytes
 
 
 # --- which networks ---------------------------------------------------------------------------
@@ -512,32 +479,6 @@ def test_gradient_is_that_of_autograd(build, n_rows, rows):
         torch.testing.assert_close(gradient, parameter.grad, **close)
 
 
-class SoftCrossEntropy(Objective):
-    """Cross-entropy of class probabilities (S, n, K) and the softmax of logits."""
-
-    def forward(self, outputs, targets):
-        return -(targets[0] * outputs.log_softmax(-1)).sum(-1)
-
-    def loss_and_gradient(self, outputs, targets):
-        return self(outputs, targets), outputs.softmax(-1) - targets[0]
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 12])
-def test_a_classifier_has_the_gradient_of_autograd(n_classes):
-    module = mlps((9, 5), "tanh", out=n_classes)
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(3, 7, D, generator=generator, dtype=torch.float64)
-    target = torch.randn(3, 7, n_classes, generator=generator, dtype=torch.float64).softmax(-1)
-    form = ClosedFormGradient(module, SoftCrossEntropy())
-    form.load()
-    _, losses = form(X, (target,), None)
-    expected = SoftCrossEntropy()(module(X), (target,))
-    expected.mean(-1).sum().backward()
-    torch.testing.assert_close(losses, expected.detach(), rtol=0, atol=1e-10)
-    for parameter, gradient in zip(form.parameters, form.gradients, strict=True):
-        torch.testing.assert_close(gradient, parameter.grad, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize(("n_members", "n_heads"), [(4, 4), (5, 2), (2, 5), (4, 1), (1, 1)])
 @pytest.mark.parametrize(
     "settings",
@@ -562,43 +503,10 @@ def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, setti
     assert gradcheck(lambda z: objective(z, targets), outputs.requires_grad_())
 
 
-@pytest.mark.parametrize("build", NETWORKS)
-def test_gradient_is_that_of_finite_differences(build):
-    form = ClosedFormGradient(build(), LogCosh())
-    form.load()
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(len(form.parameters[0]), 5, D, generator=generator, dtype=torch.float64)
-    batch = X, (torch.ones(1, dtype=torch.float64),), None
-    form(*batch)
-    gradient, start, eps = form.flat.grad.clone(), form.flat.detach().clone(), 1e-6
-    for _ in range(5):
-        direction = torch.randn(len(start), generator=generator, dtype=torch.float64)
-        values = []
-        for sign in (1, -1):
-            form.flat.copy_(start + sign * eps * direction)
-            values.append(form(*batch)[1].mean(-1).sum())
-        slope = (values[0] - values[1]) / (2 * eps)
-        assert slope.item() == pytest.approx((gradient @ direction).item(), rel=1e-6, abs=1e-8)
-
-
 def plain_nll(outputs, y, beta=0.0):
     mean, variance = Gaussian.from_outputs(outputs)
     loss = 0.5 * (variance.log() + (y - mean).square() / variance)
     return (variance.detach() ** beta * loss).sum(-1)
-
-
-@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("n_targets", [1, 3])
-def test_gaussian_gradient_is_that_of_autograd(beta, n_targets):
-    torch.manual_seed(0)
-    outputs = 5 * torch.randn(2, 50, 2 * n_targets, dtype=torch.float64)
-    y = torch.randn(2, 50, n_targets, dtype=torch.float64)
-    leaf = outputs.clone().requires_grad_()
-    expected = plain_nll(leaf, y, beta)
-    expected.sum().backward()
-    loss, gradient = gaussian_nll.and_gradient(outputs, y, beta)
-    torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(gradient, leaf.grad, rtol=1e-10, atol=1e-10)
 
 
 def test_gaussian_gradient_far_out():
@@ -609,17 +517,6 @@ def test_gaussian_gradient_far_out():
     plain_nll(leaf, y).sum().backward()
     _, gradient = gaussian_nll.and_gradient(outputs, y)
     torch.testing.assert_close(gradient, leaf.grad, rtol=1e-8, atol=0)
-
-
-def test_gaussian_gradient_is_that_of_finite_differences():
-    torch.manual_seed(0)
-    outputs, y = torch.randn(40, 4).double(), torch.randn(40, 2).double()
-    _, gradient = gaussian_nll.and_gradient(outputs, y)
-    eps = 1e-6
-    for k in range(4):
-        step = eps * torch.eye(4, dtype=torch.float64)[k]
-        up, down = (gaussian_nll.and_gradient(outputs + s * step, y)[0] for s in (1, -1))
-        torch.testing.assert_close((up - down) / (2 * eps), gradient[:, k], rtol=1e-6, atol=1e-7)
 
 
 def test_gaussian_gradient_by_hand():

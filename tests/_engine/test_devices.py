@@ -8,8 +8,6 @@ does whoever puts it together with a tensor of another device.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -25,19 +23,14 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._engine import _net
-from skdistill._estimator.batched import chunk_size
 from skdistill._method.task import RegressionTask, prepare_to_compute
-from skdistill._training.trainer import Training, optimizer_defaults
-from skdistill.distributions import Dirichlet
+from skdistill._training.trainer import optimizer_defaults
 from skdistill.families import (
     DirichletFamily,
     GaussianFamily,
     LogitNormalFamily,
     known_families,
 )
-from skdistill.losses import label_nll
-from skdistill.modules import MLP, stack
-from skdistill.samplers import SGLD
 from skdistill.settings import HydraLoss, Optimizer
 
 META, SECOND = torch.device("meta"), torch.device("cuda:1")
@@ -107,12 +100,6 @@ def test_a_step_waits_for_no_number_and_stays_on_its_device(estimator, monkeypat
         result = net.train_step_single(batch)
     assert result["losses"].device == META
     assert {parameter.grad.device for parameter in net.module_.parameters()} == {META}
-
-
-def test_losses_of_labels_are_the_log_probability():
-    student = Dirichlet(torch.tensor([[1.0, 3.0], [2.0, 2.0]]))
-    codes = torch.tensor([1, 0])
-    torch.testing.assert_close(label_nll(student, codes), -student.log_prob(codes))
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -198,23 +185,7 @@ def test_training_runs_on_the_device_of_the_net(monkeypatch):
     assert not inside
 
 
-def test_what_is_captured():
-    def step(optimizer):
-        training = SimpleNamespace(compile="auto", device=SECOND)
-        return Training._step(training, optimizer)
-
-    assert step(torch.optim.Adam) == "captured"
-    assert step(SGLD(1e-3).optimizer_class) == "eager"
-
-
 # --- predictions ---------------------------------------------------------------------------------
-
-
-def test_a_gpu_predicts_as_many_rows_at_a_time_as_the_memory_takes():
-    module = stack([MLP(3, 2)])
-    on_cpu = chunk_size(module, (3,))
-    on_gpu = chunk_size(module.to(META), (3,))
-    assert on_gpu == pytest.approx(on_cpu * 1024 / 4, rel=1e-3)  # MiB
 
 
 # --- Apple's GPUs --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from joblib import Parallel, delayed
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
 from small_stacks import (
@@ -32,8 +32,7 @@ from small_stacks import (
 from torch import nn
 from torch.nn import functional as F
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.ensembles import _blocks
+from skdistill import BayesianEnsembleRegressor
 from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
@@ -116,39 +115,6 @@ def test_a_stack_trains_as_its_members_do_alone(dtype, tolerance, weighted, boot
         assert_allclose(members[:, m, 0, 1] / scale**2, variance, atol=2 * tolerance)
 
 
-def test_members_that_share_all_rows_train_as_alone_too():
-    X, y = data()
-    spy = Spy()
-    fitted = ensemble(batch_size=1000, callbacks=[spy]).fit(X, y)
-    standardised = torch.tensor((y - y.mean()) / y.std())
-    for m in range(3):
-        alone = trained_alone(
-            spy, m, torch.tensor(X), standardised, torch.ones(N, dtype=torch.float64), N, N
-        )
-        W, b, *_ = (p[m] for p in parameters_of(fitted))
-        assert_allclose(W.T, alone.hidden.weight.detach(), atol=1e-9)
-        assert_allclose(b[0], alone.hidden.bias.detach(), atol=1e-9)
-
-
-def test_bootstrap_samples_differ_and_follow_the_weights():
-    X, y = data(n=400)
-    weight = np.repeat([1.0, 3.0], 200)
-    spy = Spy()
-    ensemble(inference=DeepEnsemble(bootstrap=True), max_epochs=1, callbacks=[spy]).fit(
-        X, y, weight
-    )
-    counts = spy.row_weight.numpy()
-    assert not np.array_equal(counts[0], counts[1])
-    assert_allclose(counts[:, 200:].sum(1) / counts.sum(1), 0.75, atol=0.08)  # 3.5 sd
-
-
-def test_blocks_of_members_train_as_one_stack(monkeypatch):
-    X, y = data()
-    whole = ensemble(n_members=5).fit(X, y)
-    monkeypatch.setattr(_blocks, "block_size", lambda *arguments: 2)
-    assert_same_weights(ensemble(n_members=5).fit(X, y), whole, atol=1e-10)
-
-
 # --- layers ----------------------------------------------------------------------------------
 
 
@@ -207,48 +173,6 @@ def test_running_statistics_are_learnt():
 def dropping(in_features, out_features):
     """A module that draws from the global generator, when built and in training."""
     return nn.Sequential(nn.Linear(in_features, 6), nn.Dropout(0.3), nn.Linear(6, out_features))
-
-
-def models():
-    with_dropout = BayesianEnsembleRegressor(
-        3,
-        module=dropping,
-        max_epochs=3,
-        batch_size=BATCH,
-        runtime=Runtime(device="cpu"),
-        random_state=0,
-    )
-    student = HydraPlusRegressor(
-        ensemble(n_members=2, max_epochs=2),
-        max_epochs=2,
-        runtime=Runtime(device="cpu"),
-        random_state=0,
-        module__hidden_units=(6,),
-    )
-    return [
-        pytest.param(ensemble(), id="ensemble"),
-        pytest.param(
-            ensemble(inference=DeepEnsemble(bootstrap=True, early_stopping=True)), id="bootstrap"
-        ),
-        pytest.param(with_dropout, id="dropout"),
-        pytest.param(student, id="student"),
-    ]
-
-
-@pytest.mark.parametrize("model", models())
-def test_fit_leaves_the_global_generators_alone_and_does_not_look_at_them(model):
-    X, y = data()
-    torch.manual_seed(3)
-    np.random.seed(3)
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    model.fit(X, y)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert_array_equal(np.random.get_state()[1], before[1])
-    first = parameters_of(model)
-    torch.manual_seed(4)
-    np.random.seed(4)
-    for value, again in zip(first, parameters_of(model.fit(X, y)), strict=True):
-        assert torch.equal(value, again)
 
 
 class Meet(Callback):

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
 from sklearn import config_context
 
 from skdistill._engine import DistillationRows, PooledRows, Rows, StreamedRows, _rows, drawn_rows
-from skdistill._utils import process
 from skdistill.modules import InputEncoder
 from skdistill.transfer import GaussianNoise
 
@@ -57,15 +55,6 @@ def test_an_epoch_deals_every_row_once_to_every_member(monkeypatch, gather_bytes
         previous = order
 
 
-def test_the_order_of_a_member_is_its_seeds_whatever_is_gathered_at_a_time(monkeypatch):
-    whole = [torch.cat(dealt(rows)[0], dim=1) for rows in [numbered_rows()] * 2]
-    monkeypatch.setattr(_rows, "_GATHER_BYTES", 1)
-    again = [torch.cat(dealt(rows)[0], dim=1) for rows in [numbered_rows(seeds=(3, 1))] * 2]
-    for epoch in range(2):
-        assert torch.equal(again[epoch][0], whole[epoch][2])
-        assert torch.equal(again[epoch][1], whole[epoch][0])
-
-
 @pytest.mark.parametrize("n_members", [1, 3])
 @pytest.mark.parametrize("batch_size", [5, 100])
 def test_weights_follow_their_rows(n_members, batch_size):
@@ -100,18 +89,6 @@ def test_rows_that_fit_one_batch_are_shared_in_order(batch_size):
         assert_array_equal(X[0, :, 0], np.arange(23))
         assert_array_equal(target[0], 10 * np.arange(23))
         assert weight is None
-
-
-def test_rows_without_seeds_come_in_order():
-    X, _, _ = dealt(numbered_rows(seeds=()))
-    assert [len(x) for x in X] == [1] * 5
-    assert_array_equal(torch.cat(X, dim=1)[0, :, 0], np.arange(23))
-
-
-def test_one_row():
-    X, (target,), _ = dealt(numbered_rows(n=1))
-    assert X[0].shape == (1, 1, 2)
-    assert target.shape == (1, 1)
 
 
 @pytest.mark.parametrize("n_weights", [1, 3])
@@ -326,21 +303,6 @@ def test_the_columns_of_a_row_have_the_same_share_of_the_noise():
     assert noise.prod(1).mean() == pytest.approx(0, abs=4 * np.sqrt(1 / 9 / n))
 
 
-def test_the_shares_of_the_noise_are_squares_of_uniform_numbers():
-    # Over 1000 columns the root mean square of a sample is its share to within 2.2 percent.
-    noise = noise_of_rows(torch.full((1000,), 0.1, dtype=torch.float64), n=2000)
-    shares = np.sqrt(np.mean(noise**2, axis=1))
-    assert stats.kstest(np.sqrt(shares), "uniform").pvalue > 0.01
-    assert shares.max() < 1.1
-
-
-def test_a_column_without_noise_stays_as_it_is():
-    rows, _ = taught_rows(noise=0.1, batch_size=23)
-    ((X, _),) = rows
-    assert torch.equal(X[0, :, 1], rows.X[:, 1])
-    assert (X[0, :, 0] != rows.X[:, 0]).all()
-
-
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_a_teacher_is_asked_in_portions_where_memory_is_short(noise, monkeypatch):
     monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)  # no file
@@ -357,34 +319,6 @@ def test_a_teacher_is_asked_in_portions_where_memory_is_short(noise, monkeypatch
             -np.arange(23.0),
         )
         teacher.asked.clear()
-
-
-def test_portions_change_neither_the_order_nor_the_answers(monkeypatch):
-    monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)  # no file
-    whole, _ = taught_rows()
-    with config_context(working_memory=1e-9):
-        portions, teacher = taught_rows()
-    for (X, ((answers, _), _)), (X_too, ((answers_too, _), _)) in zip(whole, portions, strict=True):
-        assert torch.equal(X, X_too)
-        assert_allclose(answers, answers_too)
-    assert max(teacher.asked) == 5  # never less than a batch
-
-
-def test_answers_that_are_kept_are_asked_for_in_portions(monkeypatch):
-    monkeypatch.setattr(process, "_ROWS_ASKED", 9)
-    teacher, plain = Teacher(), numbered_rows()
-    rows = DistillationRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
-    assert teacher.asked == [1, 9, 9, 5]
-    assert_array_equal(rows.predictions, Teacher()(plain.X.numpy()))
-    epoch(rows)
-    assert len(teacher.asked) == 4  # not again
-
-
-def test_noise_is_seeded():
-    first, again, other = (taught_rows(0.1, seeds=(seed,))[0] for seed in (1, 1, 2))
-    first, again, other = (next(iter(rows))[0] for rows in (first, again, other))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
 
 
 # ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from skdistill._engine import _steps, _traced
 from skdistill._engine._traced import TracedGradient
 from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
-from skdistill.settings import EarlyStopping, HydraLoss, Optimizer, Runtime
+from skdistill.settings import EarlyStopping, HydraLoss, Runtime
 
 N, D, BATCH = 120, 3, 16
 
@@ -216,12 +216,6 @@ def test_recording_leaves_buffers_and_random_numbers_alone(soon):
     assert found[0].tolist() == [6, 6]
 
 
-def test_few_steps_are_not_recorded(data, records):
-    X, y, _ = data
-    ensemble(normalised, max_epochs=2).fit(X, y)
-    assert records["made"] == 0
-
-
 @pytest.mark.parametrize("bootstrap", [False, True], ids=["weights", "bootstrap"])
 @pytest.mark.filterwarnings("ignore:Loops cannot be vectorised")
 def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, records):
@@ -247,22 +241,6 @@ def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, recor
         np.testing.assert_allclose(model.predict_members(X), expected, rtol=0, atol=1e-9)
         np.testing.assert_array_equal(model.best_epochs_, closed.best_epochs_)
     assert len(set(closed.best_epochs_)) > 1  # members have stopped at different epochs
-
-
-def test_other_optimizers_take_their_own_step(data, soon, monkeypatch):
-    X, y, _ = data
-    recorded = ensemble(normalised, optimizer="RMSprop").fit(X, y)
-    plain = fit_unrecorded(ensemble(normalised, optimizer="RMSprop"), monkeypatch, X, y)
-    assert_same_weights(recorded, plain)
-
-
-def test_clipping_reaches_recorded_gradients(data, soon, monkeypatch):
-    X, y, _ = data
-    recorded = ensemble(normalised, optimizer=Optimizer(clip_norm=0.1)).fit(X, y)
-    plain = fit_unrecorded(
-        ensemble(normalised, optimizer=Optimizer(clip_norm=0.1)), monkeypatch, X, y
-    )
-    assert_same_weights(recorded, plain)
 
 
 class SquaredError(nn.Module):

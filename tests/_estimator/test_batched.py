@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from small_models import ensemble, student
 
 from skdistill._data import schema
 from skdistill._estimator import batched
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -70,17 +67,6 @@ def test_plain_arrays_need_no_validation(fitted_dtype, dtype, layout, data, vali
     np.testing.assert_array_equal(rows, before)
 
 
-@pytest.mark.parametrize("make", [ensemble, student])
-def test_arrays_are_plain_up_to_a_size(make, data, validated, monkeypatch):
-    X, y = data
-    model = make().fit(X, y)
-    monkeypatch.setattr(batched, "_FEW", 30)
-    validated.clear()
-    few, more = model.predict(X[:10]), model.predict(X[:11])
-    assert [len(rows) for rows in validated] == [11]
-    np.testing.assert_allclose(few, more[:10], rtol=1e-11)
-
-
 def memory_mapped(X, path):
     X.tofile(path)
     return np.memmap(path, dtype=X.dtype, shape=X.shape, mode="r")
@@ -112,15 +98,6 @@ def test_what_is_no_plain_array_is_converted_by_scikit_learn(form, data, validat
     assert len(validated) == 1
     np.testing.assert_array_equal(actual, expected)
     assert actual.dtype == np.float64
-
-
-def test_truth_values_are_numbers(data, validated):
-    X, y = data
-    model = ensemble().fit(X, y)
-    validated.clear()
-    actual = model.predict(X > 0)
-    assert len(validated) == 1
-    np.testing.assert_array_equal(actual, model.predict((X > 0).astype(float)))
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -201,25 +178,6 @@ def test_rows_are_refused_in_the_same_words_few_or_many(rows, data, monkeypatch)
     assert str(few.value) == str(many.value)
 
 
-def test_assume_finite_is_the_users_word_for_it(data):
-    X, y = data
-    model = ensemble(normalize="y").fit(X, y)
-    expected = model.predict(X)
-    with config_context(assume_finite=True):
-        mean = model.predict(with_entry(X, np.nan))
-    np.testing.assert_array_equal(mean[:-1], expected[:-1])
-
-
-@pytest.mark.parametrize("make", [ensemble, student])
-def test_rows_may_come_backwards(make, data):
-    X, y = data
-    expected = make().fit(X[::-1].copy(), y[::-1].copy())
-    model = make().fit(X[::-1], y[::-1])
-    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
-    for backwards in (X[::-1], X[:, ::-1], X[::-1, ::-1]):
-        np.testing.assert_array_equal(model.predict(backwards), model.predict(backwards.copy()))
-
-
 # ------------------------------------------------------------------------------------------
 # Threads
 # ------------------------------------------------------------------------------------------
@@ -270,21 +228,6 @@ def test_threads_of_torch_predict_chunks_side_by_side(make, data, chunks, monkey
         seen.clear()
         model.predict(X[:6])
         assert seen == {(threading.get_ident(), n_threads)}  # two chunks start no threads
-
-
-def test_threads_predict_by_the_callers_configuration(data, chunks):
-    X, y = data
-    # Of standardised columns only the logarithm would be large.
-    model = ensemble(module__activation="relu", normalize="y").fit(X, y)
-    X = X.copy()
-    X[[40, 17, 50]] = 1e300  # the networks overflow
-    for n_threads in (1, 3):
-        chunks(n_threads)
-        with pytest.raises(ValueError, match="predicts for sample 17 is not finite"):
-            model.predict_uncertainty(X)
-        with config_context(assume_finite=True):
-            assert not np.isfinite(model.predict_uncertainty(X).total).all()
-        assert torch.get_num_threads() == n_threads
 
 
 def test_the_memory_of_threads_is_within_working_memory(data, chunks, monkeypatch):

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
@@ -18,9 +16,6 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from small_models import FUNCTIONS, METHODS, assert_same, ensemble, student, target_transformed
 
 from skdistill import predict_interval, predict_members, predict_quantiles, predict_uncertainty
-from skdistill.modules import MLP
-
-ROOT = Path(__file__).parents[2]
 
 
 def unchanged(model, X):
@@ -96,19 +91,6 @@ def test_affine_targets_are_exact(data):
     np.testing.assert_allclose(mean, model.predict(X))
 
 
-def test_affine_multi_output_targets_are_exact(two_targets):
-    X, Y = two_targets
-    model, inner = target_transformed(two_targets, transformer=StandardScaler())
-    loc, scale = Y.mean(axis=0), Y.std(axis=0)
-    members = inner.predict_members(X)
-    expected = np.stack([loc + scale * members[..., 0], scale**2 * members[..., 1]], axis=-1)
-    np.testing.assert_allclose(predict_members(model, X), expected)
-    quantiles = loc[:, None] + scale[:, None] * inner.predict_quantiles(X, [0.1, 0.7])
-    np.testing.assert_allclose(predict_quantiles(model, X, [0.1, 0.7]), quantiles)
-    assert predict_interval(model, X).shape == (len(X), 2, 2)
-    assert predict_uncertainty(model, X).total.shape == (len(X), 2)
-
-
 def test_log_targets_have_lognormal_moments_and_exact_quantiles(data):
     X, _ = data
     model, inner = target_transformed(data, func=np.log, inverse_func=np.exp)
@@ -144,27 +126,6 @@ def test_decreasing_transforms_keep_quantiles_in_order(transform, data):
     np.testing.assert_allclose(upper, predict_quantiles(model, X, 0.9)[:, 0])
 
 
-def test_transforms_of_the_target_compose(data):
-    X, _ = data
-    log = FunctionTransformer(np.log, np.exp, check_inverse=False)
-    together, _ = target_transformed(data, transformer=make_pipeline(log, StandardScaler()))
-    nested = TransformedTargetRegressor(
-        TransformedTargetRegressor(ensemble(), transformer=StandardScaler()), transformer=log
-    )
-    pipeline = make_pipeline(FunctionTransformer(), GridSearchCV(nested, {}, cv=2)).fit(*data)
-    for function in FUNCTIONS.values():
-        assert_same(function(pipeline, X), function(together, X))
-
-
-def test_one_network_stays_without_parts_through_a_transform(data):
-    X, _ = data
-    model = TransformedTargetRegressor(ensemble(n_members=1), transformer=StandardScaler())
-    total, aleatoric, epistemic = predict_uncertainty(model.fit(*data), X)
-    np.testing.assert_allclose(total, predict_members(model, X)[:, 0, 0, 1])
-    assert aleatoric is None
-    assert epistemic is None
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
     ("model", "class_name"),
@@ -195,11 +156,6 @@ def test_a_bag_has_uncertainty_only(name, data):
         FUNCTIONS[name](model, X)
 
 
-def test_what_is_no_estimator_is_named(data):
-    with pytest.raises(TypeError, match="MLP has no predict_uncertainty"):
-        predict_uncertainty(MLP(2, 2), data[0])
-
-
 UNFITTED = {
     "bare": ensemble,
     "student": student,
@@ -217,16 +173,6 @@ def test_unfitted_models_say_so(wrapping, name, data):
         FUNCTIONS[name](UNFITTED[wrapping](), data[0])
 
 
-@pytest.mark.parametrize("make", [ensemble, student])
-def test_every_method_of_an_unfitted_estimator_says_so(make, data):
-    X, _ = data
-    for name in ("predict", "predict_distribution", "sample_y", *METHODS):
-        read = METHODS.get(name, lambda model, X, name=name: getattr(model, name)(X))
-        with pytest.raises(NotFittedError, match=type(make()).__name__):
-            read(make(), X)
-    assert not hasattr(make(), "net_")
-
-
 @pytest.mark.parametrize("shape", [(80,), (80, 2)])
 def test_intervals_of_several_coverages_through_a_transform(shape):
     rng = np.random.default_rng(0)
@@ -241,42 +187,3 @@ def test_intervals_of_several_coverages_through_a_transform(shape):
         one = predict_interval(model, X, coverage)
         np.testing.assert_allclose(found[..., number, :], one, rtol=1e-9)
     assert (found[..., 1, 0] < found[..., 0, 0]).all()
-
-
-@pytest.mark.parametrize("coverage", [[0.5, 0.9], 1.0, "0.9", None])
-def test_a_table_has_one_coverage(coverage, data):
-    X, y = data
-    model = ensemble().fit(X, y)
-    with pytest.raises((TypeError, ValueError), match="coverage must be a number in"):
-        model.predict_frame(X, coverage=coverage)
-
-
-@pytest.mark.parametrize("steps", [False, True])
-def test_std_through_a_transformed_target_says_where_it_is(steps, data):
-    X, y = data
-    regressor = make_pipeline(StandardScaler(), ensemble()) if steps else ensemble()
-    model = TransformedTargetRegressor(regressor, transformer=StandardScaler()).fit(X, y)
-    with pytest.raises(ValueError, match=r"return_std must be False in Transformed.*\.std\(\)"):
-        model.predict(X, return_std=True)
-    assert model.predict(X, return_std=False).shape == y.shape
-    _, std = model.regressor_.predict(X, return_std=True)  # asked by itself it answers
-    parts = predict_uncertainty(model, X).std()
-    np.testing.assert_allclose(parts.total, std * model.transformer_.scale_)
-
-
-class AsksForBoth(LinearRegression):
-    """Asks an ensemble for its standard deviation, while it is asked for numbers."""
-
-    def fit(self, X, y):
-        self.ensemble_ = ensemble().fit(X, y)
-        return self
-
-    def predict(self, X):
-        mean, std = self.ensemble_.predict(X, return_std=True)
-        return mean + 0 * std
-
-
-def test_a_model_within_a_transformed_target_may_ask_for_std(data):
-    X, y = data
-    model = TransformedTargetRegressor(AsksForBoth(), transformer=StandardScaler()).fit(X, y)
-    assert model.predict(X).shape == y.shape

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 from sklearn import config_context
 from sklearn.preprocessing import StandardScaler
-from small_models import assert_same, ensemble, student, target_transformed
+from small_models import assert_same, ensemble, target_transformed
 
 from skdistill import (
-    BayesianEnsembleRegressor,
     BDistilBooster,
     DistributionDistiller,
     GPEDDistiller,
@@ -27,9 +24,7 @@ from skdistill._estimator import batched
 from skdistill._estimator.batched import chunk_size
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.families import known_families
-from skdistill.modules import GaussianStack, InputEncoder
-
-ROOT = Path(__file__).parents[2]
+from skdistill.modules import InputEncoder
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one target", "two targets"])
@@ -111,11 +106,6 @@ def test_coverage_out_of_range_is_named(coverage, data):
             predict(data[0], coverage)
 
 
-def test_a_coverage_that_is_no_number_is_named(data):
-    with pytest.raises(ValueError, match="coverage must be strictly between 0 and 1, got 'a'"):
-        ensemble().fit(*data).predict_interval(data[0], "a")
-
-
 @pytest.mark.parametrize("levels", [0.0, [0.1, 1.0], [1.5], [[0.1]], []])
 def test_quantiles_out_of_range_are_named(levels, data):
     bare = ensemble().fit(*data)
@@ -148,107 +138,9 @@ def test_samples_have_the_predicted_moments(data):
     np.testing.assert_allclose(below, 0.2, atol=0.02)
 
 
-def test_targets_are_drawn_apart(two_targets):
-    X, _ = two_targets
-    model = ensemble(n_members=1).fit(*two_targets)
-    draws = model.sample_y(X[:1], n_samples=20_000, random_state=0)[0]
-    assert abs(np.corrcoef(draws)[0, 1]) < 0.03  # one member: the noises of targets are independent
-
-
-def test_samples_repeat_with_their_seed(fitted, data):
-    X, _ = data
-    first = fitted.sample_y(X, 5, random_state=3)
-    np.testing.assert_array_equal(first, fitted.sample_y(X, 5, random_state=3))
-    np.testing.assert_array_equal(
-        first, fitted.sample_y(X, 5, random_state=np.random.RandomState(3))
-    )
-    assert (first != fitted.sample_y(X, 5, random_state=4)).any()
-    assert (fitted.sample_y(X, 5) != fitted.sample_y(X, 5)).any()
-
-
-@pytest.mark.parametrize(("n_samples", "error"), [(-1, ValueError), (1.5, TypeError)])
-def test_numbers_of_samples_out_of_range_are_named(n_samples, error, data):
-    with pytest.raises(error, match="n_samples"):
-        ensemble().fit(*data).sample_y(data[0], n_samples)
-
-
-READS = {
-    "predict": lambda model, X: model.predict(X),
-    "std": lambda model, X: model.predict(X, return_std=True)[1],
-    "epistemic": lambda model, X: model.predict_uncertainty(X).epistemic,
-    "members": lambda model, X: model.predict_members(X),
-    "quantiles": lambda model, X: model.predict_quantiles(X, [0.1, 0.9]),
-    "interval": lambda model, X: model.predict_interval(X),
-    "samples": lambda model, X: model.sample_y(X, 3, random_state=0),
-    "distribution": lambda model, X: model.predict_distribution(X).members.numpy(),
-}
-
-
-@pytest.fixture
-def chunks(monkeypatch):
-    """Numbers of samples that networks are asked about at a time, as they are asked."""
-    sizes: list[int] = []
-    original = GaussianStack.outputs
-
-    def spy(self, x):
-        sizes.append(len(x))
-        return original(self, x)
-
-    monkeypatch.setattr(GaussianStack, "outputs", spy)
-    return sizes
-
-
 def n_encoded(module):
     """Inputs that encoders make of a sample: of the networks, and of random functions."""
     return sum(part.n_inputs for part in module.modules() if isinstance(part, InputEncoder))
-
-
-@pytest.mark.parametrize("read", READS)
-def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypatch):
-    X, _ = data
-    whole = READS[read](fitted, X)
-    assert chunks == [60]
-    single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
-    np.testing.assert_allclose(single, whole, rtol=1e-11)
-    monkeypatch.setattr(batched, "_FEW", 0)
-    with config_context(working_memory=1e-6):  # less than a sample's worth: one sample at a time
-        assert chunk_size(fitted.module_, fitted._recipe.row_shape) == 1
-        chunks.clear()
-        np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
-        assert chunks == 60 * [1]
-    # Of a sample: its encoded inputs, and three networks of two layers.
-    activations = n_encoded(fitted.module_) + 3 * (8 + 2 * fitted.n_outputs_)
-    monkeypatch.setattr(batched, "_CHUNK_BYTES", 7 * 8 * activations)
-    chunks.clear()
-    np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
-    assert chunks == [*8 * [7], 4]
-
-
-@pytest.mark.parametrize("n_rows", [1, 6, 7, 8, 14])
-def test_chunks_hold_every_row_once(n_rows, data, chunks, monkeypatch):
-    model = ensemble().fit(*data)
-    expected = model.predict_members(data[0][:n_rows])
-    monkeypatch.setattr(batched, "_FEW", 0)
-    monkeypatch.setattr(batched, "chunk_size", lambda module, row_shape: 7)
-    chunks.clear()
-    members = model.predict_members(data[0][:n_rows])
-    np.testing.assert_allclose(members, expected, rtol=1e-11)
-    assert members.dtype == expected.dtype
-    assert chunks == [7] * (n_rows // 7) + [n_rows % 7] * (n_rows % 7 > 0)
-
-
-def test_a_few_rows_are_predicted_in_one_piece(data, chunks, monkeypatch):
-    X, y = data
-    model = ensemble().fit(X, y)
-    chunks.clear()
-    with config_context(working_memory=1e-6):
-        monkeypatch.setattr(batched, "_FEW", X.size)
-        model.predict(X)
-        assert chunks == [60]
-        chunks.clear()
-        monkeypatch.setattr(batched, "_FEW", X.size - 1)
-        model.predict(X)
-        assert chunks == 60 * [1]
 
 
 def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
@@ -262,30 +154,3 @@ def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
     assert chunk_size(model.module_, model._recipe.row_shape) == 2
     monkeypatch.setattr(batched, "_CHUNK_BYTES", per_row - 1)
     assert chunk_size(model.module_, model._recipe.row_shape) == 1  # never less than a sample
-
-
-def test_the_chunks_of_a_student_count_its_core_once(data):
-    model = student(module__hidden_units=(100, 30), max_epochs=1).fit(*data)
-    n_activations = n_encoded(model.module_) + 100 + 30 + (3 + 1) * 2
-    size = chunk_size(model.module_, model._recipe.row_shape)
-    assert size == batched._CHUNK_BYTES // (8 * n_activations)
-
-
-class WithScalar(torch.nn.Module):
-    """A network with a parameter that has no axis at all."""
-
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = torch.nn.Linear(in_features, out_features)
-        self.gain = torch.nn.Parameter(torch.ones(()))
-
-    def forward(self, x):
-        return self.gain * self.linear(x)
-
-
-def test_parameters_without_axes_are_chunked_too(data):
-    model = BayesianEnsembleRegressor(2, module=WithScalar, max_epochs=1).fit(*data)
-    assert model.predict(data[0]).shape == (60,)
-    n_activations = n_encoded(model.module_) + 2 * 2
-    size = chunk_size(model.module_, model._recipe.row_shape)
-    assert size == batched._CHUNK_BYTES // (8 * n_activations)

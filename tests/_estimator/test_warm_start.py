@@ -7,7 +7,6 @@ import os
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -77,34 +76,6 @@ def test_members_are_added_to_those_that_are_there(cls, y, params):
         np.testing.assert_array_equal(ensemble.best_epochs_, at_once.best_epochs_)
 
 
-@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
-def test_further_members_have_the_temperature_of_all(cls, y):
-    params = {**SMALL, "distance_aware": False, "max_epochs": 20}
-    ensemble = cls(3, warm_start=True, **params).fit(X, y)
-    before = ensemble.calibration_
-    ensemble.set_params(n_members=5).fit(X, y)
-    at_once = cls(5, **params).fit(X, y)
-    found, expected = (model.calibration_.temperature for model in (ensemble, at_once))
-    assert found == pytest.approx(expected, rel=1e-4)
-    assert before.temperature != pytest.approx(expected, rel=1e-2)
-
-
-def test_temperature_of_members_with_other_rows_is_that_of_the_further_ones():
-    params = {**SMALL, "max_epochs": 20}
-    ensemble = BayesianEnsembleRegressor(3, warm_start=True, **params).fit(X, NUMBERS)
-    narrow = ensemble.calibration_.temperature
-    noisy = NUMBERS + 3 * np.random.default_rng(1).normal(size=60)
-    ensemble.set_params(n_members=6).fit(X, noisy)
-    assert ensemble.calibration_.temperature > 1.2 * narrow
-
-
-def test_blocks_that_begin_at_the_same_members_give_the_same_bits():
-    params = {**SMALL, "runtime": Runtime(member_block=2)}
-    ensemble = BayesianEnsembleRegressor(2, warm_start=True, **params).fit(X, NUMBERS)
-    ensemble.set_params(n_members=6).fit(X, NUMBERS)
-    assert_same_weights(ensemble, BayesianEnsembleRegressor(6, **params).fit(X, NUMBERS))
-
-
 def test_new_members_learn_from_other_rows_on_the_scale_of_the_first():
     params = {**SMALL, "inference": DeepEnsemble(calibrate=None)}  # which depends on all members
     ensemble = BayesianEnsembleRegressor(2, warm_start=True, **params).fit(X, NUMBERS)
@@ -161,14 +132,6 @@ def test_members_that_an_interrupt_has_left_out_are_trained():
     assert ensemble.n_members_ == 2
     ensemble.set_params(callbacks=None).fit(X, NUMBERS)
     assert_same_weights(ensemble, BayesianEnsembleRegressor(4, **params).fit(X, NUMBERS))
-
-
-def test_balanced_classes_may_be_missing_from_later_rows():
-    ensemble = BayesianEnsembleClassifier(2, warm_start=True, class_weight="balanced", **SMALL)
-    ensemble.fit(X, LABELS)
-    some = LABELS != "oak"
-    ensemble.set_params(n_members=3).fit(X[some], LABELS[some])
-    assert ensemble.predict_proba(X).shape == (60, 3)
 
 
 @pytest.mark.parametrize("inference", [SGLD(1e-4), MCDropout()])
@@ -231,24 +194,6 @@ def test_the_teacher_is_not_fitted_again():
     assert len(student.history_) == 6
 
 
-def test_the_learning_rate_falls_anew_over_the_further_epochs():
-    student = STUDENTS["gaussian numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
-    rates = Rates()
-    student.set_params(max_epochs=8, callbacks=[rates]).fit(X, NUMBERS)
-    expected = 0.01 * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2
-    np.testing.assert_allclose(rates.seen, expected, rtol=1e-6)
-
-
-class Rates(Callback):
-    seen: list[float]
-
-    def on_train_begin(self, net, **kwargs):
-        Rates.seen = []
-
-    def on_epoch_begin(self, net, **kwargs):
-        Rates.seen.append(net.optimizer_.param_groups[0]["lr"])
-
-
 def test_epochs_that_are_all_there_leave_the_student_with_a_warning(monkeypatch):
     student = STUDENTS["hydra of numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
     before = weights(student)
@@ -261,40 +206,6 @@ def test_epochs_that_are_all_there_leave_the_student_with_a_warning(monkeypatch)
         student.set_params(max_epochs="auto").fit(X, NUMBERS)
     for name, value in weights(student).items():
         np.testing.assert_array_equal(value, before[name])
-
-
-def test_an_optimizer_of_another_class_begins_without_a_state():
-    student = STUDENTS["hydra of numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
-    other = {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr": 1e-3, "max_epochs": 6}
-    assert len(student.set_params(**other).fit(X, NUMBERS).history_) == 6
-    moments = student._training_state["moments"]
-    assert {name for state in moments.values() for name in state} == {"momentum_buffer"}
-
-
-def test_a_student_of_a_fit_without_warm_start_goes_on_too():
-    student = STUDENTS["gaussian numbers"]().fit(X, NUMBERS)
-    loss = student.history_[-1]["train_loss"]
-    student.set_params(warm_start=True, max_epochs=30).fit(X, NUMBERS)
-    assert len(student.history_) == 30
-    assert student.history_[-1]["train_loss"] < loss
-
-
-def test_an_interrupted_fit_goes_on():
-    params = {"warm_start": True, "optimizer": Optimizer(lr_schedule=None)}
-    student = STUDENTS["gaussian numbers"]().set_params(**params, callbacks=[CtrlCAfter(2)])
-    with pytest.raises(KeyboardInterrupt):
-        student.fit(X, NUMBERS)
-    student.set_params(callbacks=None).fit(X, NUMBERS)
-    assert_same_weights(student, clone(student).fit(X, NUMBERS))
-
-
-class CtrlCAfter(Callback):
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def on_epoch_end(self, net, **kwargs):
-        if len(net.history) == self.epoch:
-            press_ctrl_c()
 
 
 def test_a_pruned_student_goes_on_without_pruning():
@@ -350,13 +261,6 @@ def test_what_is_other_than_before_is_refused_by_name(going_on):
 def clone_of(model, **params):
     """A copy with its fitted attributes."""
     return pickle.loads(pickle.dumps(model)).set_params(**params)
-
-
-def test_names_of_columns_are_compared(going_on):
-    model, y = going_on
-    frame = pd.DataFrame(X, columns=list("abc"))
-    with pytest.warns(UserWarning, match="X has feature names"):
-        model.fit(frame, y)
 
 
 def test_rows_are_computed_in_the_dtype_of_the_first_fit(going_on):

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeRegressor
 
 import skdistill
 from skdistill import (
@@ -27,7 +25,6 @@ from skdistill import (
 from skdistill._data.encoding import InputEncoding
 from skdistill._method.random_functions import (
     RandomFunctions,
-    UnknownColumns,
     UnseenValues,
     find_functions,
     squared_exponential,
@@ -41,7 +38,7 @@ from skdistill.distributions import (
     NormalInverseGamma,
 )
 from skdistill.metrics import ood_auroc
-from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
+from skdistill.samplers import DeepEnsemble
 from skdistill.teachers import as_teacher
 
 RNG = np.random.RandomState(0)
@@ -198,10 +195,6 @@ def _smooth(rows):
     return rows[:, :1] + np.sin(5 * rows[:, [1]])
 
 
-def _sum_of_sines(rows):
-    return np.sin(1.5 * np.nan_to_num(rows)).sum(axis=1, keepdims=True)
-
-
 def test_a_gap_is_less_unknown_if_what_is_in_it_can_be_told_from_both_sides():
     rng = np.random.RandomState(0)
     rows = rng.uniform(-1, 1, (400, 2))
@@ -213,35 +206,6 @@ def test_a_gap_is_less_unknown_if_what_is_in_it_can_be_told_from_both_sides():
         found = find_functions(rows, predict(rows), None, predict, None, False, rng)
         assert set(found.unseen.columns) == {0}
         np.testing.assert_allclose(found.unseen.deviation, share * found.unknown[[0, 0]])
-
-
-def test_a_gap_of_one_column_of_many_is_unknown():
-    rng = np.random.RandomState(0)
-    rows = rng.uniform(-1, 1, (700, 8))
-    y = np.sin(4 * rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.1 * rng.standard_normal(700)
-    is_seen = np.abs(rows[:, 0]) > 0.33
-    train, held_out = rows[is_seen][:300], rows[is_seen][300:]
-    teacher = BayesianEnsembleRegressor(5, max_epochs=20, random_state=0)
-    teacher.fit(train, y[is_seen][:300])
-    known, unknown = (
-        teacher.predict_uncertainty(part).epistemic for part in (held_out, rows[~is_seen])
-    )
-    assert ood_auroc(known, unknown) > 0.85
-
-
-def test_what_predictions_change_by_without_a_column_is_measured():
-    rng = np.random.RandomState(0)
-    rows = rng.standard_normal((300, 3))
-    rows[::10, 2] = np.nan  # often enough to be learnt
-
-    def predict(X):
-        return np.nan_to_num(X) @ [[1.0, 0.0], [2.0, 0.0], [3.0, 1.0]]
-
-    found = find_functions(rows, predict(rows), None, predict, None, False, rng).unknown
-    expected = np.sqrt(np.square(rows[:, :2]).mean(0))
-    np.testing.assert_allclose(found[:2, 0], [1, 2] * expected, rtol=0.1)
-    np.testing.assert_array_equal(found[:, 1], 0)
-    np.testing.assert_array_equal(found[2], 0)
 
 
 def test_draws_vanish_at_the_samples_and_have_mean_zero_everywhere():
@@ -284,18 +248,6 @@ def test_growth_rises_to_what_is_wanted_far_from_all_samples(wanted, growth):
     np.testing.assert_allclose(np.unique(at.round(6)), [11, 67])  # 8 and 64 beyond the radius
 
 
-def test_distances_are_along_columns_that_matter():
-    rng = np.random.RandomState(0)
-    rows = rng.standard_normal((200, 3))
-    y = rows[:, [0]] + 0.1 * rng.standard_normal((200, 1))
-    found = find_functions(rows, y, None, first_column, None, False, rng)
-    assert found.relevance[0] > 5 * found.relevance[1]
-    assert found.relevance[1] == found.relevance[2] > 0
-    module = found.of_members(range(50)).module()
-    along, across = (module(torch.tensor([row])).std() for row in ([3.0, 0, 0], [0, 3.0, 0]))
-    assert along > 3 * across
-
-
 def test_the_scale_adds_little_to_the_error_of_held_out_samples():
     rng = np.random.RandomState(0)
     rows, y = rng.standard_normal((200, 2)), rng.standard_normal((200, 1))
@@ -323,16 +275,6 @@ def test_the_variance_at_samples_left_out_is_that_of_the_conditioned_process(mon
     assert found.left_out == pytest.approx(left.mean(), rel=1e-6)
 
 
-def test_members_differ_by_what_they_learnt_at_samples_like_those_of_training():
-    rng = np.random.default_rng(0)
-    rows, further = rng.standard_normal((500, 3)), rng.standard_normal((500, 3))
-    y = np.sin(2 * rows[:, 0]) + 0.3 * rng.standard_normal(500)
-    teacher = BayesianEnsembleRegressor(5, max_epochs=2, random_state=0).fit(rows, y)
-    found = teacher._recipe.functions.module()(torch.tensor(further))
-    assert (found.var(0) == 0).double().mean() > 0.7
-    assert (teacher._recipe.functions.module()(torch.tensor(further + 9)).var(0) > 0).all()
-
-
 def test_functions_vanish_at_samples_that_are_dense_and_without_noise():
     # What the inducing points leave there is by chance: two ensembles would rank samples by it.
     rng = np.random.RandomState(0)
@@ -351,30 +293,6 @@ def test_of_many_samples_others_tell_how_far_new_ones_are(n, least, most):
     found = find_functions(rows, _smooth(rows), None, _smooth, None, False, rng)
     share = (variance(found.of_members(range(2)), further) > 0).mean()
     assert least <= share < most
-
-
-def test_far_off_numbers_grow_by_a_share_of_their_deviation_whatever_is_taken_off():
-    rng = np.random.RandomState(0)
-    rows = rng.standard_normal((4_000, 12))
-    y = _sum_of_sines(rows)
-    found = find_functions(rows, y, None, _sum_of_sines, np.array([1e-3]), False, rng)
-    assert 0.5 < found.usual < 0.98
-    # One deviation apart; beyond five deviations a column counts as a logarithm.
-    beyond = rows.mean(0) + np.array([[4.0], [4.0 + 1 / np.sqrt(12)]]) * rows.std(0)
-    deviations = np.sqrt(variance(found.of_members(range(2)), beyond))
-    assert np.diff(deviations, axis=0) >= 0.24 * y.std()
-
-
-def test_columns_of_one_unit_have_one_scale():
-    rng = np.random.RandomState(0)
-    pixels = rng.randint(0, 17, (100, 20)).astype(float)
-    pixels[:, 0] = 0
-    pixels[3, 0] = 2  # hardly ever lit
-    encoding = InputEncoding.of(pixels, None)
-    assert len(np.unique(encoding.scale)) == 1
-    np.testing.assert_allclose(encoding.scale[0] ** 2, pixels.var(axis=0).mean())
-    for other in (pixels * 2.0 ** np.arange(20), pixels + np.arange(20), pixels[:, :15]):
-        assert len(np.unique(InputEncoding.of(other, None).scale)) > 2
 
 
 def test_further_members_have_functions_and_a_temperature_of_all():
@@ -425,34 +343,6 @@ def test_intervals_without_a_column_hold_what_they_promise(summed, which):
     assert np.median(without_noise) < 0.2
 
 
-def test_missing_values_are_the_same_to_files(summed, tmp_path):
-    for number, model in enumerate(summed):
-        path = tmp_path / f"{number}.skd"
-        skdistill.persistence.save(model, path)
-        again = skdistill.persistence.load(path)
-        rows = missing(1)[:5]
-        for part in ("total", "aleatoric", "epistemic"):
-            found, expected = (getattr(m.predict_uncertainty(rows), part) for m in (again, model))
-            np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("translations_read_once")
-def test_missing_values_are_the_same_to_onnx(summed, tmp_path):
-    runtime = pytest.importorskip("onnxruntime")
-    for number, model in enumerate(summed[1:]):
-        path = tmp_path / f"{number}.onnx"
-        skdistill.export.export_onnx(model, path, outputs=["epistemic"])
-        session = runtime.InferenceSession(path)
-        rows = np.concatenate([missing(1)[:5], missing(0)[:5], TABLE[:5]])
-        names = [output.name for output in session.get_outputs()]
-        kind = session.get_inputs()[0].type
-        rows = rows.astype(np.float32 if "float)" in kind else np.float64)
-        found = dict(zip(names, session.run(None, {"X": rows}), strict=True))
-        expected = model.predict_uncertainty(rows).epistemic
-        np.testing.assert_allclose(found["epistemic"], expected, rtol=1e-3)
-
-
 def test_unknown_categories_widen_the_answer():
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
@@ -489,20 +379,6 @@ def test_a_combination_of_known_categories_that_was_never_seen_is_unknown():
             model.predict_uncertainty(table[rows]).epistemic for rows in (~train & ~is_new, is_new)
         )
         assert ood_auroc(known, new) > 0.95
-
-
-def test_classes_are_less_sure_without_a_column():
-    labels = (RNG.logistic(size=400) < TABLE @ [1.0, 2.0, 0.0]).astype(int)
-    teacher = BayesianEnsembleClassifier(20, max_epochs=30, random_state=0).fit(TABLE, labels)
-    student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=20, random_state=0)
-    student.fit(TABLE, labels)
-    for model in (teacher, student):
-        known, unknown = (model.predict_proba(rows).max(1).mean() for rows in (TABLE, missing(1)))
-        accuracy = np.mean(model.predict(missing(1)) == labels)
-        assert known > 0.75
-        assert accuracy - 0.1 < unknown < accuracy + 0.1
-        parts = model.predict_uncertainty(missing(1))
-        assert parts.epistemic.mean() > 2 * model.predict_uncertainty(TABLE).epistemic.mean()
 
 
 # ------------------------------------------------------------------------------------------
@@ -668,42 +544,6 @@ def test_who_has_none(params, rows):
     assert model._recipe.functions is None
 
 
-@pytest.mark.parametrize("n", [5, 20])
-def test_few_samples_have_them(n):
-    rows = np.random.default_rng(0).normal(size=(n, 2))
-    y = np.sin(rows[:, 0])
-    model = BayesianEnsembleRegressor(random_state=0).fit(rows, y)
-    near, far = (model.predict_uncertainty(at).epistemic for at in (rows, rows + 6))
-    assert far.min() > max(0.1 * y.std(), 10 * np.sqrt(near.mean())) ** 2
-
-
-@pytest.mark.parametrize("inference", [SGLD(), MCDropout()], ids=["SGLD", "MCDropout"])
-def test_posterior_samples_have_them(inference):
-    model = BayesianEnsembleRegressor(**{**FAST, "inference": inference}).fit(X, Y)
-    far = model.predict_uncertainty(FAR).epistemic
-    assert far.min() > model.predict_uncertainty(X).epistemic.max()
-
-
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
-def test_files_and_pickles_keep_them(kind, ensembles, tmp_path):
-    aware, _ = ensembles[kind]
-    skdistill.save(aware, tmp_path / "model.safetensors")
-    loaded = skdistill.load(tmp_path / "model.safetensors")
-    for copied in (loaded, pickle.loads(pickle.dumps(aware))):
-        np.testing.assert_array_equal(
-            copied.predict_uncertainty(FAR).epistemic, aware.predict_uncertainty(FAR).epistemic
-        )
-
-
-def test_a_warm_start_keeps_what_was_found(ensembles):
-    model = BayesianEnsembleRegressor(**FAST, warm_start=True).fit(X, Y)
-    before = model._recipe.functions
-    after = model.set_params(n_members=6).fit(X, Y)._recipe.functions
-    assert after.members == tuple(range(6))
-    assert after.scale == before.scale
-    np.testing.assert_array_equal(after.inducing, before.inducing)
-
-
 @pytest.mark.parametrize(
     "student",
     [
@@ -807,45 +647,6 @@ def test_functions_of_students_grow_as_mixed_models_disagree():
     assert 0.5 < ratio < 2, np.sqrt(found / expected)
 
 
-def test_classes_of_mixed_models_have_functions_of_their_own():
-    kinds = [BayesianEnsembleClassifier(**FAST), DecisionTreeClassifier(random_state=0)]
-    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
-    student = HydraPlusClassifier(teacher, max_epochs=20, random_state=0).fit(X, LABELS)
-    assert isinstance(student._recipe.functions, RandomFunctions)
-    assert student.predict_proba(FAR).max(axis=1).mean() < 0.9
-
-
-def test_students_of_mixed_models_without_an_ensemble_have_none():
-    kinds = [_ensemble(distance_aware=False), DecisionTreeRegressor(random_state=0)]
-    teacher = as_teacher(kinds, weights="equal")
-    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(X, Y)
-    assert type(student._recipe.functions) is UnknownColumns
-
-
-def test_classes_of_a_pipeline_have_functions_of_their_own():
-    teacher = make_pipeline(StandardScaler(), BayesianEnsembleClassifier(**FAST)).fit(X, LABELS)
-    student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=20, random_state=0)
-    student.fit(X, LABELS)
-    assert isinstance(student._recipe.functions, RandomFunctions)
-    assert student.predict_proba(FAR).max(axis=1).mean() < 0.9
-
-
-def test_the_teacher_in_a_pipeline_keeps_its_functions():
-    teacher = make_pipeline(StandardScaler(), _ensemble()).fit(X, Y)
-    before = skdistill.predict_uncertainty(teacher, FAR).epistemic
-    settings = {"max_epochs": 2, "random_state": 0, "teacher_cv": 2}
-    student = HydraPlusRegressor(clone(teacher), **settings).fit(X, Y)
-    assert student.teacher_[-1]._recipe.functions is not None
-    after = skdistill.predict_uncertainty(student.teacher_, FAR).epistemic
-    np.testing.assert_allclose(after, before, rtol=1e-6)
-
-
-def test_students_have_none_where_the_ensemble_inside_has_none():
-    teacher = make_pipeline(StandardScaler(), _ensemble(distance_aware=False))
-    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(X, Y)
-    assert type(student._recipe.functions) is UnknownColumns
-
-
 def test_targets_have_functions_in_their_own_units():
     targets = np.column_stack([Y, 1e6 * Y + 3, np.ones(120)])
     model = BayesianEnsembleRegressor(**FAST).fit(X, targets)
@@ -853,9 +654,3 @@ def test_targets_have_functions_in_their_own_units():
     np.testing.assert_allclose(scale[1] / scale[0], 1e6, rtol=0.5)
     assert scale[2] == 0
     assert np.isfinite(model.predict_uncertainty(FAR).total).all()
-
-
-def test_classes_that_few_samples_have_count():
-    labels = np.append(LABELS[:-1], 7)
-    model = BayesianEnsembleClassifier(**FAST).fit(X, labels)
-    assert model._recipe.functions.scale.shape == (4,)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-import copy
 import enum
 import functools
 import os
@@ -243,38 +242,12 @@ def test_what_a_teacher_has_learnt_counts_where_it_is_kept(what, kept):
     assert of(ROWS[:, 0], clone) == of(ROWS[:, 1], lambda model: model)  # it is fitted anew
 
 
-def test_classes_of_estimators_are_told_apart():
-    class Distiller(DistributionDistiller):
-        pass
-
-    one, other = digests(DistributionDistiller(None), {}), digests(Distiller(None), {})
-    assert [name for name in one if one[name] != other[name]] == ["the estimator"]
-
-
-def test_what_a_callback_has_learnt_is_no_matter():
-    fresh, used = Listening(scaled), Listening(scaled)
-    used.seen_ = 3
-    assert digest(fresh) == digest(used)
-
-
 def digests_of_many():
     """Of things whose order or address could show."""
     words = {f"word {i}" for i in range(20)}
     more = [uses_scaled, is_even, cached, Network, Colour, MLP, np, words, frozenset(words)]
     more += [lambda: "x" in {"a", "b", "c"}, Network().forward, Pair(words, Slots(3))]
     return [digest(value) for value in more]
-
-
-def test_pickling_a_callback_is_no_matter():
-    class Plain(Callback):
-        def __init__(self, number):
-            self.number = number
-
-    callback = Plain(1)
-    before = digest(callback)
-    copy.copy(callback)  # as pickle does, it notes the names of slots in the class
-    assert "__slotnames__" in vars(Plain)
-    assert digest(callback) == before
 
 
 @pytest.mark.slow

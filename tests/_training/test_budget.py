@@ -11,11 +11,8 @@ import pytest
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import make_regression
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import Callback
 from small_models import assert_same_weights
 
@@ -31,9 +28,8 @@ from skdistill import (
 )
 from skdistill._engine import SavedTraining, TimeLimit
 from skdistill._training import resume
-from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
-from skdistill.settings import Checkpoint, Optimizer, Runtime
+from skdistill.samplers import SGHMC, SGLD, DeepEnsemble
+from skdistill.settings import Checkpoint, Runtime
 
 X, Y = make_regression(64, 3, random_state=0)
 SMALL = {
@@ -118,18 +114,6 @@ def test_the_learning_rate_follows_the_time_where_that_is_further_than_the_epoch
     np.testing.assert_allclose(rates(model), 0.01 * cosine(shares), rtol=1e-12)
 
 
-def test_the_learning_rate_follows_the_epochs_where_they_are_further(clock):
-    model = ensemble(max_time=1e6, callbacks=[Passing(1e-3)]).fit(X, Y)
-    np.testing.assert_allclose(rates(model), 0.01 * cosine(np.arange(8) / 8), rtol=1e-6)
-    assert model.n_epochs_ == 8
-
-
-def test_time_that_is_not_needed_changes_nothing(clock):
-    limited, free = ensemble(max_time=1e6).fit(X, Y), ensemble().fit(X, Y)
-    for a, b in zip(limited.predict(X), free.predict(X), strict=True):
-        assert a == pytest.approx(b, rel=1e-4)
-
-
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "SGD", "RMSprop"])
 def test_an_epoch_ends_within_with_the_least_learning_rate(clock, optimizer):
     # A minibatch takes an eighth of a second: there is time for 23, five epochs and three more.
@@ -175,15 +159,6 @@ def test_steps_on_flat_buffers_have_the_learning_rate_of_the_moment(clock, optim
     np.testing.assert_allclose(flat.predict(X), slow.predict(X), rtol=1e-3, atol=1e-3)
 
 
-def test_a_constant_learning_rate_stays_constant(clock):
-    passing = Passing(1.0)
-    model = ensemble(optimizer=Optimizer(lr_schedule=None), max_time=4.0, callbacks=[passing]).fit(
-        X, Y
-    )
-    assert model.n_epochs_ == 4
-    assert "event_lr" not in model.history_[-1]
-
-
 def test_weights_of_a_loss_change_with_the_time(clock, monkeypatch):
     from skdistill.distillers.hydra import _plan
 
@@ -210,17 +185,6 @@ def test_too_little_time_trains_a_minibatch_and_warns(clock):
     assert clock.seconds == 1001.0
     assert rates(model) == pytest.approx(0.01)  # it learns something
     assert np.isfinite(model.predict(X)).all()
-
-
-def test_dropout_and_early_stopping_have_a_limit(clock):
-    passing = [Passing(1.0)]
-    dropout = ensemble(inference=MCDropout(0.2), max_time=4.0, callbacks=passing).fit(X, Y)
-    assert dropout.n_epochs_ == 4
-    early = ensemble(
-        inference=DeepEnsemble(early_stopping=True), max_time=4.0, callbacks=passing
-    ).fit(X, Y)
-    assert early.n_epochs_ == 4
-    assert early.best_epochs_.max() <= 4
 
 
 # ------------------------------------------------------------------------------------------
@@ -252,42 +216,6 @@ def test_blocks_side_by_side_have_their_parts(clock):
     assert limits == pytest.approx([(12.0 - kept_for_later(12.0)) / 3] * 6)
 
 
-def test_settings_that_are_tried_share_the_time(clock):
-    limits, real = [], TimeLimit.__init__
-
-    def note(self, seconds, *arguments):
-        limits.append(seconds)
-        real(self, seconds, *arguments)
-
-    params = {
-        **SMALL,
-        "module__hidden_units": (4,),
-        "inference": DeepEnsemble(tune="oob"),
-        "distance_aware": False,
-    }
-    del params["module__embeddings"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TimeLimit, "__init__", note)
-        model = BayesianEnsembleRegressor(7, **params, max_time=17.0).fit(X, Y)
-    # Three settings by four members each, and the three further members of the best.
-    assert len(model.tuning_) == 3
-    left = 17.0 - kept_for_later(17.0)
-    assert limits == pytest.approx([left * share for share in (4 / 15, 4 / 11, 4 / 7, 1.0)])
-
-
-def test_members_are_not_trained_anew_without_time(clock):
-    class Breaking(Callback):
-        def on_epoch_end(self, net, **kwargs):
-            clock.seconds += 10.0
-            weight = next(net.module_.parameters()).data
-            weight[0] = np.nan
-
-    model = ensemble(3, max_time=10.0, callbacks=[Breaking()])
-    with pytest.warns(ConvergenceWarning, match="left out after 0 restarts"):
-        model.fit(X, Y)
-    assert model.n_members_ == 2
-
-
 def test_a_student_shares_the_time_with_its_teacher(clock):
     passing = [Passing(1.0)]
     teacher = ensemble(callbacks=passing)
@@ -297,70 +225,6 @@ def test_a_student_shares_the_time_with_its_teacher(clock):
     assert teacher.max_time is None
     assert student.n_epochs_ == 5
     assert clock.seconds == 1010.0
-
-
-def test_a_student_has_what_its_teacher_leaves(clock):
-    passing = [Passing(1.0)]
-    short = ensemble(callbacks=passing).set_params(max_epochs=2)
-    student = HydraPlusRegressor(short, callbacks=passing, max_time=8.0, **SMALL).fit(X, Y)
-    assert (student.teacher_.n_epochs_, student.n_epochs_) == (2, 6)
-    own = ensemble(callbacks=passing, max_time=3.0)
-    student = HydraPlusRegressor(own, callbacks=passing, max_time=8.0, **SMALL).fit(X, Y)
-    assert student.teacher_.max_time == 3.0
-    assert (student.teacher_.n_epochs_, student.n_epochs_) == (3, 5)
-
-
-def test_a_teacher_in_a_pipeline_shares_and_others_do_not(clock):
-    in_pipeline = make_pipeline(StandardScaler(), ensemble())
-    student = HydraPlusRegressor(in_pipeline, max_time=8.0, **SMALL).fit(X, Y)
-    assert student.teacher_[-1].max_time == 4.0
-    for teacher in (RandomForestRegressor(3, random_state=0), ensemble(inference=SGLD(1e-5))):
-        settings = {**SMALL, "callbacks": [Passing(1.0)]}
-        student = DistributionDistiller(teacher, max_time=4.0, **settings).fit(X, Y)
-        assert student.n_epochs_ == 4
-
-
-def test_the_fits_on_folds_share_the_time_of_the_teacher():
-    student = DistributionDistiller(ensemble(), teacher_cv=3, max_time=16.0, **SMALL).fit(X, Y)
-    assert student.teacher_.max_time == 2.0
-
-
-def test_a_student_that_is_calibrated_has_half_of_the_time(clock):
-    passing = [Passing(1.0)]
-    teacher = FrozenEstimator(ensemble().fit(X, Y))
-    student = HydraPlusRegressor(
-        teacher, calibration_fraction=0.3, max_time=8.0, callbacks=passing, **SMALL
-    )
-    student.fit(X, Y)
-    assert student.n_epochs_ == 4
-    assert clock.seconds == 1008.0
-
-
-def test_training_after_pruning_has_its_part(clock):
-    passing = [Passing(1.0)]
-    teacher = FrozenEstimator(ensemble().fit(X, Y))
-    settings = {**SMALL, "pruning": GroupLasso(1e-3), "max_time": 6.0, "callbacks": passing}
-    student = HydraPlusRegressor(teacher, **settings).fit(X, Y)  # 8 epochs and 8
-    assert student.n_epochs_ == 3
-    assert len(student.history_) == 6
-    assert clock.seconds == 1006.0
-
-
-def test_warm_start_goes_on_with_the_epochs_that_are_left(clock):
-    passing = [Passing(1.0)]
-    teacher = FrozenEstimator(ensemble().fit(X, Y))
-    settings = {**SMALL, "warm_start": True, "max_time": 5.0, "callbacks": passing}
-    student = HydraPlusRegressor(teacher, **settings)
-    assert student.fit(X, Y).n_epochs_ == 5
-    assert student.fit(X, Y).n_epochs_ == 8
-
-
-def test_partial_fit_is_one_pass(clock):
-    teacher = FrozenEstimator(ensemble().fit(X, Y))
-    settings = {**SMALL, "max_time": 1e-3, "callbacks": [PassingInBatches(1.0)]}
-    limited = HydraPlusRegressor(teacher, **settings).partial_fit(X, Y)
-    free = HydraPlusRegressor(teacher, **settings | {"max_time": None}).partial_fit(X, Y)
-    assert_same_weights(limited, free)
 
 
 def test_rounds_share_the_time(clock):
@@ -459,13 +323,6 @@ ALL = [
 
 
 @pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
-def test_it_is_a_parameter_of_every_estimator(estimator):
-    assert estimator.get_params(deep=False)["max_time"] is None
-    given = clone(estimator).set_params(max_time=3)
-    assert clone(given).max_time == 3
-
-
-@pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
 @pytest.mark.parametrize(
     ("max_time", "error"),
     [
@@ -494,27 +351,3 @@ def test_chains_refuse_it(inference):
 # ------------------------------------------------------------------------------------------
 # How much is done
 # ------------------------------------------------------------------------------------------
-
-
-class NotingShares(Callback):
-    def on_batch_end(self, net, training=False, **kwargs):
-        if training:
-            CLOCK.seconds += 1.0
-            SHARES.append(net.share_done())
-
-
-SHARES: list[float] = []
-
-
-def test_a_training_tells_which_share_of_it_is_done():
-    SHARES.clear()
-    ensemble(callbacks=[NotingShares()]).fit(X, Y)
-    np.testing.assert_allclose(SHARES, np.arange(1, 33) / 32)  # 8 epochs of 4 minibatches
-
-
-def test_with_a_limit_it_is_the_share_of_the_time_if_that_is_more():
-    SHARES.clear()
-    ensemble(callbacks=[NotingShares()], max_time=16.0).fit(X, Y)
-    limit = 16.0 - kept_for_later(16.0)
-    assert 12 < len(SHARES) < 32
-    np.testing.assert_allclose(SHARES[1:], np.arange(1, len(SHARES)) / limit)

@@ -30,8 +30,6 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
     SequenceDistributionDistiller,
-    load,
-    save,
 )
 from skdistill._engine import SavedTraining
 from skdistill._serialization import digest
@@ -102,10 +100,6 @@ ONLINE = {
 }
 
 
-# The second epoch without improvement ends this training: it must not go on after that.
-STOPPING = "ensemble with early stopping"
-
-
 class Stopped(BaseException):
     """Ends a fit at once, as a kill does."""
 
@@ -169,16 +163,6 @@ def test_a_fit_goes_on_to_the_same_model(name, epoch, expected, tmp_path):
         assert path.exists()
     assert_same(fit(name, **params), expected(name))
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_a_training_that_was_stopped_early_does_not_go_on(expected, tmp_path):
-    n_epochs = len(expected(STOPPING).history_)
-    for epoch in range(1, n_epochs + 1):
-        params = {"runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
-        with ending(epoch), pytest.raises(Stopped):
-            fit(STOPPING, **params)
-        assert_same(fit(STOPPING, **params), expected(STOPPING))
 
 
 def test_a_fit_that_goes_on_trains_what_is_left_only(tmp_path):
@@ -349,18 +333,6 @@ def test_a_checkpoint_of_another_estimator_is_refused(name, tmp_path):
         fit(name, runtime__checkpoint=tmp_path / "checkpoint")
     assert re.search(REFUSED, str(caught.value))
     assert (tmp_path / "checkpoint").read_bytes() == content
-
-
-def test_a_saved_model_is_no_checkpoint_and_the_reverse(tmp_path):
-    path = tmp_path / "checkpoint"
-    save(fit("ensemble"), path)
-    with pytest.raises(ValueError, match="is a skdistill model, not a skdistill ch") as caught:
-        fit("ensemble", runtime__checkpoint=path)
-    assert re.search(REFUSED, str(caught.value))
-    path.unlink()
-    stopped_at(path)
-    with pytest.raises(ValueError, match=r"cannot be loaded: it is a skdistill checkpoint, not a"):
-        load(path)
 
 
 @pytest.mark.parametrize("every", [-1, "often", "0 epochs", "3 days", None])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import tracemalloc
 import warnings
 
@@ -124,37 +123,6 @@ def test_one_batch_trains_what_the_arrays_train(model, kind, is_weighted, table)
     assert found.n_features_in_ == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "kind", "buffer_rows"),
-    [
-        ("ensemble", "regressor", 1),
-        ("ensemble", "classifier", 50),
-        ("hydra of an ensemble", "regressor", 500),
-        ("hydra of an ensemble", "classifier", 1),
-    ],
-)
-def test_many_batches_train_as_well(model, kind, buffer_rows, table):
-    X, y, weight = table
-    y = targets_of(kind, y)
-    longer = {"max_epochs": 40, "module__hidden_units": (16,)}
-
-    def fitted(*arguments):
-        estimator = MODELS[model](kind, X, y).set_params(**longer)
-        if model != "ensemble":
-            estimator.teacher.set_params(**longer)
-        return estimator.fit(*arguments)
-
-    expected, batches = fitted(X, y, weight), Cut(X, y, weight, buffer_rows=buffer_rows)
-    found = fitted(batches)
-    # A student of a stream sees other noise in each epoch, and both end before they have converged.
-    assert abs(found.score(X, y, weight) - expected.score(X, y, weight)) < 0.02
-    # One reading tells what there is, and each epoch is one more; a teacher reads for itself.
-    assert batches.n_passes == 41 * (1 if model == "ensemble" else 2)
-    again = fitted(Cut(X, y, weight, buffer_rows=buffer_rows))
-    np.testing.assert_array_equal(found.predict_frame(X), again.predict_frame(X))
-
-
 def test_the_first_reading_finds_the_scales_of_the_arrays(table):
     X, y, weight = table
     y = np.column_stack([y, 1e-3 * y])
@@ -167,34 +135,6 @@ def test_the_first_reading_finds_the_scales_of_the_arrays(table):
     in_memory = ensemble().fit(X, y, weight).module_
     for name, value in parts.scaling(parts.task, True).items():
         np.testing.assert_allclose(value, getattr(in_memory, name), rtol=1e-12)
-
-
-@pytest.mark.parametrize("cls", [None, DistributionDistiller, HydraPlusRegressor])
-def test_targets_far_from_zero(cls, table):
-    X, rng = table[0][:100], np.random.default_rng(0)
-    model = BayesianEnsembleRegressor(n_members=2, **SMALL)
-    model = model if cls is None else cls(model, **SMALL)
-    y = np.full(100, 1e17)
-    np.testing.assert_array_equal(model.fit(Cut(X, y)).predict(X), y)
-    assert (model.predict_uncertainty(X).total < 1e3).all()  # the scale of a constant is 1
-    y[-1] += 64
-    with pytest.raises(ValueError, match="y must vary by more than float64 rounds around"):
-        model.fit(Cut(X, y))
-    y = 1.7e18 + 1e6 * X[:, 0] + 1e5 * rng.normal(size=100)
-    std = model.fit(Cut(X, y)).predict_uncertainty(X).std().total
-    assert ((y.std() / 100 < std) & (std < 10 * y.std())).all()
-
-
-def test_the_amount_of_training_and_the_dtype_follow_the_rows_counted():
-    X = np.random.default_rng(0).normal(size=(10_000, 2))
-    params = {"max_epochs": 1, "n_members": 2, "module__hidden_units": (2,), "random_state": 0}
-    params["inference"] = DeepEnsemble(calibrate=None)  # as no samples are in memory for it
-    found = BayesianEnsembleRegressor(**params).fit(Cut(X, X[:, 0], size=3000))
-    expected = BayesianEnsembleRegressor(**params).fit(X, X[:, 0])
-    for model in (found, expected):
-        assert {p.dtype for p in model.module_.network.parameters()} == {torch.float32}
-        assert model.predict(X[:5]).dtype == np.float64
-    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-3, atol=1e-3)
 
 
 def test_rows_of_weight_zero_are_left_out(table):
@@ -237,17 +177,6 @@ def test_categories_may_come_late_or_lack(library, is_categorical, table):
         np.testing.assert_array_equal(model._recipe.inputs.n_categories, [0, 0, 3])
 
 
-def test_one_batch_encodes_categories_as_the_frame_does(table):
-    pd = pytest.importorskip("pandas")
-    X, y, _ = table
-    frame = pd.DataFrame({"x": X[:, 0], "town": np.resize(["Rome", None, "Bern"], 500)})
-    found = ensemble().fit(Given([(frame, y)]))._recipe.inputs
-    expected = ensemble().fit(frame, y)._recipe.inputs
-    np.testing.assert_allclose(found.loc, expected.loc)
-    np.testing.assert_allclose(found.scale, expected.scale)
-    np.testing.assert_array_equal(found.n_categories, expected.n_categories)
-
-
 def test_examples_are_evenly_spaced():
     examples = _Examples(100)
     rows = np.arange(12_345)
@@ -284,13 +213,6 @@ Y = np.arange(4.0)
 def test_batches_that_do_not_go_together_are_refused(batches, message):
     with pytest.raises((TypeError, ValueError), match=message):
         ensemble().fit(Given(batches))
-
-
-def test_labels_of_other_kinds_are_refused():
-    with pytest.raises(ValueError, match=r"Batch 1: .*labels like 0.*got 'a'"):
-        ensemble("classifier").fit(Given([(ROWS, [0, 1, 0, 1]), (ROWS, ["a", "b", "a", "b"])]))
-    with pytest.raises(ValueError, match="y must hold at least two classes"):
-        ensemble("classifier").fit(Given([(ROWS, [1, 1, 1, 1])]))
 
 
 def test_what_can_be_read_once_only_is_refused_before_it_is_read(table):
@@ -367,12 +289,6 @@ def test_arguments_beside_batches_are_refused(table):
         fitted.partial_fit(Cut(X, y), None)
 
 
-def test_other_teachers_must_be_fitted(table):
-    X, y, _ = table
-    with pytest.raises(ValueError, match="teacher must be fitted, in a FrozenEstimator, or be"):
-        hydra("regressor", RandomForestRegressor()).fit(Cut(X, y))
-
-
 @pytest.mark.parametrize("X", [ROWS, ROWS.tolist(), torch.tensor(ROWS), "words", {}, range(3)])
 def test_arrays_and_collections_are_no_batches(X):
     assert not is_stream(X)
@@ -389,19 +305,6 @@ class Iterable(torch.utils.data.IterableDataset):
 
     def __iter__(self):
         yield from zip(self.X.split(100), self.y.split(100), strict=True)
-
-
-def test_a_torch_dataset_gives_batches(table):
-    X, y, _ = table
-    expected = ensemble().fit(Cut(X, y, size=100, buffer_rows=64)).predict(X)
-    data = Iterable(X, y)
-    np.testing.assert_array_equal(
-        ensemble().fit(Batches(data, buffer_rows=64)).predict(X), expected
-    )
-    loader = torch.utils.data.DataLoader(data, batch_size=None)
-    np.testing.assert_array_equal(
-        ensemble().fit(Batches(loader, buffer_rows=64)).predict(X), expected
-    )
 
 
 def frame_of(table):
@@ -445,18 +348,6 @@ def test_files_are_read_one_after_the_other_with_little_in_memory(tmp_path):
     assert max(held) < 3 * frame.to_numpy().nbytes  # a scan of all files holds eight times as much
 
 
-def test_partitions_and_filters_of_a_dataset(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    dataset = pytest.importorskip("pyarrow.dataset")
-    frame = pandas.DataFrame({"x": np.arange(10.0), "group": [0, 1] * 5, "y": np.arange(10.0)})
-    frame.to_parquet(tmp_path, partition_cols=["group"], index=False)
-    files = dataset.dataset(tmp_path, format="parquet", partitioning="hive")
-    read = pandas.concat([X.assign(y=y) for X, y in Batches(files, target="y")]).sort_values("y")
-    assert read["group"].tolist() == frame["group"].tolist()
-    some = files.filter(dataset.field("x") > 6)
-    assert sorted(y for _, part in Batches(some, target="y") for y in part) == [7, 8, 9]
-
-
 @pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
 def test_tables_give_batches(make, table, tmp_path):
     frame = frame_of(table)
@@ -476,21 +367,6 @@ def test_tables_give_batches(make, table, tmp_path):
         warnings.simplefilter("error")
         student = hydra("regressor", teacher).fit(batches)
     assert student.n_outputs_ == 2
-
-
-def test_a_table_must_have_the_columns(table):
-    polars = pytest.importorskip("polars")
-    frame = polars.LazyFrame({"a": [1.0], "y": [2.0]})
-    for wrong in ({}, {"target": "z"}, {"target": "y", "weight": "z"}):
-        with pytest.raises(ValueError, match=r"columns of the table, \['a', 'y'\]; got target="):
-            Batches(frame, **wrong)
-    with pytest.raises(ValueError, match="batch_size must be an integer >= 1"):
-        Batches(frame, target="y", batch_size=0)
-    with pytest.raises(ValueError, match="target must be None where source gives batches itself"):
-        Batches(Cut(ROWS, Y), target="y")
-    for source in (iter([]), ROWS):
-        with pytest.raises(TypeError, match="source must be a pyarrow"):
-            Batches(source, target="y")
 
 
 def dask_arrays(table, chunks, columns=2):
@@ -515,24 +391,6 @@ def test_arrays_of_dask_give_their_blocks(kind, table):
     assert len(next(iter(Batches.from_dask(*dask_arrays(data[:2], 100))))) == 2
     images = pytest.importorskip("dask.array").zeros((10, 4, 6), chunks=(4, 2, 3))
     assert next(X.shape for X, _ in Batches.from_dask(images, images[:, 0, 0])) == (4, 4, 6)
-
-
-@pytest.mark.slow
-def test_frames_of_dask_give_their_partitions(table):
-    frame = frame_of(table)
-    lazy = dask_frame(frame, None)
-    X, y, weight = lazy[["a", "b", "c"]], lazy["y"], lazy["w"]
-    found = ensemble().fit(Batches.from_dask(X, y, weight))
-    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
-    expected = ensemble().fit(Batches(lazy, target="y", weight="w"))
-    np.testing.assert_array_equal(
-        found.predict(frame[["a", "b", "c"]]), expected.predict(frame[["a", "b", "c"]])
-    )
-    some = lazy[lazy["a"] > frame["a"].nlargest(3).min()]  # most partitions are empty
-    lengths = [len(X) for X, _ in Batches.from_dask(some[["a"]], some["y"])]
-    assert min(lengths) > 0
-    assert sum(lengths) == 2
-    assert sum(len(X) for X, _ in Batches(some, target="y")) == 2
 
 
 def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
@@ -567,21 +425,6 @@ def test_jobs_read_the_batches_for_themselves(make, table, tmp_path):
     for name, value in expected.module_.state_dict().items():
         assert torch.equal(found.module_.state_dict()[name], value)
     assert [row["members"] for row in found.history_] == [[m] for m in range(3) for _ in range(3)]
-
-
-def test_processes_need_batches_that_pickle(table):
-    X, y, _ = table
-    batches = Cut(X, y)
-    batches.lock = threading.Lock()
-    jobs = {"runtime": Runtime(member_block=1), "n_jobs": 2}
-    with pytest.raises(TypeError, match=r"X must be batches .* n_jobs=2; got Cut: .*lock"):
-        ensemble(**jobs).fit(batches)
-    with joblib.parallel_config(backend="threading"):
-        found = ensemble(**jobs).fit(batches)
-    np.testing.assert_array_equal(
-        found.predict(X), ensemble(runtime=Runtime(member_block=1)).fit(batches).predict(X)
-    )
-    assert ensemble(n_jobs=2).fit(batches).n_members_ == 3  # a single block stays here
 
 
 # ------------------------------------------------------------------------------------------

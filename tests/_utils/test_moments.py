@@ -42,12 +42,3 @@ def test_a_large_table_is_taken_in_pieces(table, monkeypatch):
     found = standardisation(values, weight)
     assert not np.array_equal(found, expected)  # it was
     np.testing.assert_allclose(found, expected, rtol=1e-7)
-
-
-def test_a_constant_column_is_one_in_pieces_too(monkeypatch):
-    monkeypatch.setattr(_standardisation, "_PIECE", 7)
-    values = np.full((100, 1), 0.1)
-    assert standardisation(values, None)[1] == 1.0
-    assert standardisation(values, None, constant=0.0)[1] == 0.0
-    values[50:] = 0.3
-    np.testing.assert_allclose(standardisation(values, None), ([0.2], [0.1]))

@@ -13,9 +13,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skdistill import BayesianEnsembleRegressor
 from skdistill._utils.process import ProcessLock, one_blas_thread, torch_threads
-from skdistill.ensembles import _fit
 from skdistill.modules import GLOBAL_GENERATOR_LOCK
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -209,15 +207,6 @@ def test_the_setting_of_new_threads_comes_back_whoever_is_last():
     assert (torch.get_num_threads(), seen) == (2, [2])
 
 
-@pytest.mark.usefixtures("two_threads")
-def test_a_user_within_another_leaves_the_others_number():
-    with torch_threads(1):
-        with torch_threads(2):
-            assert torch.get_num_threads() == 2
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 2
-
-
 def blas_threads() -> set[int]:
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
@@ -232,19 +221,3 @@ def test_the_last_user_of_one_blas_thread_restores_the_number_before():
         assert blas_threads() == {1}
         second.__exit__(None, None, None)
         assert blas_threads() == {2}
-
-
-@pytest.mark.slow
-def test_random_functions_are_found_with_one_thread_of_blas(monkeypatch):
-    found, find = [], _fit.find_functions
-
-    def watched(*arguments):
-        found.append(blas_threads())
-        return find(*arguments)
-
-    monkeypatch.setattr(_fit, "find_functions", watched)
-    X = torch.randn(120, 2, generator=torch.Generator().manual_seed(0)).numpy()
-    with threadpool_limits(2, user_api="blas"):
-        BayesianEnsembleRegressor(2, max_epochs=1, random_state=0).fit(X, X[:, 0])
-        assert blas_threads() == {2}
-    assert found == [{1}]

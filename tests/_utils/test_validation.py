@@ -18,7 +18,6 @@ from skdistill._utils.validation import (
     OneOf,
     Schedule,
     Seed,
-    did_you_mean,
     value_at_epoch,
 )
 
@@ -88,23 +87,3 @@ def test_a_schedule_is_linear_between_its_epochs():
     values = [value_at_epoch((3.0, 1, 5), epoch, end=1.0) for epoch in range(7)]
     assert values == [3.0, 3.0, 2.5, 2.0, 1.5, 1.0, 1.0]
     assert value_at_epoch(2, 100, start=0.0) == 2.0
-
-
-def test_what_is_spelt_alike_is_asked_for():
-    assert did_you_mean("max_epoch", ["lr", "max_epochs"]) == " Did you mean 'max_epochs'?"
-    for given in ("zzz", None, 3, ["max_epochs"]):
-        assert did_you_mean(given, ["lr", "max_epochs", None]) == ""
-
-
-@pytest.mark.parametrize(
-    ("rule", "value", "meant"),
-    [
-        (OneOf((None, "cosine", True)), "cosin", "cosine"),
-        (Number(Integral, 1, others=("auto",)), "atuo", "auto"),
-    ],
-)
-def test_errors_of_misspelt_values_ask(rule, value, meant):
-    with pytest.raises(
-        (TypeError, ValueError), match=rf"got '{value}'\. Did you mean '{meant}'\?$"
-    ):
-        rule.check(value, "name")

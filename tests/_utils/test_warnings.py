@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-import io
-
-import joblib
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -17,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 from skdistill import BayesianEnsembleClassifier, BDistilBooster, DistributionDistiller
 from skdistill._utils.warnings import each_warning_once, warn
 from skdistill.metrics import uncertainty_ndcg
-from skdistill.settings import Runtime
 
 X, y = make_classification(60, random_state=0)
 
@@ -65,21 +60,6 @@ def test_warnings_name_the_line_of_the_user(case):
     with pytest.warns(UserWarning, match=message) as caught:
         call()
     assert {warning.filename for warning in caught} == {__file__}
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
-def test_so_do_those_of_a_model_that_is_read_from_a_file():
-    model = (
-        BayesianEnsembleClassifier(1, max_epochs=1)
-        .fit(X, y)
-        .set_params(runtime=Runtime(device="cuda"))
-    )
-    file = io.BytesIO()
-    joblib.dump(model, file)
-    file.seek(0)
-    with pytest.warns(UserWarning, match="device='cuda' is not there") as caught:
-        joblib.load(file)
-    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_each_warning_is_given_once_within(recwarn):

@@ -62,10 +62,3 @@ def test_drawn_labels_select_about_as_well():
         greedy.append(max(others, key=lambda i: information(members, [*greedy, i])))
     found, best = information(members, selected), information(members, greedy)
     assert found > best - 0.02
-
-
-def test_equal_samples_are_not_selected_together():
-    members = np.repeat(made(1, n=3, scale=4.0), 5, 0)
-    first = batchbald(members, 3, np.random.RandomState(0)) // 5
-    by_score = np.argsort(-mutual_information(members), kind="stable")[:3] // 5
-    assert len(set(first.tolist())) > len(set(by_score.tolist())) == 1

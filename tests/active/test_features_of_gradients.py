@@ -141,15 +141,6 @@ def test_features_are_the_same_in_chunks_and_through_pipelines():
     assert not np.allclose(inside, GradientSketch(model, 16, 4)(X))
 
 
-def test_predictions_stay_and_generators_too():
-    model = HydraPlusRegressor(TEACHER, **SMALL).fit(X, NUMBERS)
-    before, state = model.predict(X), torch.get_rng_state()
-    GradientSketch(model, 8, 0)(X)
-    np.testing.assert_array_equal(model.predict(X), before)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(p.grad is None for p in model.module_.parameters())
-
-
 def test_errors_name_what_is_wrong():
     model = HydraPlusRegressor(TEACHER, **SMALL).fit(X, NUMBERS)
     with pytest.raises(TypeError, match="Ridge has no module_"):

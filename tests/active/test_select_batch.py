@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
-    DistributionDistiller,
     HydraPlusRegressor,
 )
 from skdistill._training.trainer import SEED_LIMIT
@@ -58,16 +54,6 @@ def test_pools_in_any_form_give_the_same_batch(student, method, tmp_path):
         np.testing.assert_array_equal(select(student, pool, **arguments), expected)
 
 
-def test_frames_give_the_same_batch(student):
-    pandas = pytest.importorskip("pandas")
-    names = ["a", "b", "c"]
-    train, pool = (pandas.DataFrame(part, columns=names) for part in (X_TRAIN, X_POOL))
-    model = clone(student).fit(train, NUMBERS[:40])
-    pool = pool.set_index(pool.index[::-1])
-    found = select(model, pool, X_train=train)
-    np.testing.assert_array_equal(found, select(student, X_POOL))
-
-
 @pytest.mark.parametrize("method", ["margin", "batchbald", "uncertainty"])
 def test_classes_in_any_form(classifier, method):
     expected = select(classifier, X_POOL, 10, method=method)
@@ -102,38 +88,10 @@ def test_batches_are_those_of_the_features(student):
     np.testing.assert_array_equal(select(student, X_POOL, 30, random_state=rng), expected)
 
 
-def test_seeds_decide(student):
-    first, again = (select(student, X_POOL, random_state=1) for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    other = select(student, X_POOL, random_state=2)
-    assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize("n", [1, len(X_POOL)])
-def test_one_and_all(student, n):
-    assert len(set(select(student, X_POOL, n).tolist())) == n
-    assert len(set(select(student, X_POOL, n, X_train=None).tolist())) == n
-
-
 @pytest.mark.parametrize("empty", [[], X_TRAIN[:0]])
 def test_no_labelled_samples_are_refused(student, empty):
     with pytest.raises(ValueError, match="X_train must have samples, or be None"):
         select(student, X_POOL, X_train=empty)
-
-
-def test_labelled_samples_are_left_alone(student):
-    """Copies of the labelled samples come last of a pool that holds them."""
-    found = select(student, np.vstack([X_TRAIN, X_POOL]), 100)
-    assert found.min() >= 40
-
-
-def test_through_a_pipeline():
-    student = DistributionDistiller(BayesianEnsembleRegressor(3, **SMALL), **SMALL)
-    model = make_pipeline(StandardScaler(), student).fit(X_TRAIN, NUMBERS[:40])
-    found = select(model, X_POOL)
-    scaled = model[0].transform
-    inside = select(model[-1], scaled(X_POOL), X_train=scaled(X_TRAIN))
-    np.testing.assert_array_equal(found, inside)
 
 
 def test_large_pools_are_drawn_from(student, monkeypatch):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.datasets import load_iris
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.frozen import FrozenEstimator
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -20,9 +19,6 @@ from skdistill.decision._selective import (
     betting_p_value,
     binomial_p_value,
 )
-
-RNG = np.random.default_rng(0)
-
 
 # P-values -----------------------------------------------------------------------------------------
 
@@ -86,16 +82,6 @@ def test_threshold_is_the_last_of_the_sequence(n_decimals):
         assert p_value <= 0.2 or (found == -math.inf and p_value == 1)
 
 
-def test_all_are_answered_where_all_are_right_and_none_where_all_are_wrong():
-    uncertainty = RNG.random(100)
-    assert accepted_threshold(uncertainty, np.zeros(100, bool), 0.1, 0.1, 0.1)[0] == math.inf
-    assert accepted_threshold(uncertainty, np.ones(100, bool), 0.1, 0.1, 0.1)[0] == -math.inf
-    constant = np.ones(100)
-    assert accepted_threshold(constant, np.zeros(100, bool), 0.1, 0.1, 0.1)[0] == math.inf
-    few = slice(0, 20)  # .9^20 > .1: too few to promise anything
-    assert accepted_threshold(constant[few], np.zeros(20), 0.1, 0.1, 0.1)[0] == -math.inf
-
-
 # Risks of samples with an uncertainty u, uniform from 0 to 1, and what the risk below t is.
 RISKS = {
     "rises": (lambda u: 0.6 * u**2, lambda t: 0.2 * t**2),
@@ -129,19 +115,6 @@ def test_promise_is_kept(name, binary):
         assert np.mean(coverages) > 0.5  # of .71
 
 
-@pytest.mark.slow
-def test_promise_is_kept_with_ties():
-    n_broken = 0
-    for seed in range(1000):
-        rng = np.random.default_rng(seed)
-        level = rng.integers(5, size=300)  # risks 0, .05, .1, .3, .5; below level 3 it is .05
-        losses = rng.random(300) < np.array([0, 0.05, 0.1, 0.3, 0.5])[level]
-        threshold, _ = accepted_threshold(level.astype(float), losses, 0.1, 0.2, 0.1)
-        assert threshold in (-math.inf, 1, 2, 3, 4, math.inf)
-        n_broken += threshold > 3
-    assert n_broken <= 200 + 3 * math.sqrt(160)
-
-
 # The predictor ------------------------------------------------------------------------------------
 
 
@@ -171,35 +144,6 @@ def test_a_classifier_abstains_where_it_is_uncertain(classifier):
     np.testing.assert_allclose(model.score(X, y, sample_weight=weight), expected)
 
 
-def test_the_part_of_the_uncertainty_can_be_chosen(classifier):
-    X, y = samples_of_classes()
-    total = SelectivePredictor(classifier, uncertainty="total").fit(X, y)
-    aleatoric = SelectivePredictor(classifier, uncertainty="aleatoric").fit(X, y)
-    np.testing.assert_allclose(aleatoric.threshold_, total.threshold_ / 4)
-
-
-@pytest.mark.parametrize(
-    ("classes", "value", "expected"),
-    [
-        (("a", "bb", "c"), None, "abstain"),
-        (("a", "bb", "c"), "?", "?"),
-        (("a", "bb", "c"), -1, -1),
-        ((0, 1, 2), -7, -7),
-        ((0, 1, 2), "not sure", "not sure"),
-        ((0.5, 1.5, 2.5), math.nan, math.nan),
-    ],
-)
-def test_what_stands_for_abstention(classifier_of, classes, value, expected):
-    X, y = samples_of_classes()
-    model = SelectivePredictor(classifier_of(*classes), abstain_value=value)
-    predicted = model.fit(X, np.array(classes)[y]).predict(X)
-    answered = model.answers(X)
-    assert 0 < answered.mean() < 1
-    assert set(predicted[answered]) <= set(classes)
-    assert all(one == expected or one != one for one in predicted[~answered])
-    assert model.abstain_value_ == expected or math.isnan(expected)
-
-
 def samples_of_numbers(n=1000, seed=0):
     """Samples whose variance is that in the last column."""
     rng = np.random.default_rng(seed)
@@ -225,13 +169,6 @@ def test_a_regressor_says_nan_where_it_is_uncertain(regressor, loss, function, m
     np.testing.assert_allclose(model.risk_, np.minimum(function(y[answered]), 2).mean())
     assert model.risk_ < max_risk
     assert not hasattr(model, "classes_")
-
-
-def test_losses_that_are_booleans_have_the_exact_test(regressor):
-    X, y = samples_of_numbers(180)  # few enough to test all thresholds
-    model = SelectivePredictor(regressor, 0.2, loss=lambda y, p: np.abs(y - p) > 1)
-    expected = threshold_one_by_one(X[:, 1], np.abs(y) > 1, 0.2, 0.1, 0.1)
-    assert model.fit(X, y).threshold_ == expected > 0.1
 
 
 def test_where_nothing_can_be_promised_nothing_is_answered(classifier):
@@ -266,18 +203,6 @@ def test_what_is_wrong_is_named(classifier, params, message):
     X, y = samples_of_classes()
     with pytest.raises(ValueError, match=message):
         SelectivePredictor(classifier, **params).fit(X, y)
-
-
-def test_models_that_cannot_serve_are_named(regressor):
-    X, y = samples_of_numbers()
-    with pytest.raises(ValueError, match=r'uncertainty must be "total" .* got \'epistemic\''):
-        SelectivePredictor(regressor, max_loss=2, uncertainty="epistemic").fit(X, y)
-    with pytest.raises(ValueError, match="max_loss must be"):
-        SelectivePredictor(regressor).fit(X, y)
-    with pytest.raises(TypeError, match="RandomForestClassifier has no predict_uncertainty"):
-        SelectivePredictor(RandomForestClassifier(2)).fit(*samples_of_classes())
-    with pytest.raises(NotFittedError):
-        SelectivePredictor(regressor).predict(X)
 
 
 def test_an_estimator_that_is_not_frozen_is_fitted_on_other_samples():

@@ -78,42 +78,12 @@ def test_rows_of_axes_are_used_when_given_and_made_when_not(cls, draw):
     assert list(display.axes_) == list(axes[0])
 
 
-@of_a_row
-def test_too_few_axes(cls, draw):
-    _, ax = plt.subplots()
-    message = f"ax must hold {OF_A_ROW[cls]} axes, one for each panel, got 1"
-    with pytest.raises(ValueError, match=message):
-        draw(cls, ax=ax)
-
-
 @all_displays
 def test_axes_are_labelled(cls, draw):
     display = draw(cls)
     axes = display.axes_ if cls in OF_A_ROW else [display.ax_]
     assert all(ax.get_xlabel() for ax in axes)
     assert axes[0].get_ylabel()
-
-
-@of_one_axes
-def test_name_stands_in_the_legend(cls, draw):
-    def legend(display):
-        found = display.ax_.get_legend()
-        return [text.get_text() for text in (found.get_title(), *found.get_texts())]
-
-    is_band = cls is UncertaintyBandDisplay
-    own = "SineRegressor" if is_band else "GaussianProcessRegressor"
-    assert any(own in text for text in legend(draw(cls)))
-    display = draw(cls, name="student")
-    assert display.name == "student"
-    assert any("student" in text for text in legend(display))
-    assert any("other" in text for text in legend(display.plot(name="other")))
-
-
-@of_one_axes
-def test_style_of_the_line(cls, draw):
-    display = draw(cls, c="red", lw=5)
-    assert display.line_.get_color() == "red"
-    assert display.line_.get_linewidth() == 5
 
 
 @all_displays

@@ -50,13 +50,6 @@ def test_the_band_holds_nine_in_ten_rows_of_the_teacher():
     assert "rank" in display.bands_["epistemic"].get_label()
 
 
-def test_rows_of_which_a_model_is_sure_are_not_shown():
-    display = FidelityDisplay.from_predictions(
-        uncertainty([1.0, 0.0, 4.0, 3.0]), uncertainty([0.0, 1.0, 2.0, 3.0])
-    )
-    assert_allclose(display.points_["epistemic"].get_offsets(), [[4, 2], [3, 3]])
-
-
 def test_one_of_several_targets_and_parts_that_one_model_lacks():
     two = uncertainty([[1.0, 10.0], [2.0, 20.0]])
     total_only = Uncertainty(np.ones((2, 2)), None, None, "variance")

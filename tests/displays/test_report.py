@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -22,7 +20,6 @@ from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import skdistill
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
@@ -31,7 +28,6 @@ from skdistill import (
     HydraPlusRegressor,
     report,
 )
-from skdistill._report._measurements import jackknife_error, left_out
 from skdistill.metrics import fidelity, gaussian_nll, interval_coverage
 from skdistill.model_selection import disagreement_of_halves, flops, n_parameters
 from skdistill.teachers import as_teacher
@@ -84,10 +80,6 @@ def pages(of_numbers, of_classes, tmp_path_factory):
     return written
 
 
-def without_pictures(found):
-    return replace(found, pictures=[])
-
-
 def value(found, quantity, column="student"):
     frame = found.to_frame().set_index("quantity")
     return frame.loc[quantity, column]
@@ -138,17 +130,6 @@ def test_fidelity_is_that_of_the_metric(of_numbers, regressors):
     assert gap == table["teacher_to_reference"]["nll_gap"]
 
 
-def test_a_reference_alone_is_compared_with(regressors):
-    student, reference = regressors
-    found = report(reference, X[TEST], Y[TEST], reference=student)
-    table = fidelity(student, reference, X[TEST], Y[TEST])
-    quantity = "rank correlation of the total part with the reference's"
-    expected = table["student_to_teacher"]["total_rank_correlation"]
-    assert value(found, quantity) == expected
-    assert "There is no teacher to compare with" in found.notes[0]
-    assert np.isnan(value(found, "RMSE", "teacher"))
-
-
 def test_classes_in_a_pipeline_have_its_teacher_behind_the_same_steps(of_classes, classifier):
     rows = classifier[:-1].transform(X[TEST])
     for role, model in (("student", classifier[-1]), ("teacher", classifier[-1].teacher_)):
@@ -176,13 +157,6 @@ def test_halves_of_the_table_have_a_chapter(kind, regressors, classifier):
     assert "Mean squared difference of the two predictions" in page
     with pytest.raises(ValueError, match=r"halves must be what .*disagreement_of_halves.*got dict"):
         report(model, X[TEST], y[TEST], halves={"coverage": 0.9})
-
-
-def test_standard_errors_of_a_mean_are_those_of_statistics():
-    values = np.random.default_rng(0).normal(size=20)
-    means = np.array([values[rows].mean() for rows in left_out(20)])
-    assert_allclose(jackknife_error(means), values.std(ddof=1) / np.sqrt(20))
-    assert sorted(map(len, left_out(45))) == [42] * 5 + [43] * 15
 
 
 @pytest.mark.slow
@@ -220,29 +194,6 @@ def test_whatever_predicts_an_uncertainty_has_a_report(model):
     assert value(found, "RMSE") == pytest.approx(expected, rel=1e-5)
     assert 0 < value(found, "coverage of 90 % intervals") <= 1
     assert len(found.pictures) >= 2
-
-
-def test_what_a_model_does_not_know_is_remarked():
-    model = MODELS["forest as teacher"]
-    model = clone(model).fit(X[TRAIN], Y[TRAIN])
-    found = report(model, X[TEST], Y[TEST])
-    assert np.isnan(value(found, "parameters", "teacher"))
-    assert any("those of networks, not the teacher's" in note for note in found.notes)
-    assert any("The teacher has no size in a file" in note for note in found.notes)
-
-
-def test_a_model_from_a_file_has_no_teacher(regressors, tmp_path):
-    student, _ = regressors
-    skdistill.save(student, tmp_path / "student.safetensors")
-    loaded = skdistill.load(tmp_path / "student.safetensors")
-    found = report(loaded, X[TEST], Y[TEST])
-    assert "There is no teacher" in found.notes[0]
-    seconds = sum(epoch["dur"] for epoch in student.history_)
-    assert value(found, "training of the networks, without teachers") == pytest.approx(seconds)
-    size = (tmp_path / "student.safetensors").stat().st_size
-    assert value(found, "saved, without teachers") == pytest.approx(size, rel=0.1)
-    again = report(loaded, X[TEST], Y[TEST], teacher=student.teacher_)
-    assert value(again, "parameters", "teacher") == n_parameters(student.teacher_)
 
 
 class Page(HTMLParser):
@@ -287,58 +238,12 @@ def test_page_is_whole_and_needs_nothing_from_elsewhere(kind, pages):
     assert all(cell.get("scope") in ("col", "row") for cell in page.all("th"))
 
 
-def test_pictures_are_of_the_size_that_the_page_says(pages):
-    images = Page(pages["classes"]).all("img")
-    assert len(images) == 5
-    for image in images:
-        content = base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))
-        assert content[:4] == b"\x89PNG"
-        width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
-        assert width / height == pytest.approx(int(image["width"]) / int(image["height"]), rel=0.01)
-
-
-def test_no_figure_stays_open(of_numbers):
-    import matplotlib.pyplot as plt
-
-    before = plt.get_fignums()
-    replace(of_numbers, pictures=of_numbers.pictures[:1]).to_html()
-    assert plt.get_fignums() == before
-
-
-def test_a_notebook_gets_the_body_of_the_page(of_numbers):
-    found = without_pictures(of_numbers)
-    body = found._repr_html_()
-    assert body in found.to_html()
-    assert body.startswith("<style>")
-    assert "<html" not in body
-    # Every rule is for what stands in the report, so that a notebook keeps its look.
-    style = body[body.index("<style>") + 7 : body.index("</style>")]
-    selectors = re.findall(r"^([^@{}\n ][^{}]*)\{", style, re.MULTILINE)
-    parts = [part.strip() for selector in selectors for part in selector.split(",")]
-    assert parts
-    assert [part for part in parts if not part.startswith(".skdistill-report")] == []
-
-
-def test_save_writes_the_page(pages, of_numbers):
-    assert pages["numbers"].startswith("<!DOCTYPE html>")
-    assert "HydraPlusRegressor" in pages["numbers"]
-    with pytest.raises(TypeError, match="path must be the path of a file"):
-        of_numbers.save(3)
-
-
 def test_without_matplotlib_there_is_the_frame(of_numbers, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     assert len(of_numbers.to_frame()) >= 30
     with pytest.raises(ImportError, match=r"ModelReport.to_html needs matplotlib: pip install"):
         of_numbers.to_html()
-
-
-def test_without_scoringrules_the_crps_is_left_out(regressors, monkeypatch):
-    monkeypatch.setitem(sys.modules, "scoringrules", None)
-    found = report(regressors[0], X[TEST], Y[TEST])
-    assert "CRPS" not in set(found.to_frame().quantity)
-    assert any(note.startswith("CRPS is left out: ") for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -363,10 +268,3 @@ def test_bad_arguments_are_named(change, error, message, regressors):
     given = {"student": regressors[0], "X": X[TEST], "y": Y[TEST], **change}
     with pytest.raises(error, match=message):
         report(**given)
-
-
-def test_unknown_classes_and_models_of_another_kind(classifier, regressors):
-    with pytest.raises(ValueError, match=r"y must hold classes .*'no', 'yes'.*, got \['maybe'\]"):
-        report(classifier, X[TEST], np.where(LABELS[TEST] == "no", "maybe", "yes"))
-    with pytest.raises(ValueError, match="teacher must be a classifier as the student is"):
-        report(classifier, X[TEST], LABELS[TEST], teacher=regressors[1])

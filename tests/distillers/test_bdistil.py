@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import pickle
 import threading
-import time
 from functools import partial
 
 import numpy as np
@@ -16,14 +15,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
-from sklearn.datasets import load_diabetes, load_digits, make_friedman1
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from torch.testing import assert_close
 
@@ -134,15 +132,6 @@ def test_every_round_is_a_weak_learner(which, digits, teacher, request):
     assert [found.edge is None for found in booster.rounds_] == [True, False, False, False]
 
 
-def test_errors_are_at_most_those_of_which_eta_is_made(booster, digits, teacher):
-    g = logits_of(teacher, digits[0])
-    scale = 2.5 * np.abs(g - g.mean(axis=0)).max(axis=0)
-    eta = np.sqrt(np.log(2 * len(g)) / 4) / scale
-    assert_allclose(booster.eta_, eta, rtol=1e-5)
-    errors = said(booster, digits[0]) - g
-    assert (np.abs(errors).max(axis=(0, 1)) <= scale * (1 + 1e-6)).all()
-
-
 def distances(booster, X, g):
     """Root mean squared difference from g of the mean after each round."""
     outputs, weights = said(booster, X), booster.module_.network.weights.numpy()
@@ -166,22 +155,6 @@ def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits
         assert len(found) > 2
         assert (np.diff(found) < 0).all()
         assert_allclose([each.distance for each in booster.rounds_], found, rtol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_each_round_brings_the_mean_of_a_regressor_nearer(seed):
-    X, y = make_friedman1(300, noise=0.5, random_state=seed)
-    boosting = HistGradientBoostingRegressor(max_iter=30).fit(X, y)
-    params = {"n_rounds": 4, "max_epochs": 50, "random_state": seed}
-    booster = BDistilBooster(FrozenEstimator(boosting), **params).fit(X, y)
-    missed = [
-        np.sqrt(np.square(stage - boosting.predict(X)).mean())
-        for stage in booster.staged_predict(X)
-    ]
-    assert len(missed) == 4
-    assert (np.diff(missed) < 0).all()
-    assert_allclose([found.distance * y.std() for found in booster.rounds_], missed, rtol=1e-4)
 
 
 def objective(temperature, barrier_weight=0.5):
@@ -288,18 +261,6 @@ def test_any_single_model_is_a_teacher(digits, diabetes):
     assert booster.score(*diabetes) > 0.2
 
 
-def test_an_ensemble_is_learnt_by_its_mean():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(200, 2)), rng.normal(size=200)
-    members = np.stack([np.outer(X[:, 0], [1, 3]), np.full((200, 2), 0.5)], -1)[:, :, None]
-    booster = BDistilBooster("regressor", **{**SMALL, "n_rounds": 1, "max_epochs": 150})
-    booster.set_params(normalize="X").fit(X, y, member_predictions=members)
-    mean, std = booster.predict(X, return_std=True)
-    near = np.abs(X[:, 0]) < 1
-    assert_allclose(mean[near], 2 * X[near, 0], atol=0.3)
-    assert_allclose(std[near] ** 2, 0.5 + X[near, 0] ** 2, atol=0.35)
-
-
 @pytest.mark.parametrize(
     ("params", "n_rows"),
     [
@@ -328,33 +289,6 @@ def test_rows_of_the_game(params, n_rows, teacher, digits):
     assert sum(asked_in_training) == n_rows
 
 
-@pytest.mark.slow
-def test_targets_that_are_not_standardised(diabetes):
-    """Their variance of 3,000 has no exponential in float64, and none is needed."""
-    booster = BDistilBooster(
-        LinearRegression(), **{**SMALL, "n_rounds": 2, "search": WeakLearnerSearch(gamma=1.0)}
-    )
-    booster.set_params(normalize="X", max_epochs=40).fit(*diabetes)
-    mean, std = booster.predict(diabetes[0], return_std=True)
-    teacher = booster.teacher_.predict(diabetes[0])
-    assert r2_score(teacher, mean) > 0.95
-    # The student's own error counts, on new samples, of which it knows less.
-    assert_allclose(std**2, np.square(diabetes[1] - teacher).mean(), rtol=0.12)
-
-
-def test_lines_tell_the_rounds_and_the_time_left(teacher, digits, capsys):
-    booster = BDistilBooster(teacher, **{**SMALL, "n_rounds": 2}, verbose=2)
-    booster.fit(*digits[:2])
-    printed = capsys.readouterr().out.splitlines()
-    assert "round 1 of 2, network 1:" in printed
-    lines = [line for line in printed if "tried" in line]
-    assert len(lines) == 2
-    for number, (line, found) in enumerate(zip(lines, booster.rounds_, strict=True), 1):
-        assert line.startswith(f"round {number} of 2: network {found.n_searches} that was tried")
-        assert f"distance {found.distance:.4g}, " in line
-        assert line.endswith(" s left")
-
-
 def test_the_barrier_is_bisected():
     barrier = Barrier(1.0)
     weights = []
@@ -367,15 +301,6 @@ def test_the_barrier_is_bisected():
     lighter = Barrier(1.0)
     lighter.change(was_too_light=False)
     assert lighter.weight == pytest.approx(1 / 3)
-
-
-def test_several_targets(diabetes):
-    X, y = diabetes[0], np.column_stack([diabetes[1], -diabetes[1]])
-    booster = BDistilBooster(LinearRegression(), **{**SMALL, "n_rounds": 2}).fit(X, y)
-    assert booster.predict(X, max_rounds=1).shape == y.shape
-    assert booster.predict_uncertainty(X).total.shape == y.shape
-    assert booster.predict(X, early_exit=1e9, return_exits=True)[1].shares.tolist() == [0, 1]
-    assert booster.score(X, y) > 0.4
 
 
 # Bad input -------------------------------------------------------------------------------------
@@ -406,16 +331,6 @@ class NeverTwo(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-
-def test_a_class_that_is_never_predicted():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(120, 3)), np.arange(120) % 3
-    booster = BDistilBooster(NeverTwo(), **SMALL).fit(X, y)
-    proba = booster.predict_proba(X)
-    assert np.isfinite(proba).all()
-    assert proba[:, 2].max() < 1e-3
-    assert (booster.predict(X) == NeverTwo().fit(X, y).predict(X)).mean() > 0.9
 
 
 def test_a_first_round_that_diverges_is_an_error(teacher, digits):
@@ -450,15 +365,6 @@ def test_a_first_round_that_diverges_is_an_error(teacher, digits):
 def test_parameters_that_make_no_sense(params, error, message, teacher, digits):
     with pytest.raises(error, match=message):
         BDistilBooster(teacher, **{**SMALL, **params}).fit(*digits[:2])
-
-
-@pytest.mark.parametrize(
-    "params", [{"search": WeakLearnerSearch(temperature=2.0)}, {"early": True}]
-)
-def test_parameters_of_classifiers_are_refused_by_regressors(params, diabetes):
-    (name,) = params
-    with pytest.raises(ValueError, match=rf"{name}\w* must be .* with a regressor as teacher"):
-        BDistilBooster(LinearRegression(), **params).fit(*diabetes)
 
 
 # Predictions from some of the rounds -----------------------------------------------------------
@@ -508,37 +414,6 @@ def test_limits_are_rounds(booster, digits):
     assert_array_equal(booster.predict_proba(X, deadline=1e6), stages[-1])
 
 
-def test_a_number_of_rounds_needs_no_bookkeeping(booster, digits, monkeypatch):
-    """Neither state nor distribution is made for each round where only their number is limited."""
-    expected = booster.predict_proba(digits[2], max_rounds=2, return_exits=True)[0]
-    monkeypatch.setattr(_anytime, "LimitedRun", None)
-    assert_array_equal(booster.predict_proba(digits[2], max_rounds=2), expected)
-    flop = booster.rounds_[0].flop
-    labels = booster.predict(digits[2], max_flops=1.5 * flop)
-    assert_array_equal(labels, booster.predict(digits[2], max_rounds=1))
-    with pytest.raises(TypeError):
-        booster.predict(digits[2], deadline=1.0)
-
-
-def test_limits_of_regressors(regressor, diabetes):
-    X = diabetes[0]
-    stages = list(regressor.staged_predict(X))
-    mean, std = regressor.predict(X, return_std=True, max_rounds=2)
-    assert_array_equal(mean, stages[1])
-    assert (std > 0).all()
-    (_, whole), exits = regressor.predict(X, return_std=True, return_exits=True)
-    assert_allclose(whole, np.sqrt(regressor.predict_uncertainty(X).total), rtol=1e-5)
-    assert exits.shares[-1] == 1
-
-
-@pytest.mark.parametrize("limit", [{"max_flops": 1.0}, {"deadline": 1e-9}])
-def test_a_limit_below_one_round_gives_the_first(limit, booster, digits):
-    (name,) = limit
-    with pytest.warns(UserWarning, match=f"{name}=.* the first round was run nevertheless"):
-        found = booster.predict(digits[2], **limit)
-    assert_array_equal(found, booster.predict(digits[2], max_rounds=1))
-
-
 @pytest.mark.parametrize(
     ("limits", "error", "message"),
     [
@@ -562,11 +437,6 @@ def test_a_limit_below_one_round_gives_the_first(limit, booster, digits):
 def test_limits_that_make_no_sense(limits, error, message, booster, digits):
     with pytest.raises(error, match=message):
         booster.predict(digits[2], **limits)
-
-
-def test_regressors_have_no_confidence(regressor, diabetes):
-    with pytest.raises(ValueError, match="exit_on must be 'spread' or 'auto' for a regressor"):
-        regressor.predict(diabetes[0], early_exit=0.9, exit_on="confidence")
 
 
 @pytest.mark.slow
@@ -652,15 +522,6 @@ def test_anytime_is_stopped_by_another_thread_within_a_round(connected, digits):
     assert predictions.result is first
 
 
-def test_anytime_ends_at_the_deadline(booster, digits):
-    predictions = booster.anytime(digits[2], deadline=0.05)
-    next(predictions)
-    time.sleep(0.06)
-    with pytest.raises(StopIteration):
-        next(predictions)
-    assert predictions.n_rounds == 1
-
-
 def test_each_learner_runs_once(connected, digits):
     booster = pickle.loads(pickle.dumps(connected))
     counts = [0] * 4
@@ -695,15 +556,6 @@ def test_uncertainty_has_no_parts(booster, regressor, digits, diabetes):
     assert found.aleatoric is found.epistemic is None
     residual = diabetes[1] - LinearRegression().fit(*diabetes).predict(diabetes[0])
     assert_allclose(found.total.mean(), residual.var(), rtol=0.15)
-
-
-def test_grid_search_and_seeds(digits, teacher):
-    params = {**SMALL, "n_rounds": 1, "max_epochs": 2}
-    search = GridSearchCV(BDistilBooster(teacher, **params), {"search__gamma": [0.1, 0.5]}, cv=2)
-    assert search.fit(*digits[:2]).best_params_["search__gamma"] in (0.1, 0.5)
-    first, second = (BDistilBooster(teacher, **params).fit(*digits[:2]) for _ in range(2))
-    assert_array_equal(first.predict_proba(digits[2]), second.predict_proba(digits[2]))
-    assert [row["round"] for row in first.history_] == [1, 1]
 
 
 def test_ctrl_c_keeps_the_rounds_that_are_finished(ctrl_c, teacher, digits):
@@ -781,18 +633,6 @@ def test_series_are_predicted_early(cell, series):
     assert_array_equal(copied.predict_proba(X), booster.predict_proba(X))
 
 
-def test_series_without_early_prediction(series):
-    X, y, _ = series
-    params = {"module": Recurrent, "module__hidden_units": (6,), "max_epochs": 8, "n_rounds": 2}
-    booster = BDistilBooster(
-        ReadsTheSum(), search=WeakLearnerSearch(max_search=1), lr=0.03, random_state=0, **params
-    )
-    booster.fit(X, y)
-    assert booster.score(X, y) > 0.95
-    assert not hasattr(booster, "predict_early")
-    assert not hasattr(booster.set_params(early=True), "predict_early")  # the fit was without
-
-
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monkeypatch, tally):
     rng = np.random.default_rng(0)
@@ -831,11 +671,3 @@ def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monk
             tally("predictions under a small working_memory")
         assert max(sizes) == chunk_size(model.module_, (4,))
     assert model.n_rounds_ > 1
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_operations_of_learners_side_by_side_are_counted(dtype, diabetes):
-    X, y = (array.astype(dtype) for array in diabetes)
-    model = BDistilBooster(LinearRegression(), **SMALL).fit(X, y)
-    assert model.module_.network._stack
-    assert flops(model, X) == model.n_rounds_ * 2 * (10 * 16 + 16 * 2)

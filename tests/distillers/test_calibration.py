@@ -3,21 +3,12 @@
 
 from __future__ import annotations
 
-import pickle
-from types import SimpleNamespace
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-import skdistill
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.distillers import Calibration
 from skdistill.distillers._fit._student import fit_calibration
@@ -80,15 +71,6 @@ def test_the_temperature_of_numbers_has_the_least_crps():
     assert loss(found.temperature) < min(loss(found.temperature * k) for k in (0.98, 1.02, 0.5, 2))
 
 
-def test_the_power_is_never_negative():
-    mean, epistemic = randn(50, 1), randn(50, 1, seed=1).exp()
-    members = gaussians(mean, torch.ones_like(mean), 1 / epistemic)
-    student = gaussians(mean, torch.ones_like(mean), epistemic)
-    found = fit_calibration(student, members, mean + 1, torch.ones(50, dtype=torch.float64))
-    assert found.power == 0
-    assert found.scale == pytest.approx(float((1 / epistemic).log().mean().exp()))
-
-
 def test_weights_count_as_rows():
     mean, variance, epistemic = randn(60, 1), randn(60, 1, seed=1).exp(), randn(60, 1, seed=2).exp()
     student, members = gaussians(mean, variance, epistemic), gaussians(mean, variance, epistemic**2)
@@ -117,22 +99,6 @@ def test_temperature_and_spread_of_classes_are_mended():
     assert after.mean().abs() < 1e-3
     assert after.std() < before.std() / 4  # a temperature changes more than scale and power
     assert mended.log_prob(codes).mean() > student.log_prob(codes).mean() + 0.05
-
-
-def test_the_network_is_that_of_all_rows(task, frozen):
-    plain = task.student(frozen).fit(*task.data)
-    student = task.student(frozen, calibration_fraction=0.25).fit(*task.data)
-    rows = torch.from_numpy(task.X)
-    assert torch.equal(student.module_.outputs(rows), plain.module_.outputs(rows))
-    assert not hasattr(plain, "calibration_")
-    assert plain.module_.calibration is None
-    found = student.calibration_
-    assert isinstance(found, Calibration)
-    assert (found.scale, found.power, found.temperature) != (1.0, 1.0, 1.0)
-    expected = found(plain.module_.read(plain.module_.outputs(rows))).uncertainty()
-    units = 1 if task.is_classification else task.y.std() ** 2
-    for part, value in zip(student.predict_uncertainty(task.X), expected, strict=True):
-        np.testing.assert_allclose(part, units * value.detach().numpy().reshape(-1), rtol=1e-9)
 
 
 def test_everything_is_read_off_the_calibrated_student(task, frozen):
@@ -178,46 +144,6 @@ def test_a_teacher_that_is_fitted_here_is_fitted_without_the_rows_too(task, froz
     assert type(teacher).n_fits == 2
 
 
-def test_files_pickles_and_clones(task, frozen, tmp_path):
-    student = task.student(frozen, calibration_fraction=0.25).fit(*task.data)
-    skdistill.save(student, tmp_path / "student")
-    for other in (skdistill.load(tmp_path / "student"), pickle.loads(pickle.dumps(student))):
-        assert other.calibration_ == student.calibration_
-        for one, same in zip(
-            student.predict_uncertainty(task.X), other.predict_uncertainty(task.X), strict=True
-        ):
-            np.testing.assert_array_equal(one, same)
-    copy = clone(student)
-    assert copy.get_params()["calibration_fraction"] == 0.25
-    with pytest.raises(NotFittedError):
-        copy.predict(task.X)
-    student.set_params(calibration_fraction=None).fit(*task.data)
-    assert not hasattr(student, "calibration_")
-
-
-def test_searches_and_frames(task):
-    frame = pd.DataFrame(task.X, columns=list("abc"))
-    student = task.student(task.ensemble(max_epochs=2), max_epochs=2)
-    name = type(student).__name__.lower()
-    grid = {f"{name}__calibration_fraction": [None, 0.25]}
-    search = GridSearchCV(make_pipeline(StandardScaler(), student), grid, cv=2, error_score="raise")
-    search.fit(frame, task.y)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-
-
-def test_several_targets_and_training_that_goes_on(regression):
-    X, y = regression.X, np.stack([regression.y, regression.X[:, 0]], axis=1)
-    student = regression.student(
-        regression.ensemble(), calibration_fraction=0.25, warm_start=True
-    ).fit(X, y)
-    before = student.calibration_
-    assert [len(v) for v in (before.scale, before.power, before.temperature)] == [2, 2, 2]
-    student.set_params(max_epochs=8).fit(X, y)
-    assert student.n_epochs_ == 8
-    assert student.calibration_ != before
-    assert student.predict_uncertainty(X).epistemic.shape == y.shape
-
-
 def test_what_it_does_not_go_with(task, frozen):
     X, y = task.data
     for share in (0, 1, 1.5, "yes"):
@@ -249,15 +175,6 @@ def test_families_that_cannot_be_calibrated_say_so(regression):
         wishart.fit(*regression.data)
 
 
-def test_a_class_must_be_left_to_fit_on(classification):
-    y = np.repeat(["a", "b"], [58, 2])
-    student = classification.student(classification.ensemble(), calibration_fraction=0.95)
-    with pytest.raises(
-        ValueError, match=r"calibration_fraction.*(leaves no sample of the classes \['b'\]|train)"
-    ):
-        student.fit(classification.X, y)
-
-
 def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regression):
     X, y = regression.data
     teacher = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0).fit(X, y)
@@ -270,17 +187,3 @@ def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regressio
         student.fit(X, y)
     epistemic = student.predict_uncertainty(X).epistemic
     np.testing.assert_allclose(epistemic, y.std() ** 2)
-
-
-def test_the_split_is_that_of_random_state(regression):
-    from skdistill.distillers._fit._student import split_rows
-
-    spec = SimpleNamespace(
-        arguments=(regression.X, regression.y, None),
-        settings=SimpleNamespace(calibration_fraction=0.25, kind="regressor"),
-        draw_seeds=lambda n: [0] * n,
-    )
-    kept, held_out = split_rows(spec)
-    X, X_held, y, y_held = train_test_split(*regression.data, test_size=0.25, random_state=0)
-    for found, expected in zip((*kept[:2], *held_out[:2]), (X, y, X_held, y_held), strict=True):
-        np.testing.assert_array_equal(found, expected)

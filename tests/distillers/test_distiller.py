@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from inspect import signature
 from typing import ClassVar
@@ -17,16 +16,8 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import (
-    BaggingClassifier,
-    BaggingRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
-    VotingClassifier,
-    VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -35,7 +26,6 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skorch.callbacks import Callback
 from torch import nn
 
@@ -44,9 +34,8 @@ from skdistill._engine import PooledRows
 from skdistill._training.trainer import batch_size_for, learning_rate_for
 from skdistill.distillers._fit import _rows, _student, _validate
 from skdistill.modules import MLP, stack
-from skdistill.settings import Heads, HydraLoss, Optimizer, Runtime
-from skdistill.teachers import as_teacher
-from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferOnly, TransferSet
+from skdistill.settings import Heads, HydraLoss, Runtime
+from skdistill.transfer import GaussianNoise, Mixup, TransferOnly, TransferSet
 
 
 def assert_same_members(first, second, X, **tolerance):
@@ -159,11 +148,6 @@ def test_a_frozen_teacher_is_used_as_it_is(frozen, task):
     np.testing.assert_array_equal(frozen.estimator.predict_members(task.X), before)
 
 
-def test_an_unfitted_frozen_teacher_says_so(task):
-    with pytest.raises(NotFittedError):
-        task.student(FrozenEstimator(task.ensemble())).fit(*task.data)
-
-
 @pytest.mark.parametrize("wrap", [lambda t: t, lambda t: make_pipeline(StandardScaler(), t)])
 def test_a_teacher_of_the_other_kind_is_refused(wrap, task):
     X = task.X
@@ -197,41 +181,6 @@ def test_what_is_no_teacher_is_named(teacher, message, task):
         task.student(teacher).fit(*task.data)
 
 
-def test_the_student_inside_a_pipeline_sees_what_its_teacher_sees(task):
-    X, y = task.data
-    scaled = StandardScaler().fit_transform(1000 * X)
-    inside = make_pipeline(StandardScaler(), task.student(task.ensemble())).fit(1000 * X, y)
-    by_hand = task.student(task.ensemble()).fit(scaled, y)
-    np.testing.assert_allclose(
-        predict_members(inside, 1000 * X), by_hand.predict_members(scaled), rtol=1e-6
-    )
-
-
-def test_a_teacher_fitted_on_other_columns(frozen, task):
-    X, y = task.data
-    with pytest.raises(ValueError, match="teacher was fitted on 3 columns, but X has 2"):
-        task.student(frozen).fit(X[:, :2], y)
-
-
-def test_a_teacher_fitted_on_columns_of_other_names(task):
-    pd = pytest.importorskip("pandas")
-    X, y = pd.DataFrame(task.X, columns=["a", "b", "c"]), task.y
-    teacher = FrozenEstimator(task.ensemble().fit(X, y))
-    message = r"teacher was fitted on the columns \['a', 'b', 'c'\], but X has \['a', 'c', 'b'\]"
-    with pytest.raises(ValueError, match=message):
-        task.student(teacher).fit(X[["a", "c", "b"]], y)
-
-
-def test_a_teacher_that_knows_columns_by_name_teaches_on_arrays(task):
-    pd = pytest.importorskip("pandas")
-    X, y = task.data
-    teacher = FrozenEstimator(task.ensemble().fit(pd.DataFrame(X, columns=["a", "b", "c"]), y))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = task.student(teacher).fit(X, y)
-    assert_same_members(model, task.student(task.ensemble()).fit(X, y), X)
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("wrap", [lambda t: t, lambda t: make_pipeline(StandardScaler(), t)])
 def test_a_teacher_that_knows_columns_by_name_is_asked_without_warnings(wrap, library, task):
@@ -260,81 +209,6 @@ def test_a_seed_reaches_what_the_teacher_left_open(task):
     own = task.student(task.ensemble(random_state=5), random_state=0).fit(X, y)
     assert own.teacher_.random_state == 5
     assert task.student(teacher, random_state=None).fit(X, y).teacher_[-1].random_state is None
-
-
-def test_the_students_draws_do_not_depend_on_the_teachers_seed(task):
-    X, y = task.data
-    built: list[torch.Tensor] = []
-
-    def build(in_features, out_features):
-        network = nn.Sequential(nn.Linear(in_features, out_features))
-        built.append(network[0].weight.detach().clone())
-        return network
-
-    teachers = (task.ensemble(random_state=None), FrozenEstimator(task.ensemble().fit(X, y)))
-    for teacher in teachers:
-        task.Student(teacher, module=build, max_epochs=1, random_state=0).fit(X, y)
-    # The first network of each fit only tries the module out.
-    n_built = len(built) // 2
-    for first, second in zip(built[1:n_built], built[n_built + 1 :], strict=True):
-        assert torch.equal(first, second)
-
-
-def classifiers():
-    scaled = make_pipeline(StandardScaler(), RandomForestClassifier(6))
-    voters = [("line", LogisticRegression()), ("tree", DecisionTreeClassifier(max_depth=2))]
-    return {
-        "forest": RandomForestClassifier(30),
-        "mixtures": as_teacher(RandomForestClassifier(30), max_members=6),
-        "extra trees": ExtraTreesClassifier(6),
-        "bag": BaggingClassifier(LogisticRegression(), 6),
-        "votes": VotingClassifier(voters, voting="soft", weights=[2, 4]),
-        "pipeline": scaled,
-        "search": GridSearchCV(scaled, {"randomforestclassifier__max_depth": [1, 2]}, cv=2),
-        "boosting": HistGradientBoostingClassifier(max_iter=5),
-    }
-
-
-def regressors():
-    scaled = make_pipeline(StandardScaler(), RandomForestRegressor(6))
-    voters = [("line", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=2))]
-    return {
-        "forest": RandomForestRegressor(30),
-        "mixtures": as_teacher(RandomForestRegressor(30), max_members=6),
-        "extra trees": ExtraTreesRegressor(6, min_samples_leaf=2),
-        "bag": BaggingRegressor(LinearRegression(), 6),
-        "votes": VotingRegressor(voters, weights=[2, 4]),
-        "pipeline": scaled,
-        "search": GridSearchCV(scaled, {"randomforestregressor__max_depth": [1, 2]}, cv=2),
-        "boosting": HistGradientBoostingRegressor(max_iter=5),
-    }
-
-
-@pytest.mark.parametrize("name", classifiers())
-def test_models_of_scikit_learn_teach(name, task):
-    X, y = task.data
-    teacher = (classifiers() if task.is_classification else regressors())[name]
-    settings = {"max_epochs": 60, "lr": 0.01, "module__hidden_units": (32,), "transfer": None}
-    weight = np.linspace(0.5, 2, 60)
-    model = task.student(teacher, **settings).fit(X, y, sample_weight=weight)
-    members = as_teacher(model.teacher_).predict_members(X)
-    expected = {"forest": 30, "votes": 1 + 2, "boosting": 1}.get(name, 6)
-    assert members.shape[1] == expected
-    assert model.n_heads_ == min(expected, 20)
-    assert (model.predict_uncertainty(X).epistemic is None) == (name == "boosting")
-    teacher = members.mean(axis=1)[..., 0]  # probabilities of the first class, or means
-    student = model.predict_members(X).mean(axis=1)[..., 0]
-    assert np.mean((student - teacher) ** 2) < 0.5 * np.var(teacher)
-
-
-def test_fitted_models_teach_as_a_list(task):
-    X, y = task.data
-    models = [task.ensemble(n_members=1, random_state=seed).fit(X, y) for seed in range(4)]
-    model = task.student(as_teacher(models)).fit(X, y)
-    assert model.n_heads_ == 4
-    assert model.teacher_.estimator_.models == models
-    expected = np.concatenate([one.predict_members(X) for one in models], axis=1)
-    np.testing.assert_allclose(predict_members(model.teacher_, X), expected)
 
 
 # ------------------------------------------------------------------------------------------
@@ -387,30 +261,6 @@ def test_the_default_learns_the_variance_without_bias(distil, members, task):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_member_predictions_of_rows_without_weight_do_not_matter(members, task):
-    X, y = task.data
-    kept = np.tile([True, True, False], 20)
-    weight = np.where(kept, 2.0, 0.0)
-    weighted = task.student(None).fit(X, y, sample_weight=weight, member_predictions=members)
-    dropped = task.student(None).fit(
-        X[kept], y[kept], sample_weight=weight[kept], member_predictions=members[kept]
-    )
-    assert_same_members(weighted, dropped, X)
-
-
-def test_a_second_fit_on_member_predictions_forgets_the_teacher(members, task):
-    model = task.student(task.ensemble()).fit(*task.data)
-    model.set_params(teacher=None).fit(*task.data, member_predictions=members)
-    assert not hasattr(model, "teacher_")
-    assert model.n_heads_ == 3
-
-
-def test_the_name_of_the_other_kind_is_no_teacher(members, task):
-    other = "regressor" if task.is_classification else "classifier"
-    with pytest.raises(ValueError, match="must be None; got teacher="):
-        task.student(other).fit(*task.data, member_predictions=members)
-
-
 def test_a_second_fit_of_another_kind_leaves_nothing_of_the_first(classification, regression):
     small = {"max_epochs": 1, "module__hidden_units": (4,)}
     model = DistributionDistiller(RandomForestClassifier(2), **small).fit(*classification.data)
@@ -420,14 +270,6 @@ def test_a_second_fit_of_another_kind_leaves_nothing_of_the_first(classification
     with pytest.raises(ValueError, match="X_transfer must have"):
         model.fit(*regression.data, X_transfer=np.zeros((2, 9)))
     assert not {"module_", "teacher_", "n_members_", "flops_"} & vars(model).keys()
-
-
-def test_settings_changed_in_place_do_not_reach_the_fitted_module(members, task):
-    units = [4]
-    model = task.student(None, max_epochs=1, module__hidden_units=units)
-    model.fit(*task.data, member_predictions=members)
-    units.append(5)
-    assert_same_members(pickle.loads(pickle.dumps(model)), model, task.X)
 
 
 @pytest.mark.parametrize("fails", ["short", "rank", "none", "NaN"])
@@ -446,31 +288,6 @@ def test_member_predictions_of_the_wrong_shape_are_named(fails, members, task):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (lambda p: 1.1 * p, "must sum to 1 over the classes.* sums to 1.1"),
-        (lambda p: p - 0.5, "must be probabilities from 0 to 1; in sample"),
-        (lambda p: p[..., :1], r"must have shape \(60, S, 3\).*given as \(1 - p, p\)"),
-        (lambda p: p[..., :2], r"must have shape \(60, S, 3\).*got \(60, 3, 2\)"),
-    ],
-    ids=["sum", "negative", "K = 1", "K = 2"],
-)
-def test_member_predictions_that_are_no_probabilities(wrong, message, classification):
-    members = np.random.default_rng(0).dirichlet(np.ones(3), size=(60, 3))
-    model = classification.student(None)
-    with pytest.raises(ValueError, match=f"^member_predictions {message}"):
-        model.fit(*classification.data, member_predictions=wrong(members))
-
-
-@pytest.mark.parametrize("variance", [0.0, -1.0, np.inf])
-def test_member_predictions_without_a_variance(variance, regression):
-    members = np.ones((60, 3, 1, 2))
-    members[..., 1] = variance
-    with pytest.raises(ValueError, match="member_predictions must be finite means and positive"):
-        regression.student(None).fit(*regression.data, member_predictions=members)
-
-
-@pytest.mark.parametrize(
     ("params", "fit_params"),
     [
         ({"teacher": LinearRegression()}, {}),
@@ -484,13 +301,6 @@ def test_member_predictions_come_instead_of_a_teacher(params, fit_params, member
     model = task.student(**{"teacher": None, **params})
     with pytest.raises(ValueError, match="member_predictions come instead of a teacher"):
         model.fit(*task.data, member_predictions=members, **fit_params)
-
-
-@pytest.mark.parametrize("transfer", ["noise", "munge", Mixup()])
-def test_rows_cannot_be_made_where_nobody_can_be_asked(transfer, members, task):
-    model = task.student(None, transfer=transfer)
-    with pytest.raises(ValueError, match=r"^transfer must be .* with member_predictions"):
-        model.fit(*task.data, member_predictions=members)
 
 
 def assert_answers_belong_to_their_rows(rows, members, task):
@@ -566,15 +376,6 @@ def test_the_teacher_of_all_rows_answers_for_transfer_rows(witness, further, tas
     assert says_known(rows.predictions).tolist() == [True] * 7
 
 
-def test_answers_out_of_fold_of_rows_without_weight_are_left_out(task, rows_learnt):
-    weight = np.tile([1.0, 2.0, 0.0], 20)
-    model = task.student(task.ensemble(), teacher_cv=3, transfer=None)
-    (rows,) = rows_learnt(model, *task.data, sample_weight=weight)
-    np.testing.assert_array_equal(rows.X.numpy(), task.X[weight > 0])
-    assert len(rows.predictions) == 40
-    assert np.isfinite(model.predict_members(task.X)).all()
-
-
 def test_the_seed_of_the_student_makes_the_folds(task, rows_learnt):
     teacher = task.ensemble(random_state=3)  # the teacher's own draws are always the same
     first, second, other = (
@@ -598,13 +399,6 @@ def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_lea
     assert np.isfinite(model.predict_log_proba(X)).all()
 
 
-@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda model: as_teacher([model])])
-def test_a_fitted_teacher_cannot_be_asked_out_of_fold(wrap, task):
-    teacher = wrap(task.ensemble().fit(*task.data))
-    with pytest.raises(ValueError, match="teacher must not be fitted"):
-        task.student(teacher, teacher_cv=3).fit(*task.data)
-
-
 @pytest.mark.parametrize(
     ("cv", "error", "message"),
     [
@@ -622,40 +416,6 @@ def test_a_fitted_teacher_cannot_be_asked_out_of_fold(wrap, task):
 def test_bad_folds_are_named(cv, error, message, task):
     with pytest.raises(error, match=message):
         task.student(task.ensemble(), teacher_cv=cv).fit(*task.data)
-
-
-class Growing(Witness):
-    """Has as many members as it has seen dozens of samples."""
-
-    def predict_members(self, X):
-        return np.repeat(super().predict_members(X), len(self.rows_) // 12, axis=1)
-
-
-class GrowingClassifier(Growing, WitnessClassifier):
-    pass
-
-
-class GrowingRegressor(Growing, WitnessRegressor):
-    pass
-
-
-def test_a_teacher_with_more_members_on_all_rows_is_named(task):
-    teacher = GrowingClassifier() if task.is_classification else GrowingRegressor()
-    with pytest.raises(ValueError, match=r"teacher must have as many members.*got 10 and 4"):
-        task.student(teacher, teacher_cv=KFold(2)).fit(*task.data)
-
-
-@pytest.mark.parametrize("seed", [None, 0])
-def test_memory_keeps_answers_out_of_fold_too(seed, task, tmp_path):
-    counted = task.counting_ensemble()
-    model = task.student(
-        counted, memory=str(tmp_path), max_epochs=1, random_state=seed, teacher_cv=2
-    )
-    search = GridSearchCV(
-        model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=2, error_score="raise"
-    )
-    search.fit(*task.data)
-    assert counted.n_fits == (2 + 1) * (2 + 1)  # on two folds and on all; folds of the search, all
 
 
 # ------------------------------------------------------------------------------------------
@@ -676,13 +436,6 @@ def test_memory_fits_each_teacher_once_per_fold(seed, as_path, task, tmp_path):
     assert counted.n_fits == 3 + 1
 
 
-def test_without_memory_each_candidate_fits_its_teacher(task):
-    counted = task.counting_ensemble()
-    model = task.student(counted, max_epochs=1)
-    GridSearchCV(model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=3).fit(*task.data)
-    assert counted.n_fits == 2 * 3 + 1
-
-
 def test_memory_changes_nothing_but_the_time(task, tmp_path):
     X, y = task.data
     teacher = task.ensemble(random_state=None)
@@ -692,11 +445,6 @@ def test_memory_changes_nothing_but_the_time(task, tmp_path):
         cached = task.student(teacher, memory=memory).fit(X, y)
         assert_same_members(cached, uncached, X)
         assert_same_members(cached.teacher_, uncached.teacher_, X)
-
-
-def test_a_frozen_teacher_is_not_written_to_memory(frozen, task, tmp_path):
-    task.student(frozen, memory=str(tmp_path), max_epochs=1).fit(*task.data)
-    assert not list(tmp_path.rglob("*.pkl"))
 
 
 def test_memory_tells_teachers_data_and_weights_apart(task, tmp_path):
@@ -746,24 +494,6 @@ def test_transfer_rows_are_appended_without_labels(wrap, frozen, further, task, 
     assert rows.weight is None
 
 
-def test_transfer_rows_alone(frozen, further, task, rows_learnt):
-    X, y = task.data
-    model = task.student(frozen, transfer=TransferOnly(), **plain(task))
-    (rows,) = rows_learnt(model, X, y, X_transfer=further)
-    np.testing.assert_array_equal(rows.X.numpy(), further)
-    assert rows.targets[1].tolist() == [0.0] * 25
-    by_chance = clone(model).fit(X, y[::-1].copy(), X_transfer=further)
-    assert_same_members(model, by_chance, X)  # the labels do not matter
-
-
-def test_transfer_rows_weigh_one(frozen, further, task, rows_learnt):
-    weight = np.linspace(0.5, 4, 60)
-    model = task.student(frozen)
-    (rows,) = rows_learnt(model, *task.data, sample_weight=weight, X_transfer=further)
-    expected = np.concatenate([weight, np.ones(25)])
-    np.testing.assert_allclose(rows.weight.numpy(), [expected / expected.mean()])
-
-
 def test_labels_of_transfer_rows_are_never_used(frozen, further, task):
     settings = {
         "loss": HydraLoss(teacher_weight=0.0, spread_weight=0.0),
@@ -777,57 +507,6 @@ def test_labels_of_transfer_rows_are_never_used(frozen, further, task):
     assert_same_members(with_rows, without, task.X, rtol=1e-4)
 
 
-@pytest.mark.parametrize("wrap", [np.asarray, TransferSet])
-def test_transfer_rows_with_the_wrong_number_of_columns(wrap, frozen, further, task):
-    with pytest.raises(ValueError, match="X_transfer must have 3 columns as X has, got 2"):
-        task.student(frozen).fit(*task.data, X_transfer=wrap(further[:, :2]))
-
-
-def test_transfer_rows_with_other_names(task, further):
-    pd = pytest.importorskip("pandas")
-    X, y = pd.DataFrame(task.X, columns=["a", "b", "c"]), task.y
-    rows = pd.DataFrame(further, columns=["c", "b", "a"])
-    model = task.student(task.ensemble())
-    with pytest.raises(ValueError, match=r"X_transfer has the columns \['c', 'b', 'a'\]"):
-        model.fit(X, y, X_transfer=TransferSet(rows))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(X, y, X_transfer=TransferSet(rows[["a", "b", "c"]]))
-        model.fit(X, y, X_transfer=further)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_transfer_rows_must_be_finite(value, frozen, further, task):
-    with pytest.raises(ValueError, match=r"X_transfer contains (NaN|infinity)"):
-        task.student(frozen).fit(*task.data, X_transfer=np.where(further > 1, value, further))
-
-
-def test_rows_without_labels_need_the_teacher_alone(frozen, further, task):
-    model = task.student(frozen, transfer=TransferOnly("auto"), loss=HydraLoss(teacher_weight=0.9))
-    with pytest.raises(
-        ValueError, match=r"^loss__teacher_weight must be 1 with transfer=TransferOnly.*got 0\.9"
-    ):
-        model.fit(*task.data, X_transfer=further)
-
-
-@pytest.mark.parametrize("transfer", ["auto", None, "noise"])
-def test_transfer_only_needs_rows(transfer, frozen, task):
-    model = task.student(frozen, transfer=TransferOnly(transfer))
-    with pytest.raises(
-        ValueError, match=r"transfer=TransferOnly\(...\) needs X_transfer in fit, or"
-    ):
-        model.fit(*task.data)
-
-
-def test_a_transfer_set_goes_whole_through_a_grid_search(task, rows_learnt):
-    model = task.student(task.ensemble(max_epochs=1), max_epochs=1)
-    search = GridSearchCV(
-        model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=3, error_score="raise"
-    )
-    learnt = rows_learnt(search, *task.data, X_transfer=TransferSet(task.X))  # and yet not cut
-    assert [(rows.targets[1] == 0).sum().item() for rows in learnt] == 7 * [60]
-
-
 def test_transfer_rows_are_routed_as_metadata(further, task):
     with config_context(enable_metadata_routing=True):
         model = task.student(task.ensemble(max_epochs=1), max_epochs=1)
@@ -839,17 +518,6 @@ def test_transfer_rows_are_routed_as_metadata(further, task):
         settings = {"scoring": scorer.set_score_request(sample_weight=True), "cv": 2}
         found = cross_validate(pipeline, *task.data, params=params, error_score="raise", **settings)
     assert np.isfinite(found["test_score"]).all()
-
-
-def test_a_pipeline_transforms_the_transfer_rows_too(frozen, further, task, rows_learnt):
-    with config_context(enable_metadata_routing=True):
-        model = task.student(frozen, transfer=TransferOnly())
-        model.set_fit_request(X_transfer=True)
-        steps = [("scale", StandardScaler()), ("distil", model)]
-        pipeline = Pipeline(steps, transform_input=["X_transfer"])
-        (rows,) = rows_learnt(pipeline, *task.data, X_transfer=further)
-    expected = StandardScaler().fit(task.X).transform(further)
-    np.testing.assert_allclose(rows.X.numpy(), expected)
 
 
 # ------------------------------------------------------------------------------------------
@@ -876,28 +544,11 @@ def test_noise_is_in_units_of_each_columns_deviation(task, witness):
     assert len(np.unique(copies[:, 0, 0])) == 20
 
 
-def test_auto_is_noise(frozen, task):
-    noise = GaussianNoise(correlated=True, categorical="auto")
-    if task.is_classification:
-        noise = GaussianNoise(share_power=1.5)
-    by_default, with_noise, without = (
-        task.student(frozen, transfer=transfer).fit(*task.data)
-        for transfer in ("auto", noise, None)
-    )
-    assert_same_members(by_default, with_noise, task.X)
-    assert (by_default.predict_members(task.X) != without.predict_members(task.X)).any()
-
-
 def test_auto_draws_no_rows_for_numbers_on_large_tables(witness, task, monkeypatch):
     monkeypatch.setattr(_validate, "_MANY_ROWS", 59)
     model = task.student(witness, batch_size=20).fit(*task.data)
     is_asked_once = np.array_equal(asked_in_training(model), task.X)
     assert is_asked_once != task.is_classification
-
-
-def test_without_noise_the_teacher_is_asked_once_about_each_row(task, witness):
-    model = task.student(witness, transfer=None, batch_size=20).fit(*task.data)
-    np.testing.assert_array_equal(asked_in_training(model), task.X)
 
 
 @pytest.mark.parametrize("transfer", ["mixup", "munge", Mixup(0.5)])
@@ -926,36 +577,6 @@ def test_made_rows_alone(given, transfer, task, witness, further):
     if transfer != "munge":  # which draws from normals
         assert (asked >= source.min(axis=0)).all()
         assert (asked <= source.max(axis=0)).all()
-
-
-@pytest.mark.parametrize("transfer", [GaussianNoise, Mixup, Munge])
-def test_categorical_columns_hold_values_that_exist(transfer, task, witness):
-    X, y = task.X.copy(), task.y
-    X[:, 1] = np.arange(60) % 3
-    X[:, 2] = 10 * X[:, 1] + 7
-    model = task.student(witness, transfer=transfer(categorical=[(1, 2)]), max_epochs=3)
-    asked = asked_in_training(model.fit(X, y))
-    assert set(map(tuple, asked[:, 1:])) == {(0.0, 7.0), (1.0, 17.0), (2.0, 27.0)}
-    assert len(np.unique(asked[:, 0])) > 60
-    wrong = task.student(task.counting_ensemble(), transfer=transfer(categorical=[5]))
-    with pytest.raises(ValueError, match=f"^{transfer.__name__}: categorical must be"):
-        wrong.fit(X, y)
-    assert wrong.teacher.n_fits == 0
-
-
-def test_partners_are_drawn_in_proportion_to_the_weights(task, witness):
-    weight = np.where(np.arange(60) == 7, 1e6, 1.0)
-    model = task.student(witness, transfer=TransferOnly(Mixup()), max_epochs=10)
-    made = asked_in_training(model.fit(*task.data, sample_weight=weight))
-
-    def directions(rows):
-        away = rows - task.X[7]
-        length = np.linalg.norm(away, axis=1, keepdims=True)
-        return (away / np.maximum(length, 1e-12))[length[:, 0] > 0]
-
-    # Nearly all partners are sample 7, so that samples lie on lines from there to other samples.
-    cosines = directions(made) @ directions(task.X).T
-    assert (cosines.max(axis=1) > 1 - 1e-12).mean() > 0.99
 
 
 @pytest.mark.parametrize(
@@ -988,37 +609,6 @@ def test_weights_go_to_the_teacher_and_to_the_loss(frozen, task):
     weighted = task.student(frozen, transfer=None).fit(X, y, sample_weight=weight)
     unweighted = task.student(frozen, transfer=None).fit(X, y)
     assert (weighted.predict_members(X) != unweighted.predict_members(X)).all()
-
-
-def test_weights_go_to_the_last_step_of_a_teaching_pipeline(task):
-    X, y = task.data
-    weight = np.linspace(0.1, 3, 60)
-    teacher = make_pipeline(StandardScaler(), task.ensemble())
-    model = task.student(teacher).fit(X, y, sample_weight=weight)
-    scaled = StandardScaler().fit_transform(X)
-    expected = task.ensemble().fit(scaled, y, sample_weight=weight)
-    np.testing.assert_allclose(predict_members(model.teacher_, X), expected.predict_members(scaled))
-
-
-def test_rows_of_weight_zero_are_as_if_they_were_not_there(task):
-    X, y = task.data
-    weight = np.tile([1.0, 2.0, 0.0], 20)
-    kept = weight > 0
-    strange = np.where(kept, y, y[0] if task.is_classification else 1e9)
-    weighted = task.student(task.ensemble()).fit(X, strange, sample_weight=weight)
-    dropped = task.student(task.ensemble()).fit(X[kept], y[kept], sample_weight=weight[kept])
-    assert_same_members(weighted, dropped, X)
-
-
-def test_integer_weights_equal_repetitions_without_noise(frozen, task):
-    X, y = task.data
-    weight = np.tile([1, 2, 0], 20)
-    settings = {"transfer": None, "batch_size": 100, "loss": HydraLoss(teacher_weight=0.7)}
-    weighted = task.student(frozen, **settings).fit(X, y, sample_weight=weight)
-    repeated = task.student(frozen, **settings).fit(
-        np.repeat(X, weight, axis=0), np.repeat(y, weight)
-    )
-    assert_same_members(weighted, repeated, X, rtol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------
@@ -1082,15 +672,6 @@ def test_auto_is_finer_where_the_teacher_predicts_little_variance(
     assert found == pytest.approx(expected, abs=0.005)
 
 
-@pytest.mark.parametrize("refinement", [1.0, 1.7, 4.0])
-def test_auto_never_shows_fewer_rows_of_larger_tables(refinement):
-    sizes = np.unique(np.geomspace(1, 1e7, 500).astype(int))
-    epochs = np.array([_student._n_epochs("auto", n, refinement) for n in sizes])
-    assert (np.diff(epochs) <= 0).all()
-    shown, rounding = sizes * epochs, 1 + 1 / epochs.min()
-    assert (shown[1:] * rounding >= shown[:-1]).all()
-
-
 class Rates(Callback):
     """Notes the learning rate at the beginning of each epoch."""
 
@@ -1123,17 +704,6 @@ def test_students_of_teachers_without_noise_are_trained_finer(family, regression
         # Steps are smaller by no more than there are more epochs for them.
         student.set_params(max_time=None, max_epochs=28).fit(X, y, member_predictions=members)
         assert student.net_.lr == pytest.approx(0.01 / 2)
-
-
-def test_a_pass_is_as_coarse_as_ever(regression, monkeypatch):
-    monkeypatch.setattr(_student, "_refinement_for", lambda *arguments: 4.0)
-    teacher = FrozenEstimator(regression.ensemble(max_epochs=2).fit(*regression.data))
-    settings = {"module__hidden_units": (4,), "random_state": 0}
-    student = DistributionDistiller(teacher, callbacks=[Rates()], **settings)
-    student.partial_fit(*regression.data)
-    assert Rates.seen == [0.01]
-    student.set_params(max_epochs=1).fit(*regression.data)
-    assert Rates.seen == [0.01]  # as many epochs as are asked for
 
 
 @pytest.mark.parametrize(
@@ -1185,13 +755,6 @@ def test_ctrl_c_keeps_the_student_as_trained_so_far(frozen, task, interrupted):
     assert model.n_parameters_ > 0
 
 
-def test_ctrl_c_before_the_end_of_the_first_epoch_keeps_the_teacher_only(task, interrupted):
-    model = interrupted(task.ensemble(), at=2)
-    with pytest.raises(NotFittedError):
-        model.predict(task.X)
-    assert model.teacher_.predict(task.X).shape == (60,)
-
-
 @pytest.mark.parametrize("teacher_cv", [None, 3])
 def test_ctrl_c_while_the_teacher_learns(teacher_cv, task, ctrl_c):
     teacher = task.ensemble(
@@ -1200,16 +763,6 @@ def test_ctrl_c_while_the_teacher_learns(teacher_cv, task, ctrl_c):
     model = task.student(teacher, teacher_cv=teacher_cv)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*task.data)
-    with pytest.raises(NotFittedError):
-        model.predict(task.X)
-
-
-def test_a_student_that_diverges_says_so_and_keeps_its_teacher(task):
-    settings = {"optimizer": Optimizer("SGD", clip_norm=None), "lr": 1e30, "batch_size": 5}
-    model = task.student(task.ensemble(), **settings)
-    with pytest.raises(ValueError, match=r"student's loss.*smaller lr than 1e\+30.*teacher_"):
-        model.fit(*task.data)
-    assert model.teacher_.predict(task.X).shape == (60,)
     with pytest.raises(NotFittedError):
         model.predict(task.X)
 
@@ -1233,24 +786,6 @@ def test_a_second_fit_that_fails_leaves_nothing_of_the_first(fails, task):
     assert not {"module_", "teacher_"} & vars(model).keys()
     with pytest.raises(NotFittedError):
         model.predict(task.X)
-
-
-def test_the_same_seed_gives_the_same_student(frozen, task):
-    X, y = task.data
-    first, second, other = (task.student(frozen, random_state=seed).fit(X, y) for seed in (0, 0, 1))
-    assert_same_members(first, second, X)
-    assert (first.predict_members(X) != other.predict_members(X)).all()
-
-
-@pytest.mark.parametrize("transfer", [None, GaussianNoise(0.3), "mixup"])
-def test_working_memory_bounds_the_questions(transfer, task, witness):
-    model = task.student(witness, transfer=transfer, batch_size=20)
-    unbounded = clone(model).fit(*task.data)
-    with config_context(working_memory=0.001):
-        bounded = clone(model).fit(*task.data)
-    sizes = [max(map(len, each.teacher_.asked_)) for each in (bounded, unbounded)]
-    assert sizes[0] < sizes[1]
-    assert_same_members(bounded, unbounded, task.X)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,8 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from sklearn import config_context
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.datasets import load_digits
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -41,10 +35,8 @@ from skdistill.families import (
     known_families,
     make_family,
 )
-from skdistill.families._family import without_zeros
 from skdistill.modules import GaussianHead
 from skdistill.settings import Optimizer
-from skdistill.teachers import as_teacher
 from skdistill.transfer import TransferOnly
 
 N_ROWS = 6
@@ -221,17 +213,6 @@ def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoo
     np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=0.1)
 
 
-def test_draws_of_a_logit_normal_are_others_in_every_epoch(data):
-    model = small_student("classifier", family="logit_normal").fit(data[0], data[2])
-    objective = model._plan.objective(model.module_, model._training_budget)
-    first = objective.given.clone()
-    objective.begin_epoch(1)
-    assert (objective.given != first).any()
-    objective.begin_epoch(0)
-    assert torch.equal(objective.given, first)
-    assert first.dtype == next(model.module_.parameters()).dtype
-
-
 @pytest.mark.slow
 def test_a_covariance_of_low_rank_keeps_what_logits_share():
     draw = np.random.default_rng(0)
@@ -260,20 +241,6 @@ def test_the_dirichlet_family_learns_mean_and_information_of_the_members():
     np.testing.assert_allclose(found.mean, expected.mean, atol=2e-3)
     information = expected.uncertainty().epistemic
     np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=2e-2)
-
-
-@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference"])
-def test_the_dirichlet_family_learns_the_proxy(loss):
-    members = categorical_members()
-    model = linear("classifier", family=DirichletFamily(loss))
-    model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
-    log_probs = torch.from_numpy(np.log(members)).transpose(0, 1)
-    mean, precision = losses.proxy_target(log_probs)
-    if loss == "reverse_kl_reference":
-        precision = precision + 4  # its minimiser is (precision + K) mean + 1
-    expected = losses.proxy_concentrations(mean, precision, offset=0.0)
-    found = model.predict_distribution(X).concentrations
-    np.testing.assert_allclose(found, expected, rtol=1e-2)
 
 
 def test_the_dirichlet_likelihood_is_at_its_maximum():
@@ -307,25 +274,6 @@ def test_random_heads_learn_the_mean_and_differ(family):
     np.testing.assert_allclose(model.predict_proba(X), members[:N_ROWS].mean(1), atol=0.1)
     assert model.predict_members(X).shape == (N_ROWS, 30, 4)
     assert (model.predict_uncertainty(X).epistemic > 1e-6).all()
-
-
-@pytest.mark.parametrize("family", RANDOM_HEADS)
-def test_random_heads_of_numbers_learn_the_mean_member(family):
-    # The loss, averaged over draws, is least for the mean mean and the members' mixture's variance.
-    members = np.tile(gaussian_members(), (40, 1, 1, 1))
-    rows = np.tile(X, (40, 1))
-    model = DistributionDistiller(
-        "regressor", family=family(n_samples=30), transfer=None, max_epochs=60, random_state=0
-    ).fit(rows, np.zeros(40 * N_ROWS), member_predictions=members)
-    expected = EmpiricalGaussian.from_members(members[:N_ROWS])
-    np.testing.assert_allclose(model.predict(X), expected.mean[:, 0], atol=0.1)
-    found = model.predict_uncertainty(X)
-    np.testing.assert_allclose(found.total, expected.variance[:, 0], rtol=0.35)
-    drawn = model.predict_members(X)
-    assert drawn.shape == (N_ROWS, 30, 1, 2)
-    np.testing.assert_allclose(found.epistemic, drawn[:, :, 0, 0].var(1), rtol=1e-5)  # Eq 2
-    np.testing.assert_allclose(found.aleatoric, drawn[:, :, 0, 1].mean(1), rtol=1e-5)
-    assert (found.epistemic > 1e-6).all()
 
 
 def test_in_training_random_heads_are_drawn_for_each_row(data):
@@ -403,20 +351,6 @@ def test_the_supervised_term_is_the_likelihood_of_the_labels(kind, data):
     torch.testing.assert_close(gradient, by_autograd)
 
 
-@pytest.mark.slow
-def test_labels_mend_what_members_have_wrong():
-    members = np.full((N_ROWS, 3, 2), 0.5)
-    y = np.arange(N_ROWS) % 2
-    score = [
-        linear("classifier", family="mixture", supervised_weight=weight)
-        .fit(X, y, member_predictions=members)
-        .predict_proba(X)[np.arange(N_ROWS), y]
-        .mean()
-        for weight in (0.0, 1.0)
-    ]
-    np.testing.assert_allclose(score, [0.5, 0.75], atol=1e-2)  # argmin of KL(half, p) - log p
-
-
 @pytest.mark.parametrize("family", [DirichletFamily, MixtureFamily])
 def test_the_temperature_softens_both_sides_and_falls_to_one(family, data):
     model = small_student("classifier", family=family(temperature=(3.0, 2, 6)))
@@ -459,24 +393,6 @@ def test_the_distiller_is_what_its_teacher_is(kind, data):
     assert model.n_features_in_ == 3
     assert model.set_params(teacher="classifier").fit  # settings change nothing that is fitted
     assert hasattr(model, "predict_proba") is (kind == "classifier")
-
-
-def test_a_search_over_families_and_teachers(data):
-    search = GridSearchCV(
-        small_student("classifier"),
-        {"family": ["dirichlet", "mixture"], "teacher__n_members": [2, 3]},
-        cv=2,
-        error_score="raise",
-    ).fit(data[0], data[2])
-    assert predict_uncertainty(search, data[0]).total.shape == (60,)
-
-
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
-def test_forests_teach(kind, data):
-    forest = RandomForestRegressor if kind == "regressor" else RandomForestClassifier
-    model = small_student(kind, teacher=forest(5, random_state=0))
-    model.fit(data[0], target_of(kind, data))
-    assert np.isfinite(model.predict_uncertainty(data[0]).epistemic).all()
 
 
 def test_a_failed_fit_keeps_the_teacher_and_is_not_fitted(data):
@@ -530,21 +446,6 @@ def test_the_likelihood_is_smoothed_by_default(data):
 # ------------------------------------------------------------------------------------------
 # Bad input
 # ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("teacher", "error", "message"),
-    [
-        (None, TypeError, "teacher must be a classifier or a regressor"),
-        ("cluster", TypeError, "'classifier' or 'regressor'"),
-        (RandomForestClassifier, TypeError, "teacher must be"),
-        (BaseEstimator(), TypeError, "teacher must be"),
-        ("classifier", ValueError, "member_predictions"),
-    ],
-)
-def test_what_is_no_teacher(teacher, error, message, data):
-    with pytest.raises(error, match=message):
-        DistributionDistiller(teacher).fit(data[0], data[2])
 
 
 @pytest.mark.parametrize("kind", BY_KIND)
@@ -606,13 +507,6 @@ def test_bad_parameters(params, error, message, data):
         small_student("classifier", **params).fit(data[0], data[2])
 
 
-def test_what_numbers_do_not_read_must_have_its_default(data):
-    with pytest.raises(ValueError, match=r"one of \['diagonal', 'full'\]"):
-        small_student("regressor", family=GaussianFamily(2)).fit(*data[:2])
-    with pytest.raises(ValueError, match=r"temperature must be 1.0 for a regressor, which does"):
-        small_student("regressor", family=MixtureFamily(2.0)).fit(*data[:2])
-
-
 # Another value of each setting of a family; of some settings, the others that it is read with.
 OTHER = {
     "covariance": "full",
@@ -652,46 +546,6 @@ def test_a_setting_is_read_or_refused(kind, family, name):
     outputs = [m.predict_uncertainty(rows).total for m in (model, changed)]
     assert not np.array_equal(*outputs), f"{name} is taken and changes nothing"
     assert changed.family_.get_params()[name] == other
-
-
-def test_a_search_reaches_the_settings_of_a_family(data):
-    student = small_student("classifier", family=DirichletFamily("reverse_kl"))
-    search = GridSearchCV(student, {"family__max_precision": [10.0, 1e4]}, cv=2).fit(*data[::2])
-    found = search.best_estimator_.family_
-    assert found.max_precision == search.best_params_["family__max_precision"]
-    search.best_estimator_.set_params(family__max_precision=3.0)
-    assert found.max_precision != 3.0  # what is fitted stays
-    with pytest.raises(ValueError, match=r"family=DirichletFamily\(max_precision=...\)"):
-        small_student("classifier").set_params(family__max_precision=3.0)
-    with pytest.raises(ValueError, match=r"family=DirichletFamily\(max_precision=...\)"):
-        small_student("classifier").set_params(max_precision=3.0)
-
-
-@pytest.mark.parametrize("family", BY_KIND["classifier"])
-@pytest.mark.parametrize("case", ["identical", "certain", "two classes"])
-def test_hard_members(family, case):
-    n_classes = 2 if case == "two classes" else 3
-    members = categorical_members(n_classes)
-    if case == "identical":
-        members[:] = members[:, :1]
-    if case == "certain":
-        members = np.eye(3)[np.random.default_rng(0).integers(3, size=(N_ROWS, 7))]
-    y = np.arange(N_ROWS) % n_classes
-    model = linear("classifier", family=family, max_epochs=50, module__hidden_units=(8,))
-    model.fit(X, y, member_predictions=members)
-    assert np.isfinite(model.predict_proba(X)).all()
-    assert all(np.isfinite(p).all() for p in model.predict_uncertainty(X) if p is not None)
-
-
-@pytest.mark.slow
-def test_the_cap_holds_where_members_are_identical():
-    members = categorical_members()
-    # On all samples but one: were it on all, there were nothing to cap.
-    members[1:] = members[1:, :1]
-    model = linear("classifier", family=DirichletFamily("reverse_kl", max_precision=500.0))
-    model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
-    precision = model.predict_distribution(X).precision
-    np.testing.assert_allclose(precision[1:], 500.0, rtol=0.1)
 
 
 @pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference"])
@@ -770,66 +624,6 @@ def test_one_member_cannot_tell_the_parts(kind, family):
         assert np.isfinite(total).all()
 
 
-def test_one_model_is_a_teacher_of_one_member(data):
-    student = small_student("classifier", teacher=LogisticRegression())
-    with pytest.warns(UserWarning, match="one member"):
-        student.fit(data[0], data[2])
-    assert student.predict_uncertainty(data[0]).epistemic is None
-
-
-@pytest.mark.parametrize("working_memory", [1e-4, 1024])
-def test_agreement_is_looked_for_on_all_rows_that_are_asked_about(working_memory, data):
-    """Trees that have learnt X by heart agree there, and nowhere else."""
-    X, y, _ = data
-    by_heart = RandomForestRegressor(5, bootstrap=False, max_features=1, random_state=0).fit(X, y)
-    same = as_teacher([LinearRegression().fit(X, y)] * 3).fit(X, y)
-    with config_context(working_memory=working_memory):
-        student = small_student("regressor", teacher=FrozenEstimator(by_heart))
-        assert (student.fit(X, y).predict_uncertainty(X).epistemic > 0).all()
-        student.set_params(teacher=FrozenEstimator(same))
-        with pytest.warns(UserWarning, match="members never disagreed"):
-            student.fit(X, y)
-    assert (student.predict_uncertainty(X).epistemic == 0).all()
-
-
 # ------------------------------------------------------------------------------------------
 # Members that rule classes out
 # ------------------------------------------------------------------------------------------
-
-
-def test_rows_without_a_zero_stay_as_they_are():
-    members = categorical_members()
-    assert without_zeros(members) is members
-    mixed = members.copy()
-    mixed[2, 3] = [0.0, 0.5, 0.5, 0.0]
-    found = without_zeros(mixed)
-    others = np.arange(N_ROWS) != 2
-    np.testing.assert_array_equal(found[others], members[others])
-    assert (found > 0).all()
-    np.testing.assert_allclose(found.sum(-1), 1)
-    np.testing.assert_allclose(found[2].mean(0), mixed[2].mean(0), atol=1e-4)
-
-
-@pytest.mark.parametrize("family", ["auto", DirichletFamily("nll"), "logit_normal"], ids=str)
-def test_a_student_of_a_forest_is_as_right_as_the_forest(family):
-    rows, y = load_digits(return_X_y=True)
-    rows = rows.astype(np.float32) / 16
-    forest = RandomForestClassifier(20, random_state=0).fit(rows[:600], y[:600])
-    members = as_teacher(FrozenEstimator(forest)).fit(rows, y).predict_members(rows[:600])
-    settings = {"max_epochs": 60, "normalize": "y", "random_state": 0}  # pixels have one unit
-    model = DistributionDistiller("classifier", family=family, **settings)
-    model.fit(rows[:600], y[:600], member_predictions=members)
-    assert model.score(rows[600:], y[600:]) > forest.score(rows[600:], y[600:]) - 0.02
-
-
-def test_nan_names_member_and_row():
-    members = categorical_members()
-    members[2, 5] = np.nan
-    with pytest.raises(ValueError, match="in sample 2 member 5 gives nan"):
-        linear("classifier").fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
-
-
-def test_frozen_teachers_stay_as_they_are(data):
-    teacher = BayesianEnsembleRegressor(n_members=2, max_epochs=3).fit(data[0], data[1])
-    model = DistributionDistiller(FrozenEstimator(teacher), max_epochs=3).fit(data[0], data[1])
-    assert model.teacher_.estimator is teacher

@@ -137,23 +137,6 @@ def test_one_sample_tells_no_share_of_the_entropy_and_two_do(predictive):
     assert gradient[:, 3].tolist() == [0, 0]
 
 
-def test_members_that_agree_and_are_sure_have_no_share():
-    sure = torch.tensor([1.0, 0, 0]).expand(5, 2, 3)
-    found = SHARE[1].target(pooled(SHARE[1:], [SHARE[1].of_members(sure)]))
-    assert found.squeeze(1).tolist() == [0, 0]
-    alike = drawn_probs(1, 2, 3).expand(5, 2, 3)
-    found = SHARE[1].target(pooled(SHARE[1:], [SHARE[1].of_members(alike)]))
-    torch.testing.assert_close(found, torch.zeros(2, 1, dtype=found.dtype))
-
-
-def test_rows_that_were_met_once_are_tuned_on_but_for_their_variance():
-    teaching = Targets(NUMBERS, [1, 1, 2], ["online"] * 3, 4, CPU, limit=1e6)
-    teaching.update(drawn_gaussians(1, 2), torch.tensor([3, 1]))
-    index, found = teaching.met()
-    assert index.tolist() == [1, 3]
-    assert found.isnan().tolist() == [[False, False, True]] * 2
-
-
 def test_what_is_not_known_yet_is_not_learnt():
     columns = [slice(0, 1), slice(1, 2), slice(2, 3)]
     objective = ExpectationObjective(NUMBERS, columns)
@@ -197,12 +180,6 @@ def test_several_chains_are_averaged():
     for estimate in ("online", "stochastic"):
         found = targets(estimate, estimate).update(members, torch.tensor([0, 1]))
         torch.testing.assert_close(found[:, :3], members.mean(0), rtol=1e-6, atol=1e-7)
-
-
-def test_only_online_columns_take_memory():
-    assert targets("stochastic", "stochastic").running is None
-    assert targets("stochastic", "online").state()["sums"].shape == (4, 1)
-    assert targets("online", "online").state()["sums"].nbytes == 4 * 4 * 4
 
 
 COLUMNS = [slice(0, 3), slice(3, 4)]

@@ -8,14 +8,12 @@ import itertools
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_moons
-from sklearn.model_selection import GridSearchCV
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill._engine._checkpoint import CheckpointFile
@@ -204,22 +202,6 @@ def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
-def test_a_fit_that_was_killed_when_all_was_done_gives_the_same_student(tmp_path, monkeypatch):
-    path = tmp_path / "checkpoint"
-    with monkeypatch.context() as patch:
-        patch.setattr(CheckpointFile, "remove", lambda self: stop())
-        with pytest.raises(Stopped):
-            fit(distiller(checkpoint=path))
-    assert path.exists()
-    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
-
-
-def test_without_a_file_a_fit_begins_anew(tmp_path):
-    path = tmp_path / "checkpoint"
-    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
-    assert not path.exists()
-
-
 # ------------------------------------------------------------------------------------------
 # Files of other fits
 # ------------------------------------------------------------------------------------------
@@ -312,16 +294,6 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
             distiller("numbers", checkpoint=path).fit(**{"X": X, "y": Y, **further, **data})
 
 
-def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
-    class Locked(torch.nn.Linear):
-        lock = threading.Lock()
-
-    gped = distiller(checkpoint=tmp_path / "checkpoint", **{**LINEAR, "module": Locked})
-    with pytest.raises(ValueError, match="module cannot be compared with other values"):
-        fit(gped)
-    fit(gped.set_params(runtime__checkpoint=None))
-
-
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
     stopped_fit(distiller(checkpoint=path))
@@ -362,42 +334,6 @@ def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatc
 # ------------------------------------------------------------------------------------------
 # Files that cannot be written, and two fits at once
 # ------------------------------------------------------------------------------------------
-
-
-def test_a_missing_folder_is_found_before_training(tmp_path):
-    with ending(1), pytest.raises(ValueError, match=r"checkpoint=.* must name a file in a folder"):
-        fit(distiller(checkpoint=tmp_path / "missing" / "checkpoint"))
-
-
-def test_a_write_that_fails_does_not_end_a_fit(tmp_path, monkeypatch):
-    def fail(*args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.warns(UserWarning, match=r"checkpoint=.* could not be written .*No space"):
-        fitted = fit(distiller(checkpoint=tmp_path / "checkpoint"))
-    assert os.listdir(tmp_path) == []
-    assert_same(fitted, fit(distiller()))
-
-
-def test_two_fits_at_once_are_refused(tmp_path):
-    path, refused = tmp_path / "checkpoint", []
-
-    def begin_another():
-        with pytest.raises(ValueError, match=r"checkpoint=.* is in use by another fit") as caught:
-            fit(distiller(lr=0.02, checkpoint=path))
-        refused.append(caught)
-
-    with ending(9, begin_another):
-        fitted = fit(distiller(checkpoint=path))
-    assert len(refused) == 1
-    assert_same(fitted, fit(distiller()))
-
-
-def test_candidates_of_a_search_may_share_a_file_one_by_one(tmp_path):
-    search = GridSearchCV(distiller(checkpoint=tmp_path / "checkpoint"), {"lr": [0.01, 0.02]}, cv=2)
-    search.set_params(error_score="raise").fit(X, Y)
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_is_cut_off_is_never_found(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
 import numpy as np
@@ -48,13 +47,6 @@ def test_rows_in_bins_are_trained_on_again_after_pruning():
     assert len(student.history_) == 2 + 2
 
 
-def test_copies_predict_the_same(pruned, task):
-    copied = pickle.loads(pickle.dumps(pruned))
-    np.testing.assert_array_equal(copied.predict_members(task.X), pruned.predict_members(task.X))
-    assert widths(copied.module_) == widths(pruned.module_)
-    assert len(copied.net_.history) == 320
-
-
 def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
     settings = {
         "module__hidden_units": (8, 8),
@@ -69,23 +61,10 @@ def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
     np.testing.assert_array_equal(copied.predict_members(task.X), student.predict_members(task.X))
 
 
-def test_fitting_again_starts_from_the_full_width(pruned, task):
-    again = copy.deepcopy(pruned).fit(*task.data)
-    assert widths(again.module_) == widths(pruned.module_)
-    assert len(again.history_) == 320
-    again.set_params(pruning=None, max_epochs=1).fit(*task.data)
-    assert widths(again.module_) == (40, 30)
-
-
 @pytest.mark.parametrize("n_epochs", [0, 7])
 def test_number_of_finetuning_epochs(n_epochs, pruned, task):
     student = clone(pruned).set_params(pruning__finetune_epochs=n_epochs).fit(*task.data)
     assert len(student.history_) == 160 + n_epochs
-
-
-def test_finetuning_goes_on_from_what_was_learnt(pruned):
-    losses = [row["train_loss"] for row in pruned.history_]
-    assert losses[-1] < losses[159]
 
 
 def test_training_can_begin_again_with_new_weights(pruned, task):
@@ -101,16 +80,6 @@ def test_training_can_begin_again_with_new_weights(pruned, task):
     assert fits[1].history_[-1]["train_loss"] < fits[1].history_[159]["train_loss"]
     copied = pickle.loads(pickle.dumps(fits[1]))
     np.testing.assert_array_equal(copied.predict_members(task.X), fits[1].predict_members(task.X))
-
-
-def test_a_choice_of_new_weights_that_is_none(task, frozen):
-    with pytest.raises(ValueError, match=r"pruning__restart must be one of .*, got 'yes'"):
-        task.student(frozen, pruning=GroupLasso(0.1, restart="yes")).fit(*task.data)
-
-
-def test_nothing_is_pruned_without_it(task, frozen):
-    student = task.student(frozen, module__hidden_units=(10,)).fit(*task.data)
-    assert widths(student.module_) == (10,)
 
 
 def with_norm(in_features, out_features):
@@ -170,11 +139,3 @@ def test_students_of_one_network(classification):
     copied = pickle.loads(pickle.dumps(student))
     X = classification.X
     np.testing.assert_array_equal(copied.predict_proba(X), student.predict_proba(X))
-
-
-def test_random_heads_are_refused(classification):
-    student = DistributionDistiller(
-        classification.ensemble(), family="gauss_head", pruning=GroupLasso(0.1), max_epochs=1
-    )
-    with pytest.raises(ValueError, match=r"must be an nn.Sequential.*got GaussianHead"):
-        student.fit(*classification.data)

@@ -48,16 +48,6 @@ def test_no_teacher_is_a_default_ensemble(task):
     assert model.teacher is None
 
 
-def test_the_grid_search_of_the_readme(task):
-    grid = {"module__hidden_units": [(50,), (50, 50)], "loss__teacher_weight": [0.5, 0.9]}
-    model = task.Student(task.ensemble(), loss=HydraLoss(), max_epochs=2)
-    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*task.data)
-    assert search.best_estimator_.get_params()["module__hidden_units"] in [(50,), (50, 50)]
-    sizes = {len(params["module__hidden_units"]) for params in search.cv_results_["params"]}
-    assert sizes == {1, 2}
-    assert search.predict(task.X).shape == (60,)
-
-
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -111,14 +101,6 @@ def test_heads_of_a_teacher_of_many_members(heads, expected, task):
     student.fit(*task.data, member_predictions=members)
     assert student.n_heads_ == expected
     assert student.predict_members(X).shape[1] == expected
-
-
-def test_one_head_cannot_tell_the_parts(frozen, task):
-    model = task.student(frozen, heads=1).fit(*task.data)
-    total, aleatoric, epistemic = model.predict_uncertainty(task.X)
-    assert (total > 0).all()
-    assert aleatoric is None
-    assert epistemic is None
 
 
 @pytest.mark.parametrize(
@@ -193,29 +175,6 @@ def test_head_layers_says_where_the_heads_begin(head_layers, n_shared, frozen, t
     assert np.isfinite(model.predict_members(task.X)).all()
 
 
-def test_a_module_without_layers_to_cut(frozen, task):
-    class Whole(nn.Module):
-        def __init__(self, in_features, out_features):
-            super().__init__()
-            self.linear = nn.Linear(in_features, out_features)
-
-        def forward(self, x):
-            return self.linear(x)
-
-    with pytest.raises(ValueError, match=r"module must build an nn\.Sequential.*Whole"):
-        task.Student(frozen, module=Whole).fit(*task.data)
-
-
-def test_a_wrong_width_is_named(frozen, task):
-    def forgets_one(in_features, out_features):
-        return nn.Sequential(nn.Linear(in_features, out_features - 1))
-
-    n = n_outputs(task)
-    message = rf"shape \(n, {n}\), .*forgets_one gives \(3, {n - 1}\)"
-    with pytest.raises(ValueError, match=message):
-        task.Student(frozen, module=forgets_one).fit(*task.data)
-
-
 class Shifted(nn.Sequential):
     def forward(self, x):
         return super().forward(x) + 3.0
@@ -261,20 +220,6 @@ def test_mistakes_of_the_module_are_found_before_the_teacher_is_fitted(mistake, 
     assert counted.n_fits == 0
 
 
-def own_default(in_features, out_features, hidden_units=(11,)):
-    return MLP(in_features, out_features, hidden_units)
-
-
-def test_defaults_for_the_mlp_are_for_no_other_module(frozen, task):
-    n = n_outputs(task)
-    own = task.Student(frozen, module=own_default, max_epochs=1).fit(*task.data)
-    assert own.n_parameters_ == 11 * 4 + n_networks(task, 3) * n * 12
-    default = task.Student(frozen, max_epochs=1).fit(*task.data)
-    first = 192 if task.Student.__name__ == "HydraPlusClassifier" else 128
-    expected = first * 4 + 128 * (first + 1) + n_networks(task, 3) * n * 129
-    assert default.n_parameters_ == expected
-
-
 def half_frozen(in_features, out_features, norm=nn.Identity):
     first, last = nn.Linear(in_features, 8), nn.Linear(8, out_features)
     nn.init.constant_(first.weight, 0.25).requires_grad_(False)
@@ -297,15 +242,6 @@ def normalised(in_features, out_features):
     )
 
 
-def test_a_users_own_sequential_with_normalisation(frozen, task):
-    settings = {"loss": HydraLoss(diversity_weight=0.01, spread_weight=0.0), "transfer": None}
-    model = task.Student(frozen, module=normalised, max_epochs=100, random_state=0, **settings)
-    model.fit(*task.data)
-    student, teacher = (m.predict_members(task.X).mean(axis=1)[:, 0] for m in (model, frozen))
-    assert np.mean((student - teacher) ** 2) < 0.1 * np.var(teacher)
-    assert model.n_parameters_ == 16 * 4 + 32 + 3 * n_outputs(task) * 17
-
-
 # ------------------------------------------------------------------------------------------
 # Weights of the terms
 # ------------------------------------------------------------------------------------------
@@ -320,16 +256,6 @@ def objective_of(task, n_epochs, **settings):
         else RegressionTask(1, True)
     )
     return hydra_plan(model, task_).taught_by(3).objective(None, TrainingBudget(n_epochs))
-
-
-def test_the_spread_weight_grows_linearly_to_its_full_size(task):
-    objective = objective_of(task, n_epochs=5, spread_weight=2.0)
-    weights = [objective.spread_weight.item()]  # before training: as in the first epoch
-    for epoch in range(5):
-        objective.begin_epoch(epoch)
-        weights.append(objective.spread_weight.item())
-    assert weights == pytest.approx([0.4, 0.4, 0.8, 1.2, 1.6, 2.0])
-    assert "spread_weight" in dict(objective.named_buffers())  # goes to the device, graphs read it
 
 
 @pytest.mark.parametrize(
@@ -383,15 +309,6 @@ def test_the_diversity_term_turns_heads_apart(diversity, frozen, task):
         for weight in (0.0, (1.0, 0, 40), 1.0)
     )
     assert likeness(constant) < likeness(ramped) < likeness(without)
-
-
-def test_weight_decay_shrinks_the_weights(frozen, task):
-    def norm(decay):
-        model = task.student(frozen, optimizer__weight_decay=decay, max_epochs=40).fit(*task.data)
-        parameters = model.module_.named_parameters()
-        return sum(p.square().sum().item() for name, p in parameters if "weight" in name)
-
-    assert norm(1.0) < 0.5 * norm(0.0)
 
 
 # ------------------------------------------------------------------------------------------

@@ -12,12 +12,10 @@ import pytest
 import torch
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import KFold, cross_val_predict
 from torch.autograd import gradcheck
 
-from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, predict_members
+from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask
 from skdistill.distillers.hydra import _plan
@@ -25,7 +23,6 @@ from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Heads, HydraLoss
-from skdistill.teachers import as_teacher
 
 # ------------------------------------------------------------------------------------------
 # The loss
@@ -153,21 +150,6 @@ def test_spread_matching_by_hand(n_members, n_heads, epoch):
     torch.testing.assert_close(added, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_the_terms_are_those_of_the_module_of_losses():
-    case = answers_and_outputs(5, 2)
-    pairs = losses.pairing(5, 2)
-    both = case.heads, case.members
-    expected = (
-        0.4 * case.labelled * losses.categorical_correctness(case.heads, case.codes)
-        + 0.6 * 0.7 * losses.categorical_aggregation(*both, 2.0)
-        + 0.6 * 0.3 * losses.categorical_individuality(*both, pairs, 4.0)
-        + 0.5 * losses.information_mismatch(*both)
-    )
-    settings = {"teacher_weight": 0.6, "member_weight": 0.3, "spread_weight": 0.5}
-    temperatures = {"aggregate_temperature": 2.0, "member_temperature": 4.0}
-    close(loss(case, **settings, **temperatures), expected)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -198,14 +180,6 @@ def test_the_gradient_is_that_of_finite_differences(n_members, n_heads, rules_ou
     assert gradcheck(lambda z: objective(z, case.targets), case.outputs.clone().requires_grad_())
 
 
-def test_a_student_equal_to_its_teacher_is_stationary():
-    case = answers_and_outputs(3, 3)
-    case.outputs = case.members.unsqueeze(0)
-    objective = objective_of(case, spread_weight=1.0, aggregate_temperature=2.0)
-    _, gradient = objective.loss_and_gradient(case.outputs, case.targets)
-    close(gradient, torch.zeros_like(gradient))
-
-
 def test_the_defaults_are_a_faithful_student():
     params = HydraPlusClassifier(loss=HydraLoss()).get_params()
     expected = {
@@ -220,15 +194,6 @@ def test_the_defaults_are_a_faithful_student():
         "max_epochs": "auto",
     }
     assert {name: params[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize("name", ["aggregate_temperature", "member_temperature"])
-@pytest.mark.parametrize(
-    ("value", "error"), [(0.0, ValueError), (-1.0, ValueError), ("hot", TypeError)]
-)
-def test_temperatures_out_of_range_are_named(name, value, error, classification):
-    with pytest.raises(error, match=name):
-        classification.student(None, loss=HydraLoss(**{name: value})).fit(*classification.data)
 
 
 # ------------------------------------------------------------------------------------------
@@ -299,16 +264,6 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
     assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.01)
 
 
-def test_one_head_is_as_faithful_in_total(teacher):
-    (X, y), (X_test, _) = draw(250, seed=0), draw(1000, seed=1)
-    model = HydraPlusClassifier(teacher, heads=1, max_epochs=80, random_state=0).fit(X, y)
-    total = model.predict_uncertainty(X_test).total
-    assert distance(model.predict_proba(X_test), teacher.predict_proba(X_test)) < 0.02
-    assert np.median(total / teacher.predict_uncertainty(X_test).total) == pytest.approx(
-        1, abs=0.05
-    )
-
-
 def test_temperatures_and_terms_change_what_is_learnt(teacher):
     X, y = draw(250, seed=0)
 
@@ -342,60 +297,6 @@ LABELS = {
     "two strings": np.array(["yes", "no"]),
     "booleans": np.array([True, False]),
 }
-
-
-@pytest.mark.parametrize("kind", LABELS)
-@pytest.mark.parametrize("teacher_of", ["ensemble", "forest"])
-def test_labels_of_any_kind(kind, teacher_of, classification):
-    labels = LABELS[kind]
-    X = classification.X
-    y = labels[np.digitize(X[:, 0], [-0.5, 0.5][: len(labels) - 1])]
-    teachers = {
-        "ensemble": classification.ensemble(max_epochs=30),
-        "forest": RandomForestClassifier(10, max_depth=3, random_state=0),
-    }
-    settings = {"max_epochs": 150, "module__hidden_units": (32,), "transfer": None}
-    model = classification.student(teachers[teacher_of], **settings).fit(X, y)
-    np.testing.assert_array_equal(model.classes_, np.unique(labels))
-    assert model.classes_.dtype == labels.dtype
-    found = model.predict(X)
-    assert found.dtype == labels.dtype
-    assert (found == model.teacher_.predict(X)).mean() > 0.85
-    assert model.score(X, y) == (found == y).mean() > 0.8
-    assert set(model.sample_y(X, 5, random_state=0).ravel()) <= set(labels)
-
-
-def test_everything_is_read_off_the_members(frozen_classes, classification):
-    X = classification.X
-    model = classification.student(frozen_classes).fit(*classification.data)
-    members = model.predict_members(X)
-    assert members.shape == (60, 3, 3)
-    proba = model.predict_proba(X)
-    np.testing.assert_allclose(proba, members.mean(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(model.predict_log_proba(X), np.log(proba), rtol=1e-10)
-    np.testing.assert_array_equal(model.predict(X), model.classes_[proba.argmax(axis=1)])
-    assert model.score(*classification.data) == (model.predict(X) == classification.y).mean()
-    total, aleatoric, epistemic = model.predict_uncertainty(X)
-    np.testing.assert_allclose(total, stats.entropy(proba, axis=1), rtol=1e-10)
-    np.testing.assert_allclose(aleatoric, stats.entropy(members, axis=2).mean(axis=1), rtol=1e-10)
-    np.testing.assert_allclose(epistemic, total - aleatoric, atol=1e-12)
-    log_probs = model.predict_distribution(X).log_probs
-    np.testing.assert_allclose(log_probs.exp().transpose(0, 1).numpy(), members, rtol=1e-12)
-    np.testing.assert_allclose(model.predict_members(X[:1]), members[:1], rtol=1e-14)
-
-
-@pytest.fixture(scope="module")
-def frozen_classes(classification):
-    return FrozenEstimator(classification.ensemble(max_epochs=20).fit(*classification.data))
-
-
-def test_float32_stays_float32(frozen_classes, classification):
-    X, y = classification.data
-    model = classification.student(frozen_classes).fit(X.astype(np.float32), y)
-    for found in (model.predict_proba(X), model.predict_members(X), *model.predict_uncertainty(X)):
-        assert found.dtype == np.float32
-    double = classification.student(frozen_classes).fit(X, y)
-    np.testing.assert_allclose(model.predict_proba(X), double.predict_proba(X), atol=0.02)
 
 
 class Shuffled(ClassifierMixin, BaseEstimator):
@@ -443,46 +344,6 @@ def test_a_teacher_of_other_classes_is_named(known, message, classification):
         classification.student(FrozenEstimator(teacher)).fit(X, y)
 
 
-def test_a_class_missing_from_a_fold_of_the_student_has_no_probability(classification):
-    X, y = classification.data
-    y = np.where(np.arange(60) < 10, "yew", y)  # in the first of six folds only
-    model = classification.student(classification.ensemble())
-    with pytest.warns(RuntimeWarning, match="Number of classes in training fold"):
-        proba = cross_val_predict(model, X, y, cv=KFold(6), method="predict_proba")
-    assert (proba[:10, 3] == 0).all()
-    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
-
-
-@pytest.mark.parametrize("y", [np.zeros(60), np.full(60, "ash")])
-def test_one_class_is_refused(y, classification):
-    with pytest.raises(ValueError, match=r"y must hold at least two classes.* one class"):
-        classification.student(None).fit(classification.X, y)
-
-
-def test_targets_of_a_regression_are_refused(regression, classification):
-    with pytest.raises(ValueError, match="Unknown label type"):
-        classification.student(None).fit(*regression.data)
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_a_few_rows(n, classification):
-    X, y = classification.X[:n], np.arange(n) % 2
-    model = classification.student(classification.ensemble()).fit(X, y)
-    assert np.isfinite(model.predict_log_proba(classification.X)).all()
-
-
-def test_a_forest_of_many_trees_is_put_together(classification):
-    X, y = classification.data
-    teacher = as_teacher(RandomForestClassifier(100, random_state=0), max_members=20)
-    settings = {"max_epochs": 100, "module__hidden_units": (64,), "transfer": None, "lr": 0.01}
-    model = classification.student(teacher, **settings).fit(X, y)
-    forest = RandomForestClassifier(100, random_state=0).fit(X, y)
-    assert model.n_heads_ == 20
-    assert distance(model.predict_proba(X), forest.predict_proba(X)) < 0.1
-    assert (model.predict(X) == forest.predict(X)).mean() > 0.9
-    assert np.isfinite(model.history_[-1]["train_loss"])  # trees rule classes out
-
-
 # ------------------------------------------------------------------------------------------
 # Images
 # ------------------------------------------------------------------------------------------
@@ -526,14 +387,6 @@ def test_a_student_of_images(head_layers, n_in_heads, images, seer):
     np.testing.assert_array_equal(copied.predict_members(X), model.predict_members(X))
 
 
-def test_an_unfitted_teacher_of_images_is_asked_out_of_fold(images):
-    X, y = images
-    teacher = BayesianEnsembleClassifier(2, max_epochs=2, **NET)
-    model = HydraPlusClassifier(teacher, max_epochs=2, teacher_cv=2, random_state=0, **NET)
-    model.fit(X, y, X_transfer=X[:5])
-    assert model.predict_members(X).shape == (60, 2, 3)
-
-
 @pytest.mark.parametrize("transfer", ["noise", "mixup"])
 def test_transfer_sets_of_images(transfer, images, seer):
     X, y = images
@@ -559,17 +412,3 @@ def test_images_of_the_wrong_rank_are_named(change, message, images):
     model = HydraPlusClassifier(BayesianEnsembleClassifier(2, max_epochs=1, **NET), **NET)
     with pytest.raises(ValueError, match=message):
         model.fit(**change({"X": X, "y": y}))
-
-
-def test_tables_are_munged_images_are_not(images, seer):
-    with pytest.raises(ValueError, match=r"transfer=Munge\(\) needs samples of one axis"):
-        HydraPlusClassifier(seer, transfer="munge", **NET).fit(*images)
-
-
-def test_one_image_is_asked_for_with_its_axis(images, seer):
-    X, y = images
-    model = HydraPlusClassifier(seer, max_epochs=1, random_state=0, **NET).fit(X, y)
-    with pytest.raises(ValueError, match=r"X must have 3 axes.*A single sample is X\[None\]"):
-        model.predict(X[0])
-    np.testing.assert_allclose(model.predict_proba(X[:1]), model.predict_proba(X)[:1], rtol=1e-5)
-    assert predict_members(model, X).shape == (60, 3, 3)

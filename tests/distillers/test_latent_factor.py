@@ -3,19 +3,13 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from skdistill import (
     BayesianEnsembleRegressor,
     DistributionDistiller,
-    load,
-    save,
 )
 from skdistill.families import LatentFactorFamily
 from skdistill.settings import Optimizer
@@ -97,12 +91,6 @@ def test_what_the_student_misses_is_left_to_the_residual():
     assert smooth.var(1).mean() < 0.001
 
 
-def test_it_is_for_regression(data):
-    student = DistributionDistiller(RandomForestClassifier(3), family="latent_factor")
-    with pytest.raises(ValueError, match=r"family must be one of \[.* got 'latent_factor'"):
-        student.fit(data[0], data[1] > 0)
-
-
 @pytest.fixture(scope="module")
 def data():
     draw = np.random.default_rng(0)
@@ -128,21 +116,6 @@ def test_number_of_factors(given, expected, data):
     assert model.module_.network[-1].bias.shape[-1] == 4 + expected
 
 
-@pytest.mark.parametrize("transfer", ["noise", "munge", "mixup"])
-def test_it_learns_from_further_rows(transfer, data):
-    model, _ = fitted(data, transfer=transfer)
-    assert (model.predict_uncertainty(data[0]).epistemic > 0).all()
-
-
-def test_files_and_copies_draw_the_same(data, tmp_path):
-    model, _ = fitted(data)
-    expected = model.sample_members(data[0], 3, random_state=0)
-    save(model, tmp_path / "model")
-    for copy in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
-        np.testing.assert_array_equal(copy.sample_members(data[0], 3, random_state=0), expected)
-    assert (model.sample_members(data[0], 3, random_state=1) != expected).any()
-
-
 def test_training_goes_on_with_the_same_factors(data):
     model, y = fitted(data, warm_start=True, optimizer=Optimizer(lr_schedule=None))
     scores = model._plan.family.scores
@@ -157,15 +130,6 @@ def test_training_goes_on_with_the_same_factors(data):
         model.fit(data[0], y)
 
 
-def test_parts_of_the_rows_share_the_factors_of_the_first(data):
-    model, y = fitted(data)
-    first = clone(model)
-    first.partial_fit(data[0][:40], y[:40])
-    scores = first._plan.family.scores
-    first.partial_fit(data[0][40:], y[40:])
-    np.testing.assert_array_equal(first._plan.family.scores, scores)
-
-
 class Parts:
     """Samples and targets in two batches."""
 
@@ -174,19 +138,6 @@ class Parts:
 
     def __iter__(self):
         return iter(self.batches)
-
-
-def test_batches(data):
-    model, y = fitted(data)
-    streamed = clone(model).fit(Parts(data[0], y))
-    assert streamed.sample_members(data[0], 2).shape == (80, 2, 1, 2)
-
-
-def test_a_teacher_of_one_member_has_no_functions_to_draw(data):
-    with pytest.warns(UserWarning, match="one member"):
-        model, _ = fitted(data, n_members=1)
-    assert model.predict_uncertainty(data[0]).epistemic is None
-    assert not hasattr(model, "sample_members")
 
 
 def test_members_that_agree_are_drawn_alike():
@@ -198,12 +149,6 @@ def test_members_that_agree_are_drawn_alike():
     drawn = model.sample_members(X, 4)
     assert (drawn == drawn[:, :1]).all()
     assert (model.predict_uncertainty(X).epistemic == 0).all()
-
-
-def test_other_families_have_no_functions_to_draw(data):
-    model, y = fitted(data)
-    assert hasattr(model, "sample_members")
-    assert not hasattr(model.set_params(family="auto").fit(data[0], y), "sample_members")
 
 
 @pytest.mark.parametrize(

@@ -7,28 +7,22 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn import config_context
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import (
-    BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
     DistributionDistiller,
-    GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.samplers import SGLD
 from skdistill.teachers import as_teacher
-from skdistill.transfer import TransferOnly
 
 SMALL = {"max_epochs": 1, "module__hidden_units": (4,)}
 
@@ -75,13 +69,6 @@ def test_a_fitted_teacher_with_a_scaler_inside_a_pipeline(student, y):
 def test_rows_as_they_came_are_not_told_of(student, y):
     assert told(student, X, y) == []
     assert told(make_pipeline("passthrough", student), X, y) == []
-
-
-def test_rows_in_other_units_without_a_pipeline():
-    (message,) = told(HydraPlusRegressor(NUMBERS, **SMALL), X[:, ::-1], Y)
-    assert "it has an R2 of -" in message
-    assert "Have they been scaled" in message
-    assert told(HydraPlusRegressor(NUMBERS, **SMALL), X[:10, ::-1], Y[:10]) == []  # too few
 
 
 def test_steps_that_cannot_be_undone():
@@ -132,20 +119,6 @@ def test_a_fitted_teacher_that_is_fitted_anew_says_so_once():
     assert told(student.set_params(teacher=FrozenEstimator(lines)), X, Y) == []
 
 
-def test_a_fitted_search_that_runs_again_says_so_once():
-    search = GridSearchCV(BayesianRidge(), {"alpha_1": [1e-6, 1e-5]}, cv=2)
-    assert told(HydraPlusRegressor(search, **SMALL), X, Y) == []
-    (message,) = told(HydraPlusRegressor(search.fit(X, Y), **SMALL), X, Y)
-    assert "a fitted GridSearchCV" in message
-    assert "The search runs again; best_estimator_" in message
-
-
-def test_chains_that_run_again_say_so():
-    chains = BayesianEnsembleClassifier(2, inference=SGLD(1e-5, burn_in=0), batch_size=30, **SMALL)
-    chains.fit(X, LABELS)
-    assert any("fitted anew" in one for one in told(GPEDDistiller(chains), X, LABELS))
-
-
 def test_rows_that_a_pipeline_does_not_transform():
     student = HydraPlusRegressor(BayesianEnsembleRegressor(2, **SMALL), **SMALL)
     pipeline = make_pipeline(StandardScaler(), student)
@@ -155,27 +128,3 @@ def test_rows_that_a_pipeline_does_not_transform():
     alone = make_pipeline("passthrough", student)
     assert told(alone, X, Y, hydraplusregressor__X_transfer=X) == []
     assert told(student, X, Y, X_transfer=X) == []
-
-
-def test_transfer_rows_beyond_the_data_are_not_told_of():
-    student = HydraPlusRegressor(BayesianEnsembleRegressor(2, **SMALL), **SMALL)
-    assert told(student, X, Y, X_transfer=X + np.ptp(X, axis=0)) == []
-    assert told(student, X, Y, X_transfer=X + [0, 0, 1e6]) == []
-    assert told(student, X, Y, X_transfer=X[:1]) == []
-    for rows in (X - 3 * np.ptp(X, axis=0), X.mean(axis=0) + X / 20, 20 * X):
-        (message,) = told(student, X, Y, X_transfer=rows)
-        assert "X_transfer seems to have other units" in message
-
-
-def test_the_advice_about_rows_that_a_pipeline_does_not_transform_is_right():
-    student = HydraPlusRegressor(
-        BayesianEnsembleRegressor(2, **SMALL), transfer=TransferOnly(), random_state=0
-    ).set_params(**SMALL)
-    expected = make_pipeline(StandardScaler(), student)
-    scaled = StandardScaler().fit(X).transform(X[:40])
-    expected.fit(X, Y, hydraplusregressor__X_transfer=scaled)
-    with config_context(enable_metadata_routing=True):
-        student = student.set_fit_request(X_transfer=True)
-        pipeline = make_pipeline(StandardScaler(), student, transform_input=["X_transfer"])
-        assert told(pipeline, X, Y, X_transfer=X[:40]) == []
-    np.testing.assert_array_equal(pipeline.predict(X), expected.predict(X))

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
@@ -20,7 +16,6 @@ from sklearn.utils.estimator_checks import (
     check_n_features_in_after_fitting,
 )
 from small_models import assert_same_weights, weights
-from torch import nn
 
 from skdistill import (
     BDistilBooster,
@@ -33,7 +28,6 @@ from skdistill import (
 )
 from skdistill.pruning import GroupLasso
 from skdistill.settings import Optimizer
-from skdistill.teachers import as_teacher
 
 SMALL = {"module__hidden_units": (8,), "random_state": 0}
 
@@ -67,18 +61,6 @@ def test_a_call_with_all_rows_is_a_fit_of_one_epoch(student, task, classes, para
     assert part.history_[0]["train_loss"] == whole.history_[0]["train_loss"]
 
 
-def test_calls_with_all_rows_are_the_epochs_of_a_fit(student, task, classes):
-    student.set_params(
-        max_epochs=6, optimizer=Optimizer(lr_schedule=None)
-    )  # spread_weight grows over the six
-    whole = clone(student).fit(*task.data)
-    for _ in range(6):
-        student.partial_fit(*task.data, **classes)
-    assert_same_weights(student, whole)
-    assert student.n_epochs_ == 6
-    assert [row["epoch"] for row in student.history_] == [1, 2, 3, 4, 5, 6]
-
-
 @pytest.mark.slow
 def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
     student.set_params(batch_size=15, max_epochs=25)
@@ -95,25 +77,9 @@ def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
     assert errors[0] < 0.25
 
 
-def test_rows_are_weighted(student, task, classes):
-    """Samples of weight 0 are not there, and a common factor of weights changes nothing."""
-    other = clone(student)
-    keep = np.arange(60) % 3 > 0
-    student.partial_fit(task.X[keep], task.y[keep], **classes)
-    other.partial_fit(*task.data, sample_weight=4.0 * keep, **classes)
-    for name, value in weights(other).items():
-        np.testing.assert_allclose(value, weights(student)[name], rtol=1e-9, atol=1e-12)
-
-
 # ------------------------------------------------------------------------------------------
 # From call to call
 # ------------------------------------------------------------------------------------------
-
-
-def dropping(in_features, out_features):
-    return nn.Sequential(
-        nn.Linear(in_features, 6), nn.Tanh(), nn.Dropout(0.5), nn.Linear(6, out_features)
-    )
 
 
 def saved_and_loaded(student, path):
@@ -136,45 +102,12 @@ def test_a_copy_goes_on_as_the_student_itself(student, task, classes, way, tmp_p
     assert_same_weights(copied, student)
 
 
-def test_dropout_goes_on_through_a_pickle(task, frozen, classes):
-    student = DistributionDistiller(frozen, module=dropping, random_state=0)
-    student.partial_fit(*task.data, **classes)
-    copied = pickle.loads(pickle.dumps(student))
-    before = torch.get_rng_state()
-    assert_same_weights(copied.partial_fit(*task.data), student.partial_fit(*task.data))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def leaves(value):
     """Types of what is in dicts and lists."""
     items = value.values() if isinstance(value, dict) else value
     if isinstance(value, (dict, list)):
         return set().union(*map(leaves, items))
     return {type(value)}
-
-
-def test_what_is_kept_is_numpy_and_plain(student, task, classes):
-    state = student.partial_fit(*task.data, **classes).__getstate__()["_training_state"]
-    assert leaves(state) <= {np.ndarray, str, type(None)}
-    assert len(state["moments"]) == len(list(student.module_.parameters()))
-
-
-def test_transfer_and_lr_may_change_from_call_to_call(student, task, classes):
-    student.partial_fit(*task.data, **classes)
-    student.set_params(transfer=None, lr=1e-12).partial_fit(*task.data)
-    before = weights(student)
-    student.partial_fit(*task.data)
-    for name, value in weights(student).items():
-        np.testing.assert_allclose(value, before[name], rtol=0, atol=1e-9)
-    assert student.n_epochs_ == 3
-
-
-def test_a_fit_begins_anew_and_so_does_a_clone(student, task, classes):
-    whole = clone(student).set_params(max_epochs=2).fit(*task.data)
-    student.partial_fit(*task.data, **classes)
-    assert not hasattr(clone(student), "module_")
-    assert_same_weights(student.set_params(max_epochs=2).fit(*task.data), whole)
-    assert not hasattr(student, "_training_state")
 
 
 def test_a_fitted_student_goes_on_with_the_learning_rate(student, task):
@@ -204,11 +137,6 @@ def test_targets_keep_the_scale_of_the_first_call(regression):
     y_loc = weights(student)["y_loc"]
     np.testing.assert_allclose(y_loc, task.y[:30].mean())
     assert weights(student.partial_fit(task.X[30:], task.y[30:]))["y_loc"] == y_loc
-
-
-def test_rows_are_computed_in_the_dtype_of_the_first_call(student, task, classes):
-    student.partial_fit(task.X.astype(np.float32), task.y, **classes).partial_fit(*task.data)
-    assert next(student.module_.parameters()).dtype == torch.float32
 
 
 class Members(RegressorMixin, BaseEstimator):
@@ -247,26 +175,6 @@ def test_members_that_disagree_later_have_disagreed(regression):
     assert (student.predict_uncertainty(X).epistemic > 0).all()
     student.partial_fit(X[agreed], y[agreed])
     assert (student.predict_uncertainty(X).epistemic > 0).all()
-
-
-def test_a_first_call_that_does_not_tell_the_scale_of_y_is_warned_of(regression, recwarn):
-    X, y = regression.data
-    teacher = FrozenEstimator(regression.ensemble().fit(X, y))
-    student = HydraPlusRegressor(teacher, **SMALL)
-    student.partial_fit(X, y).partial_fit(X[:1], y[:1])
-    assert not [each for each in recwarn if "scale" in str(each.message)]
-    with pytest.warns(UserWarning, match="y of the first call of partial_fit is constant"):
-        clone(student).partial_fit(X[:1], y[:1])
-
-
-def test_a_variance_that_a_teacher_was_given_stays(regression):
-    """It is the error on the samples of the first call; members of a forest predict none."""
-    X, y = regression.data
-    forest = FrozenEstimator(RandomForestRegressor(5, random_state=0).fit(X[:30], y[:30]))
-    student = HydraPlusRegressor(as_teacher(forest), **SMALL).partial_fit(X, y)
-    variance = student.teacher_.residual_variance_.copy()
-    student.partial_fit(X[:30], y[:30])
-    np.testing.assert_array_equal(student.teacher_.residual_variance_, variance)
 
 
 # ------------------------------------------------------------------------------------------
@@ -339,29 +247,6 @@ def test_classes_of_the_first_call_are_checked(classification, given, message):
             student.partial_fit(*classification.data, classes=given)
 
 
-def test_other_classes_than_before_are_refused(student, task, classes):
-    student.partial_fit(*task.data, **classes)
-    if isinstance(student, HydraPlusRegressor):
-        assert "classes" not in inspect.signature(student.partial_fit).parameters
-        return
-    message = "classes must be None or those" if classes else "classes must be None for a regr"
-    with pytest.raises(ValueError, match=message):
-        student.partial_fit(*task.data, classes=["elm", "ash"])
-
-
-def test_the_family_stays(frozen, task, classes):
-    student = DistributionDistiller(frozen, **SMALL).partial_fit(*task.data, **classes)
-    with pytest.raises(ValueError, match=r"family must be (Gaussian|Dirichlet)Family\(\), as in"):
-        student.set_params(family="mixture").partial_fit(*task.data)
-
-
-def test_the_shape_of_the_network_stays(frozen, task, classes):
-    student = task.student(frozen).partial_fit(*task.data, **classes)
-    with pytest.raises(ValueError, match="The parameters that shape the network must be as in"):
-        student.set_params(heads=2).partial_fit(*task.data)
-    assert student.n_heads_ == 3
-
-
 # ------------------------------------------------------------------------------------------
 # scikit-learn's contract
 # ------------------------------------------------------------------------------------------
@@ -408,14 +293,6 @@ def test_sklearn_contract_with_a_fitted_teacher(cls, make_teacher, check):
     student = cls(make_teacher(CHECKS[check]), transfer=None, max_epochs=5)
     assert hasattr(student, "partial_fit")
     check(cls.__name__, student)
-
-
-def test_names_of_columns_are_compared(student, task, classes):
-    frame = pd.DataFrame(task.X, columns=list("abc"))
-    teacher = FrozenEstimator(task.ensemble().fit(frame, task.y))
-    student.set_params(teacher=teacher).partial_fit(frame, task.y, **classes)
-    with pytest.raises(ValueError, match="feature names should match"):
-        student.partial_fit(frame[["b", "a", "c"]], task.y)
 
 
 @pytest.mark.parametrize("cls", [BDistilBooster, GPEDDistiller])

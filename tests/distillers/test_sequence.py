@@ -5,19 +5,14 @@ from __future__ import annotations
 
 import copy
 import pickle
-import warnings
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from sklearn import config_context
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
 from torch import nn
 
-import skdistill
 from skdistill import SequenceDistributionDistiller, losses
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.distillers.sequence._estimator import TokenObjective
@@ -174,21 +169,6 @@ def assert_same(a, b, **tolerance):
         np.testing.assert_allclose(x, y, **tolerance)
 
 
-def test_a_fit_can_be_repeated(members, data, student):
-    before = torch.get_rng_state()
-    assert_same(distiller(members).fit(*data), student, rtol=0)
-    assert torch.equal(torch.get_rng_state(), before)
-    other = distiller(members, random_state=1).fit(*data)
-    assert not np.allclose(weights(other)[0], weights(student)[0])
-
-
-def test_padding_has_no_influence_on_a_student(members, data, student):
-    X, y = (np.pad(array, ((0, 0), (0, 3))) for array in data)
-    padded = distiller(members).fit(X, y)
-    assert_same(padded, student, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(padded.score(X, y), student.score(*data), rtol=1e-4)
-
-
 def test_what_members_say_is_asked_for_batch_by_batch_where_it_does_not_fit(
     members, data, student, monkeypatch
 ):
@@ -217,25 +197,9 @@ def test_what_members_say_is_asked_for_batch_by_batch_where_it_does_not_fit(
         assert_same(model, student, rtol=1e-4, atol=1e-6)
 
 
-def test_members_are_asked_anew_while_the_temperature_falls(members, data):
-    hot = distiller(members, family=family("nll", temperature=(3.0, 0, 2))).fit(*data)
-    cold = distiller(members, family=family("nll")).fit(*data)
-    assert np.isfinite(hot.history_[-1]["train_loss"])
-    assert not np.allclose(weights(hot)[0], weights(cold)[0])
-
-
 def read_before(y):
     """What is read before each token: the begin token, and the tokens but the last."""
     return torch.tensor(np.pad(y[:, :-1], ((0, 0), (1, 0)), constant_values=1))
-
-
-def test_sequences_weigh_as_they_are_repeated(members):
-    X, y = make_translation(6, random_state=1)
-    times = [1, 2, 1, 1, 3, 1]
-    in_one_batch = partial(distiller, members, batch_size=100, max_epochs=3, optimizer="SGD")
-    repeated = in_one_batch().fit(np.repeat(X, times, 0), np.repeat(y, times, 0))
-    weighted = in_one_batch().fit(X, y, sample_weight=times)
-    assert_same(weighted, repeated, rtol=1e-4, atol=1e-6)
 
 
 def test_tokens_of_all_sequences_weigh_alike(members):
@@ -263,20 +227,6 @@ def test_ctrl_c_keeps_what_was_trained(members, data, ctrl_c):
     assert student.history_[0]["train_loss"] > 0
     assert len(student.history_) < 5
     assert np.isfinite(student.score(*data))
-
-
-def test_ctrl_c_in_the_first_epoch_leaves_nothing(members, data, ctrl_c):
-    student = distiller(members, optimizer=ctrl_c, optimizer__at=1)
-    with pytest.raises(KeyboardInterrupt):
-        student.fit(*data)
-    with pytest.raises(NotFittedError):
-        student.predict(data[0])
-
-
-def test_a_student_that_diverges_says_what_to_do(members, data):
-    student = distiller(members, lr=1e30, optimizer=Optimizer(clip_norm=None), max_epochs=5)
-    with pytest.raises(ValueError, match="Try a smaller lr than 1e\\+30 or clip_norm than None"):
-        student.fit(*data)
 
 
 class Table(nn.Module):
@@ -374,23 +324,6 @@ def test_narrower_sources_are_padded(student, data):
         student.predict(np.pad(X, ((0, 0), (0, 5))))
 
 
-def test_the_vocabulary_of_sources_is_that_of_fit_unless_given(student, members, data):
-    X, y = data
-    foreign = np.full((1, 1), SIZES[0] - 1)
-    with pytest.raises(ValueError, match=f"X must hold tokens below {X.max() + 1}.*got 90"):
-        student.predict(foreign)
-    wide = distiller(members, module__in_features=SIZES[0]).fit(X, y)
-    assert wide.predict(foreign, max_length=2).shape[0] == 1
-
-
-def test_plain_distillation_cannot_tell_the_parts(members, data):
-    student = distiller(members, family="mixture").fit(*data)
-    found = student.generate(data[0][:4])
-    assert (found.uncertainty().total > 0).all()
-    assert found.uncertainty().aleatoric is found.uncertainty().epistemic is None
-    assert found.reverse_mutual_information() is found.expected_pairwise_kl() is None
-
-
 def test_a_language_model_is_distilled():
     members = [network(seed, (None, 5)) for seed in range(3)]
     student = distiller(members, max_epochs=3).fit(TEXTS)
@@ -432,20 +365,6 @@ def test_transformers_teach_and_learn(data):
 # ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
-def test_copies_predict_the_same(way, student, data):
-    again = way(student)
-    later = copy.deepcopy(student).set_params(family="mixture", module__hidden_units=3)
-    later.set_params(tokens=SpecialTokens(pad=9))
-    expected = student.generate(data[0][:5], 2)
-    for copied in (again, way(later.set_params(tokens=None))):
-        found = copied.generate(data[0][:5], 2)
-        np.testing.assert_array_equal(found.tokens, expected.tokens)
-        np.testing.assert_array_equal(
-            found.reverse_mutual_information(), expected.reverse_mutual_information()
-        )
-
-
 def test_without_its_teacher_a_pickle_holds_nothing_of_torch(student, data):
     class Recorder(pickle.Unpickler):
         def find_class(self, module, name):
@@ -460,49 +379,6 @@ def test_without_its_teacher_a_pickle_holds_nothing_of_torch(student, data):
     assert "skdistill" in modules
     assert not modules & {"torch", "skorch"}
     np.testing.assert_array_equal(found.predict(data[0][:3]), student.predict(data[0][:3]))
-
-
-def test_clone_and_parameters(members):
-    student = distiller(members, family="mixture", optimizer__weight_decay=0.1)
-    again = clone(student)
-    assert again.get_params()["module__hidden_units"] == 8
-    assert again.get_params()["optimizer__weight_decay"] == 0.1
-    assert not hasattr(again, "module_")
-    assert "SequenceDistributionDistiller" in skdistill.__all__
-
-
-def test_a_search_finds_the_settings_with_the_best_score(members, data):
-    X, y = data
-    search = GridSearchCV(distiller(members), {"max_epochs": [1, 8]}, cv=2).fit(X, y)
-    assert search.best_params_ == {"max_epochs": 8}
-    assert search.best_score_ == search.cv_results_["mean_test_score"].max() < 0
-    total, _, _ = skdistill.predict_uncertainty(search, X[:3])
-    np.testing.assert_allclose(total, search.best_estimator_.generate(X[:3]).uncertainty().total)
-
-
-def test_the_net_is_built_when_asked_for(student):
-    assert student.net_.history[:, "train_loss"] == [row["train_loss"] for row in student.history_]
-    assert student.n_parameters_ == sum(w.size for w in weights(student))
-
-
-def test_members_that_agree_have_the_largest_precision(data):
-    member = network(0)
-    capped = DirichletFamily(max_precision=50.0)
-    student = distiller([member, copy.deepcopy(member)], family=capped).fit(*data)
-    assert np.isfinite(student.history_[-1]["train_loss"])
-    for loss in DIRICHLET:
-        assert np.isfinite(distiller([member] * 2, family=family(loss)).fit(*data).score(*data))
-
-
-def test_one_member_is_warned_of(data):
-    with pytest.warns(UserWarning, match="teacher has one member"):
-        student = distiller([network(0)]).fit(*data)
-    total, *parts = student.predict_uncertainty(data[0][:3])
-    assert np.isfinite(total).all()
-    assert parts == [None, None]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        distiller([network(0)], family="mixture").fit(*data)
 
 
 @pytest.mark.parametrize(
@@ -561,41 +437,3 @@ def test_parameters_that_will_not_do_are_named(params, error, message, members, 
 def test_tokens_that_will_not_do_are_named(X, y, message, members):
     with pytest.raises(ValueError, match=message):
         distiller(members).fit(X, y)
-
-
-def test_nothing_is_predicted_before_fit(members, data):
-    for method in ("predict", "generate", "score_sequences"):
-        with pytest.raises(NotFittedError):
-            getattr(distiller(members), method)(data[0])
-    fitted = distiller(members).fit(*data)
-    with pytest.raises(ValueError, match="y must have"):
-        fitted.fit(data[0], data[1][:3])
-    with pytest.raises(NotFittedError):
-        fitted.predict(data[0])
-
-
-def test_a_module_of_another_width_is_named(members, data):
-    class Narrow(RecurrentSequenceModel):
-        def __init__(self, in_features, out_features, hidden_units=8):
-            super().__init__(in_features, out_features - 1, hidden_units)
-
-    with pytest.raises(ValueError, match=r"module must give .* logits of 59 tokens"):
-        distiller(members, module=Narrow).fit(*data)
-
-
-@pytest.mark.parametrize("has_source", [True, False])
-def test_parameters_set_after_fit_change_no_prediction(has_source, members, data, tmp_path):
-    X, y = data
-    if has_source:
-        model, arguments = distiller(members).fit(X, y), (X, y)
-    else:
-        language_models = [network(seed, (None, SIZES[1])) for seed in range(2)]
-        model, arguments = distiller(language_models).fit(y), (y,)
-    expected = model.score_sequences(*arguments).log_probs, model.predict(arguments[0])
-    model.set_params(tokens=SpecialTokens(begin=5, end=6, pad=7))
-    skdistill.save(model, tmp_path / "model")
-    pickled = pickle.loads(pickle.dumps(model.set_params(teacher=None)))
-    for one in (model, skdistill.load(tmp_path / "model"), pickled):
-        assert one.tokens.pad == 7
-        np.testing.assert_array_equal(one.score_sequences(*arguments).log_probs, expected[0])
-        np.testing.assert_array_equal(one.predict(arguments[0]), expected[1])

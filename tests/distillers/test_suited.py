@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeRegressor
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, load, save
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._data.encoding import InputEncoding
 from skdistill.distillers._fit._rows import best_thresholds
 from skdistill.export import export_onnx
@@ -49,14 +49,6 @@ def test_steps_stand_beside_the_bins_of_an_encoding():
     )
 
 
-@pytest.mark.filterwarnings("error")
-def test_columns_that_no_tree_splits_stay_as_they_are():
-    table = np.c_[X, np.full(len(X), np.nan), np.zeros(len(X))]
-    thresholds = [np.array([20.0]), *[np.array([])] * 2, np.array([1.0])]
-    steps = InputEncoding.with_steps(None, table, thresholds)
-    assert [len(edges) for edges in steps.edges] == [2, 0, 0, 0]
-
-
 def test_thresholds_of_the_largest_gain_are_taken():
     thresholds, gains = np.array([1.0, 2.0, 3.0, 2.0]), np.array([0.3, 0.2, 0.1, 0.3])
     assert best_thresholds(thresholds, gains, 2).tolist() == [2.0, 1.0]
@@ -76,16 +68,6 @@ def test_a_student_of_a_tree_is_nearer_to_it():
 
     plain = {"module__embeddings": None, "transfer": GaussianNoise(correlated=True)}
     assert distance() < 0.5 * distance(**plain)
-
-
-def test_what_is_given_stays():
-    steps = HydraPlusRegressor(TREE, **SMALL).fit(X, Y)
-    edges = steps.module_.inputs.n_inputs
-    assert edges > 2
-    none = HydraPlusRegressor(TREE, module__embeddings=None, **SMALL).fit(X, Y)
-    assert none.module_.inputs.n_inputs == 2
-    networks = FrozenEstimator(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, Y))
-    assert HydraPlusRegressor(networks, **SMALL).fit(X, Y).module_.inputs.n_inputs < edges + 8
 
 
 @pytest.mark.slow
@@ -108,34 +90,6 @@ def test_graphs_have_the_steps(tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "student.onnx")
     (found,) = session.run(None, {"X": X.astype(np.float32)})
     np.testing.assert_allclose(found.ravel(), student.predict(X), atol=1e-3 * Y.std())
-
-
-@pytest.mark.parametrize("is_classifier", [False, True])
-def test_files_and_further_training_keep_the_steps(is_classifier, tmp_path):
-    if is_classifier:
-        y, kind = (Y > 1).astype(int), HydraPlusClassifier
-        teacher = as_teacher(HistGradientBoostingClassifier(max_iter=3))
-    else:
-        y, kind = Y, HydraPlusRegressor
-        teacher = as_teacher(RandomForestRegressor(4, max_depth=3, random_state=0))
-    student = kind(FrozenEstimator(teacher.fit(X, y)), warm_start=True, **SMALL).fit(X, y)
-    n_inputs = student.module_.inputs.n_inputs
-    assert n_inputs > 2
-    save(student, tmp_path / "student.skd")
-    again = load(tmp_path / "student.skd")
-    np.testing.assert_array_equal(again.predict(X), student.predict(X))
-    student.set_params(max_epochs=5).fit(X, y)
-    assert student.module_.inputs.n_inputs == n_inputs
-    assert student.n_epochs_ == 5
-    student.partial_fit(X[:50], y[:50])
-    assert student.module_.inputs.n_inputs == n_inputs
-
-
-@pytest.mark.filterwarnings("error")
-def test_thresholds_beyond_the_values_are_no_steps():
-    own = np.array([-np.inf, -3.4e38, 20.0, np.inf])
-    steps = InputEncoding.with_steps(None, X.astype(np.float32), [own, np.array([])])
-    assert [len(edges) for edges in steps.edges] == [2, 0]
 
 
 def test_steps_are_as_narrow_as_the_values_about_them():

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -45,23 +44,6 @@ def test_outputs_of_any_size_give_finite_results(dtype, offset):
     close(distribution.mean.sum(-1), torch.ones(3), rtol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 4, 3), (1, 1, 4, 3)])
-def test_outputs_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"outputs must have shape .* where c is K; got"):
-        Dirichlet.from_outputs(torch.zeros(shape))
-
-
-def test_concentrations_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match=r"concentrations must have shape \(n, K\); got \(3,\)"):
-        Dirichlet(torch.ones(3))
-
-
-def test_it_is_frozen():
-    distribution = Dirichlet(torch.ones(1, 2))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        distribution.concentrations = torch.ones(1, 2)
-
-
 # the mean
 
 
@@ -81,18 +63,6 @@ def test_log_prob_and_samples_are_of_the_mean():
     draws = distribution.sample(200_000, torch.Generator().manual_seed(0))
     frequencies = torch.stack([(draws == code).double().mean(0) for code in range(4)], dim=-1)
     close(frequencies, distribution.mean, rtol=0, atol=5 * 0.5 / math.sqrt(200_000))
-
-
-def test_a_row_is_drawn_alike_whatever_the_rows_around_it():
-    alpha = concentrations(5)
-    of_all = Dirichlet(alpha).sample(50, torch.Generator().manual_seed(3))
-    alone = Dirichlet(alpha[2:3]).sample(50, torch.Generator().manual_seed(3))
-    assert torch.equal(of_all[:, 2:3], alone)
-
-
-def test_codes_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="codes must be 2 numbers of int64 from 0 to 2"):
-        Dirichlet(torch.ones(2, 3)).log_prob(torch.tensor([0, 3]))
 
 
 # uncertainty
@@ -172,30 +142,6 @@ def test_information_keeps_its_digits_at_large_precision(dtype):
     a = precisions.squeeze(-1).double()
     expected = 1 / a - ((1 / mean.double()).sum() - 1) / (12 * a**2)
     close(epistemic, expected, rtol=1e-6 if dtype == torch.float32 else 1e-9, atol=0)
-
-
-def test_a_sure_row_of_tiny_concentrations_has_no_negative_part():
-    alpha = torch.full((1, 10), 1e-12)
-    alpha[0, 0] = 1e3
-    for part in Dirichlet(alpha).uncertainty():
-        assert 0 <= part.item() < 1e-10
-
-
-def test_the_flat_dirichlet_by_hand():
-    # E[H] of the flat one is the harmonic sum 1/2 + 1/3 + ... + 1/K.
-    total, aleatoric, epistemic = Dirichlet(torch.ones(1, 5, dtype=torch.float64)).uncertainty()
-    harmonic = 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5
-    close(total, [math.log(5)])
-    close(aleatoric, [harmonic])
-    close(epistemic, [math.log(5) - harmonic])
-
-
-def test_chunks_change_nothing(monkeypatch):
-    distribution = Dirichlet(concentrations(50, 7))
-    whole = distribution.uncertainty()
-    monkeypatch.setattr(_dirichlet, "_CHUNK", 20)
-    for part, expected in zip(distribution.uncertainty(), whole, strict=True):
-        assert torch.equal(part, expected)
 
 
 # digamma(x + 1) - log x to 17 digits, by mpmath

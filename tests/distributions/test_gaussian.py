@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from skdistill.distributions import EmpiricalGaussian, _mixture
@@ -68,19 +65,6 @@ def test_from_outputs_splits_means_from_raw_variances():
     torch.testing.assert_close(distribution.variances, torch.tensor(expected))
 
 
-def test_from_outputs_does_not_depend_on_the_order_in_memory():
-    outputs = torch.randn(3, 50, 4, generator=torch.Generator().manual_seed(0))
-    units_first = outputs.mT.contiguous().mT
-    expected = EmpiricalGaussian.from_outputs(outputs)
-    assert_same(EmpiricalGaussian.from_outputs(units_first), expected, rtol=1e-6)
-
-
-def test_from_outputs_passes_gradients():
-    outputs = torch.zeros(3, 4, 2, dtype=torch.float64, requires_grad=True)
-    y = torch.ones(4, 1, dtype=torch.float64)
-    torch.autograd.gradcheck(lambda z: EmpiricalGaussian.from_outputs(z).log_prob(y), outputs)
-
-
 @pytest.mark.parametrize("shape", [(2, 5, 3), (5, 4), (2, 2, 5, 4)])
 def test_from_outputs_rejects_other_shapes(shape):
     with pytest.raises(ValueError, match=r"one shape \(S, n, t\)"):
@@ -112,16 +96,6 @@ def test_from_members_takes_read_only_and_strided_arrays(dtype):
 def test_from_members_rejects_other_shapes(shape):
     with pytest.raises(ValueError, match=r"\(n, S, t, 2\).*got \(3, 4"):
         EmpiricalGaussian.from_members(np.ones(shape))
-
-
-def test_shapes_must_agree():
-    with pytest.raises(ValueError, match=r"got \(2, 3, 1\) and \(2, 1, 1\)"):
-        EmpiricalGaussian(torch.zeros(2, 3, 1), torch.ones(2, 1, 1))
-
-
-def test_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ensemble().means = torch.zeros(1, 1, 1)
 
 
 # moments and uncertainty
@@ -169,14 +143,6 @@ def test_moments_are_those_of_the_density():
         np.testing.assert_allclose(
             distribution.variance[index], moment(lambda y, mean=mean: (y - mean) ** 2), rtol=1e-9
         )
-
-
-@pytest.mark.parametrize("n_members", [1, 2, 3, 7, 20])
-def test_epistemic_part_of_equal_members_is_exactly_zero(n_members):
-    means = (1e6 + 0.1) * torch.ones(n_members, 50, 1) + torch.arange(50.0).reshape(1, 50, 1) / 7
-    distribution = EmpiricalGaussian(means, torch.ones_like(means))
-    assert (distribution.uncertainty().epistemic == 0).all()
-    assert torch.equal(distribution.mean, means[0])
 
 
 def test_epistemic_part_survives_a_large_offset_in_float32():
@@ -236,16 +202,6 @@ def test_log_prob_and_cdf_agree_with_scipy():
         np.testing.assert_allclose(distribution.cdf(y)[index], below, rtol=1e-10)
 
 
-def test_density_integrates_to_one():
-    distribution = one_row([-3.0, 0.0, 4.0], [0.5, 2.0, 1.0])
-
-    def density(y):
-        return distribution.log_prob(torch.tensor([[y]], dtype=torch.float64)).exp().item()
-
-    total, _ = integrate.quad(density, -30, 30, points=[-3, 0, 4], epsabs=1e-12)
-    assert total == pytest.approx(1, rel=1e-11)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_log_prob_is_finite_far_in_the_tails(dtype):
     distribution = one_row([0.0, 1.0], [1.0, 1.0], dtype=dtype)
@@ -259,18 +215,6 @@ def test_cdf_keeps_relative_accuracy_in_the_lower_tail():
     distribution = one_row([0.0, 100.0], [1.0, 1.0])
     below = distribution.cdf(torch.tensor([[-30.0]], dtype=torch.float64))
     np.testing.assert_allclose(below.item(), stats.norm.cdf(-30) / 2, rtol=1e-12)
-
-
-def test_one_member_is_a_plain_gaussian():
-    distribution = ensemble(n_members=1)
-    y = torch.randn(7, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    mean, std = distribution.means[0], distribution.variances[0].sqrt()
-    np.testing.assert_allclose(
-        distribution.log_prob(y), stats.norm.logpdf(y, mean, std), rtol=1e-13
-    )
-    np.testing.assert_allclose(distribution.cdf(y), stats.norm.cdf(y, mean, std), rtol=1e-13)
-    expected = stats.norm.ppf(LEVELS, mean[..., None], std[..., None])
-    np.testing.assert_allclose(distribution.quantile(LEVELS), expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("method", ["log_prob", "cdf"])
@@ -294,14 +238,6 @@ def test_quantile_agrees_with_brentq(n_members, spread):
         np.testing.assert_allclose(quantiles[index], expected, rtol=1e-10)
 
 
-def test_quantile_of_very_different_scales():
-    means, stds = np.array([0.0, 1e-5, 3.0, -1e6, 1e8]), np.array([1e-6, 1.0, 1e-3, 1e-2, 1e7])
-    distribution = one_row(means, stds)
-    for q in (1e-6, 0.25, 0.31, 0.47, 0.55, 0.79, 0.9, 1 - 1e-6):
-        expected = brentq_quantile(q, means, stds)
-        np.testing.assert_allclose(distribution.quantile(q).item(), expected, rtol=1e-10)
-
-
 @pytest.mark.parametrize("width", [1.0, 12.0, 30.0])
 def test_quantile_in_a_gap_balances_the_tails(width):
     """At the median of N(0, 1) and N(d, s^2): x = (d - x) / s, however flat F is there."""
@@ -323,42 +259,6 @@ def test_interval_of_a_symmetric_mixture_is_symmetric(coverage):
     assert high == pytest.approx(middle, rel=1e-12)
 
 
-def test_quantile_far_beyond_underflow_lies_in_the_gap():
-    quantile = one_row([0.0, 1e6], [1.0, 1.0]).quantile(0.5).item()
-    assert 38 < quantile < 1e6 - 38
-
-
-def test_quantile_of_point_masses_is_that_of_the_sample():
-    values = [3.0, 0.0, 1.0, 0.0, -2.0]
-    quantiles = one_row(values, [0.0] * 5).quantile([0.1, 0.3, 0.5, 0.7, 0.9]).flatten()
-    expected = np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9], method="inverted_cdf")
-    np.testing.assert_allclose(quantiles, expected, rtol=1e-15, atol=1e-30)
-
-
-def test_quantile_of_equal_members_is_exact():
-    distribution = one_row([0.1] * 7, [0.3] * 7)
-    expected = one_row([0.1], [0.3]).quantile(LEVELS)
-    assert torch.equal(distribution.quantile(LEVELS), expected)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(
-    members=st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=1, max_size=6),
-    q=st.floats(1e-9, 1 - 1e-9),
-)
-def test_quantile_inverts_the_distribution_function(members, q):
-    means, stds = np.array(members).T
-    x = one_row(means, stds).quantile(q).item()
-    width = 1e-13 * (abs(x) + stds.min())  # the quantile to rounding lies within x -+ width
-    below = stats.norm.cdf(x + np.array([[-width], [width]]), means, stds).mean(axis=1)
-    above = stats.norm.sf(x + np.array([[-width], [width]]), means, stds).mean(axis=1)
-    assert below[0] <= q * (1 + 1e-12)
-    assert below[1] >= q * (1 - 1e-12)
-    assert above[0] >= (1 - q) * (1 - 1e-12)
-    assert above[1] <= (1 - q) * (1 + 1e-12)
-
-
 @pytest.mark.parametrize("spread", [0.5, 100.0])
 def test_cdf_of_quantile_is_the_probability(spread):
     distribution = ensemble(n_members=20, spread=spread)
@@ -376,19 +276,6 @@ def test_quantile_in_float32_is_that_in_float64_to_rounding(spread):
     assert found.dtype == torch.float32
     least = single.variances.amin(dim=0).sqrt().unsqueeze(-1)
     assert ((found - expected).abs() <= 3e-6 * (expected.abs() + least)).all()
-
-
-@pytest.mark.slow
-def test_quantile_grows_with_the_probability():
-    q = torch.linspace(0.001, 0.999, 199, dtype=torch.float64)
-    for spread in (0.0, 2.0, 300.0):
-        assert (ensemble(spread=spread).quantile(q).diff(dim=-1) > 0).all()
-
-
-def test_interval_is_two_quantiles():
-    distribution = ensemble()
-    expected = distribution.quantile([0.1, 0.9])
-    torch.testing.assert_close(distribution.interval(0.8), expected, rtol=1e-13, atol=0)
 
 
 def test_intervals_of_several_coverages_are_those_of_each():
@@ -409,17 +296,6 @@ def test_quantile_does_not_depend_on_other_rows_or_chunks(monkeypatch):
     whole = distribution.quantile([0.05, 0.4])
     monkeypatch.setattr(_mixture, "_CHUNK", 1)
     torch.testing.assert_close(distribution.quantile([0.05, 0.4]), whole, rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize(("n_rows", "levels"), [(0, [0.1, 0.9])])
-def test_quantile_of_nothing(n_rows, levels):
-    assert ensemble(n_rows=n_rows).quantile(levels).shape == (n_rows, 2, len(levels))
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_quantile_of_members_that_are_not_finite_is_not_finite(value):
-    distribution = one_row([0.0, value, 2.0], [1.0, 1.0, 1.0])
-    assert not distribution.quantile([0.1, 0.9]).isfinite().any()
 
 
 @pytest.mark.parametrize("q", [0.0, 1.0, -0.1, math.nan, [0.5, 1.5], [[0.5]]])
@@ -449,16 +325,6 @@ def test_sample_has_the_moments_of_the_mixture():
         assert ((moment.mean(dim=0) - expected).abs() < 5 * standard_error).all()
 
 
-def test_sample_follows_the_distribution_function():
-    distribution = one_row([-2.0, 0.0, 3.0], [0.3, 1.0, 0.5])
-    samples = distribution.sample(2_000, torch.Generator().manual_seed(0)).flatten()
-
-    def cdf(y):
-        return stats.norm.cdf(y[:, None], [-2, 0, 3], [0.3, 1, 0.5]).mean(axis=1)
-
-    assert stats.kstest(samples.numpy(), cdf).pvalue > 0.01
-
-
 def test_targets_share_the_member_and_not_the_noise():
     means = torch.tensor([-1e3, 1e3]).reshape(2, 1, 1).expand(2, 1, 2)
     samples = EmpiricalGaussian(means, torch.ones_like(means)).sample(
@@ -467,23 +333,6 @@ def test_targets_share_the_member_and_not_the_noise():
     assert torch.equal(samples[:, 0] > 0, samples[:, 1] > 0)
     noise = samples - 1e3 * samples.sign()
     assert abs(torch.corrcoef(noise.T)[0, 1]) < 5 / math.sqrt(4_000)
-
-
-def test_sample_of_a_row_does_not_depend_on_other_rows():
-    distribution = ensemble()
-    samples = distribution.sample(50, torch.Generator().manual_seed(3))
-    for rows in ([4], [0, 2, 5], [6, 1]):
-        subset = EmpiricalGaussian(distribution.means[:, rows], distribution.variances[:, rows])
-        again = subset.sample(50, torch.Generator().manual_seed(3))
-        assert torch.equal(again, samples[:, rows])
-
-
-def test_sample_without_generator_follows_the_global_one():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        first = ensemble().sample(5)
-        torch.manual_seed(0)
-        assert torch.equal(ensemble().sample(5), first)
 
 
 # all at once

@@ -83,17 +83,6 @@ def test_reads_what_the_draws_as_members_tell(rank, monkeypatch):
     assert torch.equal(*draws)
 
 
-def test_what_is_predicted_for_a_row_is_its_own():
-    d = student()
-    for i in range(N):
-        row = slice(i, i + 1)
-        alone = LogitNormal(d.logit_mean[row], d.logit_variance[row], d.factor[row])
-        close(alone.mean, d.mean[row])
-        close(alone.uncertainty().epistemic, d.uncertainty().epistemic[row])
-    assert torch.equal(student().mean, d.mean)
-    assert not torch.equal(student(seed=1).mean, d.mean)
-
-
 def test_draws_err_less_than_independent_ones():
     exact = student(n_samples=200_000).mean
     spread = student(n_samples=20_000).members.std(dim=1)
@@ -112,21 +101,6 @@ def test_draws_of_a_logit_fill_the_normal_evenly(n_samples):
     levels = stats.norm.cdf((log_probs[..., :-1] - log_probs[..., -1:]).squeeze(1))
     places = np.sort(np.floor(levels * n_samples), axis=0)
     np.testing.assert_array_equal(places, np.arange(n_samples)[:, None].repeat(3, 1))
-
-
-def test_without_spread_there_is_no_epistemic_part():
-    mean = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
-    d = LogitNormal(mean, torch.zeros_like(mean))
-    close(d.mean, special.softmax([[1.0, -1.0, 0.0]], axis=-1))
-    assert d.uncertainty().epistemic.item() == 0
-
-
-def test_float32_stays_and_no_rows_are_fine():
-    d = student(dtype=torch.float32)
-    assert d.mean.dtype == d.uncertainty().total.dtype == torch.float32
-    close(d.mean, student().mean, rtol=1e-4, atol=1e-5)
-    assert student(n=0).mean.shape == (0, K)
-    assert student(n=0).uncertainty().total.shape == (0,)
 
 
 def test_extreme_outputs_give_no_nan():

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import re
 import signal
 import warnings
@@ -16,10 +15,7 @@ import torch
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_moons
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -31,7 +27,6 @@ from skdistill.samplers import (
     effective_sample_size,
     split_r_hat,
 )
-from skdistill.settings import Optimizer
 
 CHAINS = [SGLD, SGHMC]
 few_draws = pytest.mark.filterwarnings(
@@ -142,14 +137,6 @@ def test_chains_draw_from_the_posterior_of_a_line(sampler, weighted, line):
     assert_gaussian(draws, *posterior_of_the_line(X, y, weight, prior_precision=20.0))
 
 
-@pytest.mark.slow
-def test_prior_scale_is_the_prior_where_no_precision_is_given(line):
-    X, y, weight = line
-    draws = weights_of_chains(X, y, weight, SMALL_STEPS[SGHMC], prior_scale=0.25)
-    prior_precision = X.shape[1] / 0.25**2  # fan_in / prior_scale^2
-    assert_gaussian(draws, *posterior_of_the_line(X, y, weight, prior_precision))
-
-
 def test_prior_precision_takes_the_place_of_prior_scale(line):
     X, y, _ = line
     inference = clone(SMALL_STEPS[SGHMC]).set_params(prior_precision=20.0, n_chains=50)
@@ -210,11 +197,6 @@ def assert_as_hmc(inference, max_epochs, tolerance):
 @pytest.mark.slow
 def test_sghmc_predicts_two_moons_as_hmc_does():
     assert_as_hmc(SGHMC(0.005, prior_precision=1.0, n_chains=50, burn_in=0.2), 2500, tolerance=0.01)
-
-
-@pytest.mark.slow
-def test_sgld_predicts_two_moons_as_hmc_does():
-    assert_as_hmc(SGLD(0.01, prior_precision=1.0, n_chains=100, burn_in=0.2), 4000, tolerance=0.02)
 
 
 # ------------------------------------------------------------------------------------------
@@ -297,19 +279,6 @@ def test_a_chain_has_its_own_start_and_order_of_rows(data):
     assert (many.predict_members(X).std(axis=1) > 0).all()
 
 
-@few_draws
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("sampler", CHAINS)
-def test_chains_repeat_with_their_seed(sampler, make, data):
-    X, y = data
-    first, second, other = (
-        make(sampler(1e-3, n_chains=2), random_state=seed).fit(X, y).predict_members(X)
-        for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(first, second)
-    assert (first != other).all()
-
-
 @pytest.mark.parametrize(
     ("inference", "params", "message"),
     [
@@ -355,37 +324,6 @@ def test_a_step_size_that_diverges_is_named_and_finite_states_are_kept(make, dat
     assert not hasattr(model, "sampler_diagnostics_")
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_chain_that_diverges_before_burn_in_is_over_leaves_the_estimator_unfitted(make, data):
-    X, y = data
-    model = make(SGLD(step_size=1e6), max_epochs=20)
-    with pytest.raises(ValueError, match="when 0 finite states had been kept"):
-        model.fit(X, y)
-    with pytest.raises(NotFittedError):
-        model.predict(X)
-
-
-class StopsAt(skorch.callbacks.Callback):
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def on_epoch_end(self, net, **kwargs):
-        if len(net.history) == self.epoch:
-            raise KeyboardInterrupt
-
-
-@few_draws
-def test_a_callback_may_end_a_chain_early(data):
-    X, y = data
-    model = classifier(SGLD(1e-3, n_chains=2), max_epochs=6, batch_size=60)
-    model.set_params(callbacks=[StopsAt(5)]).fit(X, y)  # of the draws at 4, 5 and 6
-    assert model.n_members_ == 4
-    assert model.predict_members(X).shape == (60, 4, 3)
-    model.set_params(callbacks=[StopsAt(3)])
-    with pytest.raises(ValueError, match=r"at iteration 3 of 6, with inference__burn_in=0\.5"):
-        model.fit(X, y)
-
-
 class PressesCtrlC(skorch.callbacks.Callback):
     def on_epoch_end(self, net, **kwargs):
         if len(net.history) == 5:
@@ -399,16 +337,6 @@ def test_ctrl_c_keeps_the_states_so_far(data):
         model.set_params(callbacks=[PressesCtrlC()]).fit(X, y)
     assert model.n_members_ == 2
     assert model.predict_proba(X).shape == (60, 3)
-
-
-@few_draws
-def test_a_second_fit_forgets_the_chains_of_the_first(data):
-    X, y = data
-    model = classifier(SGLD(1e-3, burn_in=0), n_members=4).fit(X, y)
-    assert model.sampler_diagnostics_.r_hat.shape == (60, 3)
-    model.set_params(inference="deep_ensemble").fit(X, y)
-    assert not hasattr(model, "sampler_diagnostics_")
-    assert model.n_members_ == 4
 
 
 @few_draws
@@ -444,18 +372,6 @@ def test_diagnostics_are_those_of_the_members(make, n_values, data):
     np.testing.assert_allclose(found.effective_sample_size, size, rtol=1e-6)
 
 
-@few_draws
-def test_diagnostics_look_at_rows_evenly_spaced(data):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1201, 2))
-    # Without random functions, which members have and chains have not.
-    model = classifier(SGLD(1e-4, burn_in=0), n_members=8, max_epochs=1, distance_aware=False)
-    model.fit(X, X[:, 0] > 0)
-    assert model.sampler_diagnostics_.r_hat.shape == (401, 2)
-    draws = np.moveaxis(model.predict_members(X[::3]), 1, 0)[None]
-    np.testing.assert_allclose(model.sampler_diagnostics_.r_hat, split_r_hat(draws), rtol=1e-6)
-
-
 @pytest.mark.parametrize("make", MAKERS)
 def test_chains_that_have_not_met_are_warned_of_once(make, data):
     model = make(SGLD(1e-9, n_chains=4, burn_in=0), n_members=100, max_epochs=20)
@@ -474,11 +390,6 @@ def test_few_draws_exceed_what_is_large_one_time_in_a_hundred(n_chains, n_draws)
     assert share == pytest.approx(0.01, abs=4 * (0.01 / 40_000) ** 0.5)
 
 
-@pytest.mark.parametrize(("n_chains", "n_draws"), [(1, 80), (4, 25), (20, 20)])
-def test_of_many_draws_one_point_one_is_large(n_chains, n_draws):
-    assert large_r_hat(n_chains, n_draws) == 1.1
-
-
 def test_twenty_members_that_are_independent_draws_are_not_warned_of(line):
     X, y, _ = line
     model = BayesianEnsembleRegressor(
@@ -494,27 +405,6 @@ def test_twenty_members_that_are_independent_draws_are_not_warned_of(line):
         warnings.simplefilter("error")
         model.fit(X, y)
     assert (model.sampler_diagnostics_.effective_sample_size[:, 0] > 5).all()
-
-
-def test_chains_of_fewer_than_four_draws_are_not_diagnosed(data):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = classifier(SGLD(1e-9, n_chains=2, burn_in=0)).fit(*data)
-    assert model.sampler_diagnostics_.r_hat.shape == (60, 3)
-    assert np.isnan(model.sampler_diagnostics_.r_hat).all()
-    assert np.isnan(model.sampler_diagnostics_.effective_sample_size).all()
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_frames_are_diagnosed_without_a_word_about_names(make, data):
-    pd = pytest.importorskip("pandas")
-    X, y = data
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = make(SGLD(1e-3, burn_in=0)).fit(pd.DataFrame(X, columns=list("abc")), y)
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert len(model.sampler_diagnostics_.r_hat) == 60
 
 
 # ------------------------------------------------------------------------------------------
@@ -538,13 +428,6 @@ def dropped(data):
     for weights in (W1, b1, W2, b2):
         assert (weights == weights[:1]).all(), "members are one network"
     return model, (W1[0].T, b1[0], W2[0].T, b2[0]), masks
-
-
-@pytest.mark.slow
-def test_a_member_drops_the_same_units_for_all_rows(dropped, data):
-    model, (W1, b1, W2, b2), masks = dropped
-    h = (data[0] @ W1 + b1)[:, None] * masks  # (n, S, 12)
-    np.testing.assert_allclose(model.predict_members(data[0]), softmax(h @ W2 + b2, axis=-1))
 
 
 @pytest.mark.slow
@@ -623,16 +506,6 @@ def test_dropout_layers_of_the_module_are_used(module, width, data):
     assert model.score(X, y) > 0.8
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_dropout_repeats_with_its_seed(make, data):
-    X, y = data
-    first, second, other = (
-        make(MCDropout(), random_state=seed).fit(X, y).predict_members(X) for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(first, second)
-    assert (first != other).all()
-
-
 class Plain(nn.Linear):
     pass
 
@@ -644,67 +517,6 @@ def test_a_module_without_dropout_and_no_sequential_is_named(module, data):
         model.fit(*data)
 
 
-def test_a_network_of_one_layer_has_nothing_to_drop(data):
-    with pytest.raises(ValueError, match=r"nn\.Sequential of two layers .*; MLP is neither"):
-        classifier(MCDropout(), module__hidden_units=()).fit(*data)
-
-
-def test_a_network_that_diverges_by_dropout_is_an_error(data):
-    model = regressor(MCDropout(), optimizer=Optimizer("SGD", lr_schedule=None), lr=1e6)
-    with pytest.raises(ValueError, match=r"The network diverged. Try a smaller lr than 1000000\.0"):
-        model.fit(*data)
-    with pytest.raises(NotFittedError):
-        model.predict(data[0])
-
-
 # ------------------------------------------------------------------------------------------
 # As parameters
 # ------------------------------------------------------------------------------------------
-
-ANY = [SGLD(1e-3, n_chains=2), SGHMC(1e-4, n_chains=2), MCDropout(0.3)]
-
-
-@few_draws
-@pytest.mark.parametrize("inference", ANY, ids=lambda inference: type(inference).__name__)
-@pytest.mark.parametrize("make", MAKERS)
-def test_fitted_estimators_pickle_whatever_was_set_later(make, inference, data):
-    X, y = data
-    model = make(clone(inference)).fit(X, y)
-    expected = model.predict_members(X)
-    for later in (inference, "deep_ensemble", MCDropout(0.9)):
-        model.set_params(inference=later)
-        copied = pickle.loads(pickle.dumps(model))
-        np.testing.assert_array_equal(copied.predict_members(X), expected)
-        assert repr(copied.inference) == repr(later)
-
-
-@few_draws
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_search_reaches_the_parameters_of_inference(make, data):
-    X, y = data
-    pipeline = make_pipeline(StandardScaler(), make(SGLD(1.0), max_epochs=20))
-    name = type(pipeline[-1]).__name__.lower()
-    grid = {f"{name}__inference__step_size": [1e-9, 3e-3], f"{name}__inference__n_chains": [1, 2]}
-    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
-    assert search.best_params_[f"{name}__inference__step_size"] == 3e-3
-    assert len(set(search.cv_results_["mean_test_score"].round(6))) > 2
-    assert pipeline[-1].inference.step_size == 1.0
-
-
-@few_draws
-@pytest.mark.parametrize("inference", ANY, ids=lambda inference: type(inference).__name__)
-@pytest.mark.parametrize("make", MAKERS)
-def test_single_precision_stays_what_it_is(make, inference, data):
-    X, y = data
-    model = make(clone(inference)).fit(X.astype(np.float32), y)
-    assert model.predict_members(X).dtype == np.float32
-    assert {p.dtype for p in model.module_.parameters()} == {torch.float32}
-
-
-@few_draws
-@pytest.mark.parametrize("inference", ANY, ids=lambda inference: type(inference).__name__)
-def test_fit_leaves_the_callers_generators_alone(inference, data):
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    classifier(clone(inference)).fit(*data).predict(data[0])
-    assert torch.equal(torch.get_rng_state(), before)

@@ -18,14 +18,11 @@ import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.ensembles import EnsembleSpec, _blocks, _job
-from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 from skdistill.streams import Batches
@@ -64,10 +61,6 @@ def members(model):
     """Weights of each member."""
     state = {name: value.numpy() for name, value in model.module_.network.state_dict().items()}
     return [{name: value[k] for name, value in state.items()} for k in range(model.n_members_)]
-
-
-def losses_of(model):
-    return [(row["members"], row["epoch"], row["train_loss"]) for row in model.history_]
 
 
 def assert_same(model, expected):
@@ -120,12 +113,6 @@ def test_processes_fit_folds_and_models_of_a_mixed_teacher():
     np.testing.assert_array_equal(found.weights_, expected.weights_)
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
     np.testing.assert_array_equal(members, out_of_fold_members(line, X, Y, **settings))
-
-
-@pytest.mark.slow
-def test_processes_of_multiprocessing_train_what_one_job_trains():
-    with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
-        assert_same(fit(), fit(n_jobs=1))
 
 
 def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
@@ -189,15 +176,6 @@ def test_members_are_added_by_jobs_as_by_one():
     assert_same(models[1], fit(n_members=6))
 
 
-def test_searches_and_ensembles_may_both_have_jobs():
-    expected = GridSearchCV(REGRESSOR, {"lr": [0.01, 0.02]}, cv=2).fit(X, Y)
-    nested = clone(REGRESSOR).set_params(n_jobs=2)
-    found = GridSearchCV(nested, {"lr": [0.01, 0.02]}, cv=2, n_jobs=2).fit(X, Y)
-    scores = "mean_test_score"
-    np.testing.assert_array_equal(found.cv_results_[scores], expected.cv_results_[scores])
-    assert_same(found.best_estimator_, expected.best_estimator_)
-
-
 def test_a_teachers_jobs_do_not_change_the_student():
     students = [
         DistributionDistiller(
@@ -211,34 +189,6 @@ def test_a_teachers_jobs_do_not_change_the_student():
 # ------------------------------------------------------------------------------------------
 # Members that diverge, callbacks, lines
 # ------------------------------------------------------------------------------------------
-
-# The first number is the seed of the noise of targets.
-DIVERGING = np.random.RandomState(0).randint(2**31 - 1, size=6)[1 + 3]
-
-
-def with_a_fault(in_features, out_features, generator):
-    """Build an MLP; that of the fourth member starts as not-a-number."""
-    network = MLP(in_features, out_features, (6,), generator=generator)
-    if generator.initial_seed() == DIVERGING:
-        with torch.no_grad():
-            network[0].weight.fill_(torch.nan)
-    return network
-
-
-def test_members_that_diverge_in_a_process_are_restarted():
-    models = []
-    for n_jobs in (1, 2):
-        settings = {
-            "module": with_a_fault,
-            "inference": DeepEnsemble(calibrate=None),
-            "n_jobs": n_jobs,
-        }
-        model = clone(REGRESSOR).set_params(**settings)
-        del model.module__hidden_units
-        with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[3\].*trained anew"):
-            models.append(model.fit(X, Y))
-    assert models[1].n_restarts_.tolist() == [0, 0, 0, 1, 0]
-    assert_same(models[1], models[0])
 
 
 class Counter(Callback):
@@ -259,41 +209,6 @@ def test_each_block_has_a_copy_of_the_callbacks(backend):
         model = fit(callbacks=[counter])
     assert [row["epoch"] for row in model.history_] == [1, 2] * 3
     assert counter.n_epochs == 0
-
-
-def test_scikit_learns_callbacks_hear_of_every_epoch():
-    pytest.importorskip("sklearn.callback")
-    begun = []
-
-    class Notes:
-        max_propagation_depth = None
-
-        def setup(self, estimator, context):
-            pass
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            begun.append(context.task_name)
-
-        def on_fit_task_end(self, estimator, context):
-            return context.task_name == "epoch"  # asks to stop, too late for the block
-
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        model = clone(REGRESSOR)
-        model.set_callbacks(Notes()).fit(X, Y)
-    assert begun.count("epoch") == 12
-    assert_same(model, fit())
-
-
-def test_lines_count_the_members(capsys):
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        fit(verbose=2)
-    *lines, last = capsys.readouterr().out.splitlines()
-    assert [line.partition(",")[0].split(" of ")[1] for line in lines] == ["5 members trained"] * 3
-    assert lines[-1] == "5 of 5 members trained, 0 s left"
-    assert last.startswith("BayesianEnsembleRegressor: 5 members: ")
 
 
 @pytest.mark.parametrize(
@@ -458,21 +373,6 @@ def is_running(pid):
 def test_workers_of_dask_train_what_one_job_trains(dask_client):
     with joblib.parallel_config(backend="dask"):
         assert_same(fit("early stopping"), fit("early stopping", n_jobs=1))
-
-
-@pytest.mark.slow
-def test_the_rows_go_to_dask_once(dask_client, monkeypatch):
-    X = RNG.normal(size=(2000, 5))
-    scattered, real = [], type(dask_client).scatter
-
-    def scatter(self, data, **kwargs):
-        scattered.append(data)
-        return real(self, data, **kwargs)
-
-    monkeypatch.setattr(type(dask_client), "scatter", scatter)
-    with joblib.parallel_config(backend="dask"):
-        clone(REGRESSOR).set_params(max_epochs=1).fit(X, X[:, 0])
-    assert sum(getattr(data, "shape", None) == X.shape for data in scattered) == 1
 
 
 class FutureCancelledError(Exception):

@@ -19,9 +19,6 @@ from small_models import assert_same_weights, weights
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
-    HydraPlusClassifier,
-    load,
-    save,
 )
 from skdistill._estimator.calibration import Temperature, fit_bias
 from skdistill._method.task import TASKS
@@ -29,9 +26,8 @@ from skdistill._training.trainer import SEED_LIMIT
 from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian
 from skdistill.ensembles import _tuning
 from skdistill.ensembles._out_of_bag import N_PARTS, OutOfBag, Parts
-from skdistill.metrics import interval_coverage
-from skdistill.modules import PiecewiseLinear, TabM
-from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
+from skdistill.modules import PiecewiseLinear
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Optimizer, Runtime
 
 SMALL = {
@@ -56,11 +52,6 @@ def parts_of(kind, y):
     return Parts.drawn(task, y, np.random.RandomState(0).randint(SEED_LIMIT), n_networks=20)
 
 
-class OneBatch:
-    def __iter__(self):
-        yield X, NUMBERS
-
-
 # ------------------------------------------------------------------------------------------
 # Who leaves out what
 # ------------------------------------------------------------------------------------------
@@ -80,22 +71,6 @@ def test_two_members_leave_out_the_same_rows_of_all_classes_in_equal_shares():
     np.testing.assert_array_equal(are_seen[::2], are_seen[1::2])
     for member in range(20):
         assert np.bincount(y[~are_seen[member]]).tolist() == [7, 3]
-
-
-def test_what_one_member_has_left_out_does_not_tell_the_temperature_of_several(monkeypatch):
-    bags = []
-    temperature = OutOfBag.temperature
-
-    def noted(bag, *arguments):
-        bags.append(bag)
-        return temperature(bag, *arguments)
-
-    monkeypatch.setattr(OutOfBag, "temperature", noted)
-    for n_members in (5, 1):
-        BayesianEnsembleClassifier(n_members, **SMALL).fit(X, LABELS)
-    of_five, of_one = (bag.distribution.log_probs.shape[:2] for bag in bags)
-    assert of_five == (2, 2 * len(X) // N_PARTS)  # by members 0 and 1, 2 and 3; not by the last
-    assert of_one == (1, len(X) // N_PARTS)
 
 
 def test_on_large_tables_five_members_leave_out_the_same_rows(monkeypatch):
@@ -249,49 +224,6 @@ def test_biases_bring_the_frequencies_of_classes_back():
     assert abs(mean - frequencies).max() < 0.02
 
 
-def test_rare_classes_are_as_probable_as_they_are_frequent():
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(4000, 5))
-    p = 1 / (1 + np.exp(3.3 - X[:, 0] - 0.5 * X[:, 1]))
-    y = (rng.random(4000) < p).astype(int)
-    ensemble = BayesianEnsembleClassifier(10, max_epochs=30, random_state=0)
-    found = ensemble.fit(X[:1000], y[:1000]).predict_proba(X[1000:])[:, 1]
-    error = np.sqrt((p[1000:] * (1 - p[1000:])).mean() * (1 / 1000 + 1 / 3000))
-    assert abs(found.mean() - y[1000:].mean()) < 2 * error
-    student = HydraPlusClassifier(ensemble, transfer=None, max_epochs=20, random_state=0)
-    found = student.fit(X[:1000], y[:1000]).predict_proba(X[1000:])[:, 1]
-    assert abs(found.mean() - y[1000:].mean()) < 2.5 * error
-
-
-@pytest.mark.slow
-def test_intervals_cover_what_they_say():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(1200, 8))
-    y = x[:, 0] + np.sin(2 * x[:, 1]) + rng.normal(size=1200)
-    coverage = {}
-    for bootstrap, calibrate in ((False, None), (False, "auto"), ("auto", "auto")):
-        ensemble = BayesianEnsembleRegressor(
-            20,
-            inference=DeepEnsemble(bootstrap=bootstrap, calibrate=calibrate),
-            distance_aware=False,
-            max_epochs=60,
-            random_state=0,
-            runtime=Runtime(device="cpu"),
-        )
-        ensemble.fit(x[:200], y[:200])
-        intervals = ensemble.predict_interval(x[200:], 0.9)
-        coverage[bootstrap, calibrate] = interval_coverage(y[200:], intervals)
-    assert coverage.pop((False, None)) < 0.8
-    assert all(abs(found - 0.9) < 0.04 for found in coverage.values()), coverage
-
-
-def test_classes_that_are_never_mistaken_keep_a_finite_temperature():
-    ensemble = BayesianEnsembleClassifier(10, **{**SMALL, "max_epochs": 60})
-    shifted = X + 4 * np.sign(X[:, :1]) * [1, 0, 0]
-    ensemble.fit(shifted, (X[:, 0] > 0).astype(int))
-    assert 0.2 < ensemble.calibration_.temperature < 2
-
-
 def test_every_target_has_its_temperature():
     y = np.column_stack([NUMBERS, RNG.normal(size=80)])
     found = BayesianEnsembleRegressor(10, **SMALL).fit(X, y)
@@ -425,36 +357,6 @@ def test_members_are_of_one_kind_where_layers_are_given(of_two_kinds):
         assert found.calibration_.are_smooth == ()
 
 
-def test_members_of_two_fits_with_draws_of_their_own_are_no_pairs():
-    """With another seed, or other samples, members k and k + 10 have nothing in common."""
-    settings = {**SMALL, "random_state": np.random.RandomState(0), "warm_start": True}
-    grown = BayesianEnsembleRegressor(10, **settings).fit(X, NUMBERS)
-    grown.set_params(n_members=20).fit(X, NUMBERS)
-    assert grown.calibration_.spread == 1
-
-
-@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
-def test_a_calibrated_ensemble_is_kept_with_its_temperature(cls, y, tmp_path):
-    ensemble = cls(10, **SMALL).fit(X, y)
-    save(ensemble, tmp_path / "model")
-    for copied in (pickle.loads(pickle.dumps(ensemble)), load(tmp_path / "model")):
-        assert copied.calibration_ == ensemble.calibration_
-        np.testing.assert_array_equal(copied.predict_members(X), ensemble.predict_members(X))
-
-
-def test_few_rows_are_not_calibrated_unless_asked_for():
-    for n_rows, calibrate, is_calibrated in [(49, "auto", False), (50, "auto", True)]:
-        found = BayesianEnsembleRegressor(
-            3, **{**SMALL, "inference": DeepEnsemble(calibrate=calibrate)}
-        )
-        found.fit(X[:n_rows], NUMBERS[:n_rows])
-        assert hasattr(found, "calibration_") == is_calibrated
-    asked = BayesianEnsembleRegressor(3, **{**SMALL, "inference": DeepEnsemble(calibrate="oob")})
-    assert hasattr(asked.fit(X[:20], NUMBERS[:20]), "calibration_")
-    with pytest.raises(ValueError, match=r"X must have at least 10 samples.*got 9"):
-        asked.fit(X[:9], NUMBERS[:9])
-
-
 @pytest.mark.parametrize(("few", "many"), [(3, 6), (6, 24)])
 @pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
 def test_further_members_leave_out_rows_as_in_one_fit(cls, y, few, many):
@@ -465,18 +367,6 @@ def test_further_members_leave_out_rows_as_in_one_fit(cls, y, few, many):
     at_once = cls(many, **params).fit(X, y)
     assert_same_weights(grown, at_once)
     assert grown.calibration_ == at_once.calibration_
-
-
-def test_what_members_see_in_full_is_not_calibrated():
-    for inference in (SGLD(1e-5), MCDropout()):
-        settings = {**SMALL, "inference": inference}
-        assert not hasattr(BayesianEnsembleRegressor(3, **settings).fit(X, NUMBERS), "calibration_")
-    streamed = BayesianEnsembleRegressor(3, **SMALL).fit(OneBatch())
-    assert not hasattr(streamed, "calibration_")
-    for name in ("calibrate", "tune"):
-        asked = BayesianEnsembleRegressor(3, **SMALL, inference=DeepEnsemble(**{name: "oob"}))
-        with pytest.raises(ValueError, match=f"inference__{name} must be None where X gives"):
-            asked.fit(OneBatch())
 
 
 # ------------------------------------------------------------------------------------------
@@ -509,16 +399,6 @@ def test_the_best_setting_trains_all_members():
     assert len(tuned.history_) == len(alike.history_)
 
 
-@pytest.mark.slow
-def test_no_setting_that_is_tried_has_more_epochs_than_the_first():
-    # Without embeddings there would be 100; callbacks of scikit-learn expect no more tasks than
-    # the first setting has.
-    x = np.random.RandomState(0).normal(size=(1_000, 2))
-    tuned = BayesianEnsembleRegressor(2, inference=DeepEnsemble(tune="oob"), random_state=0)
-    tuned.fit(x, np.sin(x[:, 0]))
-    assert tuned.tuning_[2]["params"]["max_epochs"] == 80
-
-
 def test_a_smooth_table_gets_the_weaker_prior(monkeypatch):
     monkeypatch.setattr(_tuning, "_TRIED", {"regressor": ((1.0, {}), (10.0, {}))})
     x = np.linspace(-3, 3, 100)[:, None]
@@ -531,22 +411,6 @@ def test_a_smooth_table_gets_the_weaker_prior(monkeypatch):
     found = BayesianEnsembleRegressor(6, prior_scale=0.3, **settings).fit(x, np.sin(2 * x[:, 0]))
     weak, strong = found.tuning_[1]["loss"], found.tuning_[0]["loss"]
     assert weak < strong - 0.5
-
-
-def test_settings_of_the_user_stay():
-    settings = {
-        **SMALL,
-        "inference": DeepEnsemble(tune="oob"),
-        "module__activation": "relu",
-        "prior_scale": np.inf,
-    }
-    found = BayesianEnsembleClassifier(3, **settings).fit(X, LABELS)
-    assert [trial["params"] for trial in found.tuning_] == [{"prior_scale": np.inf}]
-    inference = DeepEnsemble(tune="oob", calibrate=None)
-    uncalibrated = BayesianEnsembleClassifier(3, **{**settings, "inference": inference})
-    uncalibrated.fit(X, LABELS)
-    assert not hasattr(uncalibrated, "calibration_")
-    assert_same_weights(found, uncalibrated)
 
 
 @pytest.mark.parametrize(
@@ -574,40 +438,6 @@ def test_large_tables_try_finer_embeddings(kind, y, embeddings, monkeypatch):
     assert tried == [{"prior_scale"}] * (2 if kind is BayesianEnsembleClassifier else 1)
 
 
-def test_further_members_have_the_setting_that_was_found(monkeypatch):
-    tried = {"regressor": ((1.0, {}), (1e-3, {"module__activation": "silu"}))}
-    monkeypatch.setattr(_tuning, "_TRIED", tried)
-    monkeypatch.setattr(_tuning.OutOfBag, "nll", lambda *_: -1.0)
-    monkeypatch.setattr(_tuning, "best_of", lambda trials: trials[-1])
-    params = {
-        **SMALL,
-        "inference": DeepEnsemble(tune="oob"),
-        "warm_start": True,
-        "runtime": Runtime(member_block=2),
-    }
-    grown = BayesianEnsembleRegressor(2, **params).fit(X, NUMBERS)
-    monkeypatch.undo()
-    grown.tuning_[0]["loss"] = 0.0
-    grown.set_params(n_members=4).fit(X, NUMBERS)
-    assert grown._recipe.settings["activation"] == "silu"
-    assert len(grown.tuning_) == 2
-
-
-def test_a_setting_by_which_all_members_diverge_is_not_taken(monkeypatch):
-    tried = {"regressor": ((1.0, {}), (1e-6, {}))}  # a decay of 1e12
-    monkeypatch.setattr(_tuning, "_TRIED", tried)
-    params = {
-        **SMALL,
-        "optimizer": "SGD",
-        "lr": 0.01,
-        "inference": DeepEnsemble(max_restarts=0, tune="oob"),
-    }
-    found = BayesianEnsembleRegressor(3, **params).fit(X, NUMBERS)
-    assert np.isfinite(found.tuning_[0]["loss"])
-    assert found.tuning_[1]["loss"] == np.inf
-    assert np.isfinite(found.predict(X)).all()
-
-
 @pytest.mark.parametrize(("is_noisy", "scale"), [(True, 3.0), (False, 10.0)])
 def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale, capfd):
     rng = np.random.RandomState(0)
@@ -621,22 +451,6 @@ def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale, capfd):
     assert min(tried, key=tried.__getitem__) == scale
     alike = BayesianEnsembleClassifier(10, prior_scale=scale, random_state=0).fit(x, y)
     np.testing.assert_allclose(model.predict_proba(x), alike.predict_proba(x), atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        BayesianEnsembleRegressor(10, **SMALL),
-        BayesianEnsembleClassifier(9, **SMALL),
-        BayesianEnsembleClassifier(10, prior_scale=5.0, **SMALL),
-        BayesianEnsembleClassifier(10, inference=DeepEnsemble(calibrate=None), **SMALL),
-        BayesianEnsembleClassifier(10, max_time=1, **SMALL),
-        BayesianEnsembleClassifier(10, module=TabM, **SMALL),
-    ],
-)
-def test_others_are_not_tuned_by_default(model):
-    y = LABELS if isinstance(model, BayesianEnsembleClassifier) else NUMBERS
-    assert not hasattr(model.fit(X, y), "tuning_")
 
 
 # ------------------------------------------------------------------------------------------
@@ -699,12 +513,6 @@ def test_other_members_keep_their_last_epoch(kind, y, params):
     assert not hasattr(kind(3, **{**SMALL, **params}).fit(X, y), "best_epochs_")
 
 
-def test_members_on_smaller_tables_keep_their_last_epoch(monkeypatch):
-    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(X) + 1)
-    fitted = BayesianEnsembleClassifier(3, **SMALL).fit(X, LABELS)
-    assert not hasattr(fitted, "best_epochs_")
-
-
 @pytest.mark.usefixtures("every_table_is_large")
 def test_best_epochs_do_not_depend_on_jobs_and_go_on():
     settings = {**SMALL, "lr": 0.1, "runtime": Runtime(member_block=2)}
@@ -716,21 +524,3 @@ def test_best_epochs_do_not_depend_on_jobs_and_go_on():
     part.set_params(n_members=4).fit(X, LABELS)
     assert part.best_epochs_.tolist() == whole.best_epochs_.tolist()
     assert_same_weights(part, whole)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("every_table_is_large")
-def test_best_epochs_of_noisy_classes_are_better_than_the_last(monkeypatch):
-    rng = np.random.default_rng(1)
-    many, fresh = rng.normal(size=(300, 5)), rng.normal(size=(2000, 5))
-    y, y_fresh = (rng.random(len(rows)) < 1 / (1 + np.exp(-rows[:, 0])) for rows in (many, fresh))
-    settings = {**SMALL, "max_epochs": 80, "module__hidden_units": (50, 50), "lr": 0.02}
-    # Random weights make up for some of what the best epoch would tell.
-    settings["inference"] = DeepEnsemble(bootstrap=False, tune=None)
-
-    def score():
-        return BayesianEnsembleClassifier(10, **settings).fit(many, y).score(fresh, y_fresh)
-
-    best = score()
-    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(many) + 1)
-    assert best > score() + 0.01

@@ -20,7 +20,6 @@ from skdistill.ensembles._perturbations import (
     share_in_common,
     stratified,
 )
-from skdistill.model_selection import disagreement_of_halves
 from skdistill.modules import MLP, TabM
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
@@ -65,14 +64,6 @@ def test_draws_of_a_member_are_uniform():
     assert abs(np.corrcoef(drawn[:10].reshape(10, -1)) - np.eye(10)).max() < 0.15
 
 
-def test_each_tenth_has_one_of_ten_members():
-    drawn = stratified([3], range(40), (50,))
-    strata = np.floor(10 * drawn).astype(int)
-    for first in range(0, 40, 10):
-        expected = np.tile(np.arange(10)[:, None], 50)
-        np.testing.assert_array_equal(np.sort(strata[first : first + 10], axis=0), expected)
-
-
 def test_draws_depend_on_the_number_of_the_member_and_the_seed_alone():
     of_all = stratified([0, 0], range(60), (7,))
     for members in ([5], [33, 2], [58, 59, 0, 47]):
@@ -114,15 +105,6 @@ def test_weights_are_means_of_exponential_ones(weight):
     np.testing.assert_allclose(found.var(), 1 / w, rtol=0.1)
 
 
-def test_a_weight_counts_samples():
-    """The mean of noise, and of weights, of three samples is distributed as one of weight 3."""
-    uniform = stratified([0], range(10), (3000,))
-    for turn in (lambda u, w: noise_of_targets(u[..., None], w)[..., 0], random_weights):
-        of_three = turn(uniform, None).reshape(10, 1000, 3).mean(-1)
-        of_one = turn(uniform[:, :1000], np.full(1000, 3.0))
-        assert stats.ks_2samp(of_three[0], of_one[1]).pvalue > 1e-3
-
-
 # ------------------------------------------------------------------------------------------
 # What two members with the same draws have in common
 # ------------------------------------------------------------------------------------------
@@ -141,16 +123,6 @@ def test_the_share_in_common_is_found(share):
     np.testing.assert_allclose(
         share_in_common(values, pairs_with_same_draws(members), [np.arange(60)]), share, atol=0.03
     )
-
-
-def test_the_share_in_common_has_bounds():
-    rng, pairs = np.random.default_rng(0), pairs_with_same_draws(range(20))
-    values, one = rng.normal(size=(20, 500, 1)), [np.arange(20)]
-    np.testing.assert_array_equal(share_in_common(values, pairs, one), 0.1)
-    values[10:] = values[:10]
-    np.testing.assert_allclose(share_in_common(values, pairs, one), 1.0, atol=0.06)
-    np.testing.assert_array_equal(share_in_common(np.ones((20, 5, 1)), pairs, one), 1)
-    np.testing.assert_array_equal(share_in_common(values, pairs[:1], one), 1)
 
 
 def test_of_two_kinds_the_share_is_the_correlation_of_their_deviations():
@@ -327,25 +299,6 @@ def test_jobs_further_members_and_streams_perturb_as_one_fit(cls, y):
     np.testing.assert_allclose(streamed.predict_members(X), whole.predict_members(X), **tolerance)
 
 
-@ENSEMBLES
-def test_a_weight_of_one_is_none(cls, y):
-    settings = {**SMALL, "inference": PERTURBED}
-    plain, weighted = (cls(**settings).fit(X, y, sample_weight=w) for w in (None, np.ones(80)))
-    np.testing.assert_allclose(weighted.predict_members(X), plain.predict_members(X), rtol=1e-5)
-
-
-@ENSEMBLES
-def test_small_and_large_weights_are_counts(cls, y):
-    """Members of samples that count as 100 each, and 1 / 100, differ by less, and more."""
-    spreads = []
-    for weight in (100.0, 1.0):
-        model = linear(cls, 10, batch_size=80, prior_scale=np.inf, max_epochs=600)
-        model.fit(X, y, sample_weight=np.full(80, weight))
-        members = model.predict_members(X).reshape(80, 10, -1)[..., 0]
-        spreads.append(members.var(1).mean())
-    assert spreads[0] == pytest.approx(spreads[1] / 100, rel=0.3)
-
-
 @pytest.mark.filterwarnings("ignore:The weights of the samples sum to")
 @pytest.mark.filterwarnings("ignore:Member")  # worse than a constant: hardly a sample counts
 @pytest.mark.parametrize("weight", [1e-3, 1e-8])
@@ -396,16 +349,3 @@ def test_each_member_gets_its_own_targets(by_place):
 # ------------------------------------------------------------------------------------------
 # Two halves of a table
 # ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_models_of_halves_differ_as_they_say():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(1400, 4))
-    y = rows[:, 0] + np.sin(2 * rows[:, 1]) + 0.5 * rows[:, 2] ** 2 + 0.5 * rng.normal(size=1400)
-    ensemble = BayesianEnsembleRegressor(20, random_state=0, runtime=Runtime(device="cpu"))
-    settings = {"train_size": 400, "test_size": 600, "random_state": 0}
-    found = disagreement_of_halves(ensemble, rows, y, **settings)
-    difference, stated = found.squared_difference, found.epistemic
-    coverage = np.mean(difference <= stats.norm.ppf(0.975) ** 2 * stated)
-    assert 0.85 < coverage < 0.99

@@ -114,18 +114,6 @@ def test_the_scale_of_y_does_not_matter(data):
     )
 
 
-def test_targets_may_be_left_as_they_are(data):
-    X, y = data
-    model = ensemble(normalize="X").fit(X, y)
-    assert model.module_.y_loc.tolist() == [0.0]
-    assert model.module_.y_scale.tolist() == [1.0]
-    by_hand = ensemble(inference=DeepEnsemble(calibrate=None)).fit(X, (y - y.mean()) / y.std())
-    standardised = ensemble(inference=DeepEnsemble(calibrate=None), normalize="X").fit(
-        X, (y - y.mean()) / y.std()
-    )
-    assert_same_members(by_hand, standardised, X, rtol=1e-9)
-
-
 def test_the_standardisation_is_weighted(data):
     X, y = data
     weight = np.linspace(0.1, 3, len(y))
@@ -192,36 +180,6 @@ def test_other_optimizers_and_clipping(optimizer, data):
 # ------------------------------------------------------------------------------------------
 
 
-def test_members_differ_and_repeat_with_their_seed(data):
-    X, y = data
-    first, second, other = (ensemble(random_state=seed).fit(X, y) for seed in (0, 0, 1))
-    assert_same_members(first, second, X)
-    means = np.concatenate([m.predict_members(X)[0, :, 0, 0] for m in (first, other)])
-    assert len(np.unique(means)) == 6
-
-
-def test_random_state_may_be_a_generator_or_none(data):
-    X, y = data
-    generator = ensemble(random_state=np.random.RandomState(0)).fit(X, y)
-    assert_same_members(generator, ensemble(random_state=0).fit(X, y), X)
-    first, second = (ensemble(random_state=None).fit(X, y) for _ in range(2))
-    assert (first.predict(X) != second.predict(X)).all()
-
-
-def test_members_differ_by_order_of_rows_alone(data):
-    def same_weights(in_features, out_features):
-        return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
-
-    X, y = data
-    plain = DeepEnsemble(bootstrap=False, calibrate=None)
-    settings = {"module": same_weights, "max_epochs": 3, "inference": plain}
-    one_batch, batches = (
-        BayesianEnsembleRegressor(3, batch_size=size, **settings).fit(X, y) for size in (60, 20)
-    )
-    np.testing.assert_allclose(one_batch.predict_members(X)[..., 0].std(axis=1), 0, atol=1e-12)
-    assert (batches.predict_members(X)[..., 0].std(axis=1) > 0).all()
-
-
 def block_of(model, device="cpu"):
     """How many members of a fitted ensemble are trained together on many samples."""
     return _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
@@ -268,23 +226,6 @@ def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypat
     assert block_of(model, "meta") == 3  # all members, but for the CPU
 
 
-def test_blocks_of_a_module_without_layers_take_all_members(data):
-    class Constant(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.value = torch.nn.Parameter(torch.zeros(2))
-
-        def forward(self, x):
-            return self.value.expand(len(x), 2)
-
-    model = ensemble(module=Constant, max_epochs=1, runtime=Runtime(device="cpu"), batch_size=32)
-    del model.module__hidden_units
-    model.fit(*data)
-    assert block_of(model) == _job._BLOCK_ACTIVATIONS // (32 * 2)
-    assert block_of(model.set_params(runtime=Runtime(member_block=2))) == 2
-    assert len(model.history_) == 1
-
-
 def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
     X, y = data
     seeds = []
@@ -315,30 +256,6 @@ def test_a_member_does_not_depend_on_the_others(data):
 # ------------------------------------------------------------------------------------------
 # Weights and bootstrap
 # ------------------------------------------------------------------------------------------
-
-
-def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
-    X, y = data
-    weight = np.tile([1.0, 2.0, 0.0], 20)
-    strange, kept = np.where(weight > 0, y, 1e9), weight > 0
-    for params in (
-        {},
-        {"inference": DeepEnsemble(bootstrap=True)},
-        {"inference": DeepEnsemble(early_stopping=True)},
-    ):
-        weighted = ensemble(**params).fit(X, strange, sample_weight=weight)
-        dropped = ensemble(**params).fit(X[kept], y[kept], sample_weight=weight[kept])
-        assert_same_members(weighted, dropped, X)
-
-
-def test_integer_weights_equal_repetitions_in_full_batches(data):
-    X, y = data
-    weight = np.tile([1, 2, 0], 20)
-    # With noise of targets these are equal in distribution alone.
-    settings = {"batch_size": 100, "inference": DeepEnsemble(bootstrap=False, calibrate=None)}
-    weighted = ensemble(**settings).fit(X, y, sample_weight=weight)
-    repeated = ensemble(**settings).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    assert_same_members(weighted, repeated, X, rtol=1e-7)
 
 
 def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
@@ -372,18 +289,6 @@ def test_bootstrap_draws_in_proportion_to_weights(data, monkeypatch):
     counts = rows_of_bootstrap(monkeypatch, X, y, weight, n_members=200)
     by_weight = counts.reshape(200, 20, 3).sum(axis=(0, 1))
     assert stats.chisquare(by_weight, 200 * 60 * np.array([1, 2, 3]) / 6).pvalue > 1e-3
-
-
-def test_bootstrap_members_differ_in_their_rows(data):
-    def same_weights(in_features, out_features):
-        return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
-
-    X, y = data
-    model = BayesianEnsembleRegressor(
-        3, module=same_weights, inference=DeepEnsemble(bootstrap=True), batch_size=60
-    )
-    members = model.set_params(max_epochs=3).fit(X, y).predict_members(X)
-    assert (members[..., 0].std(axis=1) > 0).all()
 
 
 # ------------------------------------------------------------------------------------------
@@ -441,52 +346,10 @@ def test_weights_are_those_of_the_best_epoch(data):
     assert_same_members(stopped, until_best, X)
 
 
-@pytest.mark.slow
-def test_early_stopping_costs_no_accuracy():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(800, 4))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + X[:, 3] ** 2 / 2 + 0.05 * rng.normal(size=800)
-    train, test = slice(0, 300), slice(300, None)
-
-    def test_nll(**params):
-        settings = {"max_epochs": 200, "normalize": "y", "random_state": 0}
-        model = BayesianEnsembleRegressor(2, **settings, **params)
-        distribution = model.fit(X[train], y[train]).predict_distribution(X[test])
-        return -distribution.log_prob(torch.from_numpy(y[test, None])).mean().item()
-
-    # Without, -.71; with a quarter of the epochs as patience -.63. (Two members that learn targets
-    # with noise are too few for it to cancel.)
-    plain = DeepEnsemble(bootstrap=False)
-    without = test_nll(inference=plain)
-    auto = test_nll(inference=clone(plain).set_params(early_stopping=True))
-    assert auto < without + 0.2
-    impatient = clone(plain).set_params(early_stopping=EarlyStopping(n_iter_no_change=20))
-    assert auto + 0.1 < test_nll(inference=impatient)  # -.19
-
-
-def test_tol_is_the_least_improvement(data):
-    model = ensemble(
-        inference=DeepEnsemble(early_stopping=EarlyStopping(tol=1e9, n_iter_no_change=2))
-    ).fit(*data)
-    assert len(model.history_) == 3  # the first epoch always improves on nothing
-    assert model.best_epochs_.tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_early_stopping_on_a_few_rows(n, data):
-    X, y = data
-    model = ensemble(inference=DeepEnsemble(early_stopping=True)).fit(X[:n], y[:n])
-    assert np.isfinite(model.predict(X)).all()
-
-
 def test_early_stopping_on_one_row_says_what_is_wrong(data):
     X, y = data
     with pytest.raises(ValueError, match="n_samples=1"):
         ensemble(inference=DeepEnsemble(early_stopping=True)).fit(X[:1], y[:1])
-
-
-def test_no_best_epochs_without_early_stopping(data):
-    assert not hasattr(ensemble().fit(*data), "best_epochs_")
 
 
 # ------------------------------------------------------------------------------------------
@@ -537,16 +400,6 @@ def test_members_that_diverge_are_restarted_and_named(data):
     assert (members[:, [1, 3]] != undisturbed[:, [1, 3]]).all()
 
 
-def test_members_may_be_restarted_more_than_once(data):
-    # Calls 0 to 3 build the four members, 4 and 5 the restarts of 1 and 3, 6 that of 3.
-    with pytest.warns(ConvergenceWarning) as caught:
-        model = ensemble_of(faulty(1, 3, 5)).fit(*data)
-    assert model.n_restarts_.tolist() == [0, 1, 0, 2]
-    messages = [str(warning.message) for warning in caught]
-    assert ["[1, 3]" in messages[0], "[3]" in messages[1], len(messages)] == [True, True, 2]
-    assert np.isfinite(model.predict(data[0])).all()
-
-
 @pytest.mark.parametrize("max_restarts", [0, 1])
 def test_members_that_always_diverge_are_left_out_with_a_warning(max_restarts, data):
     module = faulty(2, *([4] if max_restarts else []))
@@ -572,12 +425,6 @@ def test_an_ensemble_of_which_nothing_is_left_is_an_error(data):
         model.predict(data[0])
 
 
-def test_a_learning_rate_too_large_is_noticed(data):
-    model = ensemble(optimizer="SGD", lr=1e4, inference=DeepEnsemble(max_restarts=0))
-    with pytest.raises(ValueError, match=r"smaller lr than 10000\.0"):
-        model.fit(*data)
-
-
 class ExplodesLate(torch.optim.Adam):
     """Throws the second member far off, but not to infinity, at its eighth step."""
 
@@ -601,14 +448,6 @@ def test_a_loss_that_explodes_is_noticed(data):
         model.fit(*data)
     assert model.n_restarts_.tolist() == [0, 1, 0]
     assert model.score(*data) > -1
-
-
-def test_nothing_is_warned_about_when_all_goes_well(data):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = ensemble().fit(*data)
-        model.predict(data[0])
-    assert model.n_restarts_.tolist() == [0, 0, 0]
 
 
 # ------------------------------------------------------------------------------------------
@@ -647,15 +486,6 @@ def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data, interr
         assert set(model.best_epochs_) <= {1, 2}
 
 
-@pytest.mark.parametrize("early_stopping", [False, True])
-def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
-    early_stopping, data, interrupted
-):
-    model = interrupted(data, at=2, inference=DeepEnsemble(early_stopping=early_stopping))
-    with pytest.raises(NotFittedError):
-        model.predict(data[0])
-
-
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
 def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, interrupted):
     monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, samples, width
@@ -664,14 +494,6 @@ def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, int
     assert model.n_members_ == n_members
     assert model.predict_members(data[0]).shape == (60, n_members, 1, 2)
     assert len(model.n_restarts_) == 3
-
-
-def test_a_fit_after_ctrl_c_starts_anew(data, interrupted):
-    model = interrupted(data, at=8).set_params(optimizer="SGD", optimizer__at=None)
-    del model.optimizer__at
-    model.fit(*data)
-    fresh = ensemble(optimizer="SGD", batch_size=20, runtime=Runtime(device="cpu")).fit(*data)
-    assert_same_members(model, fresh, data[0])
 
 
 # ------------------------------------------------------------------------------------------
@@ -736,56 +558,6 @@ def test_batch_normalisation_keeps_running_statistics(data):
     np.testing.assert_allclose(single, model.predict(shifted), rtol=1e-9)
 
 
-def test_running_statistics_are_those_of_the_best_epoch(data):
-    X, y = data
-    settings = {
-        "module": BatchNormalised,
-        "lr": 0.5,
-        "optimizer": Optimizer(lr_schedule=None),
-        "random_state": 0,
-    }
-    stopping = EarlyStopping(n_iter_no_change=10)
-    model = BayesianEnsembleRegressor(
-        1, inference=DeepEnsemble(early_stopping=stopping), **settings
-    ).fit(X, y)
-    (best,) = model.best_epochs_
-    assert best < len(model.history_)
-    until_best = clone(model).set_params(max_epochs=best).fit(X, y)
-    assert_same_members(model, until_best, X)
-
-
-class LooksAtItsRows(torch.nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = torch.nn.Linear(in_features, out_features)
-
-    def forward(self, x):
-        return self.linear(x) if x.abs().sum() >= 0 else x
-
-
-def test_a_module_that_cannot_be_vectorised_runs_in_a_loop(data):
-    X, y = data
-    settings = {"max_epochs": 60, "inference": DeepEnsemble(calibrate=None), "random_state": 0}
-    model = BayesianEnsembleRegressor(2, module=LooksAtItsRows, **settings)
-    with pytest.warns(UserWarning, match="LooksAtItsRows cannot be vectorised"):
-        model.fit(X, y)
-    assert model.score(X, y) > 0.8
-
-
-def forgets_the_variance(in_features, out_features):
-    return MLP(in_features, out_features // 2)
-
-
-@pytest.mark.parametrize("n_targets", [1, 3])
-def test_a_wrong_width_is_named(n_targets, data):
-    X, y = data
-    y = y if n_targets == 1 else np.column_stack(n_targets * [y])
-    model = BayesianEnsembleRegressor(2, module=forgets_the_variance)
-    message = rf"shape \(n, {2 * n_targets}\), .*forgets_the_variance gives \(3, {n_targets}\)"
-    with pytest.raises(ValueError, match=message):
-        model.fit(X, y)
-
-
 class Pair(torch.nn.Linear):
     def forward(self, x):
         return super().forward(x).chunk(2, dim=-1)
@@ -810,25 +582,6 @@ def test_outputs_of_another_form_are_named(module, n_targets, data):
         BayesianEnsembleRegressor(3, module=module, max_epochs=1).fit(X, y)
 
 
-def own_default(in_features, out_features, hidden_units=(11,)):
-    return MLP(in_features, out_features, hidden_units)
-
-
-def test_defaults_for_the_mlp_are_for_no_other_module(data):
-    def widths(model):
-        return [layer.weight.shape[-1] for layer in list(model.module_.network)[::2]]
-
-    own = BayesianEnsembleRegressor(2, module=own_default, max_epochs=1).fit(*data)
-    assert widths(own) == [11, 2]
-    assert widths(BayesianEnsembleRegressor(2, max_epochs=1).fit(*data)) == [50, 50, 2]
-    assert widths(ensemble(module__hidden_units=np.int64(5), max_epochs=1).fit(*data)) == [5, 2]
-
-
-def test_a_width_that_is_no_integer_is_named(data):
-    with pytest.raises(ValueError, match=r"hidden_units must be positive integers, got \(5\.5,\)"):
-        ensemble(module__hidden_units=(5.5,)).fit(*data)
-
-
 def half_frozen(in_features, out_features, norm=torch.nn.Identity):
     first, last = torch.nn.Linear(in_features, 8), torch.nn.Linear(8, out_features)
     for parameter in first.parameters():
@@ -847,15 +600,6 @@ def test_frozen_weights_stay_as_they_are(norm, data):
     assert all((p == 0.25).all() for p in list(model.module_.parameters())[:2])
 
 
-def test_parameters_of_the_module_are_its_own_business(data):
-    for params, message in (
-        ({"module__activation": "step"}, "activation must be one of"),
-        ({"module__hidden_units": (0,)}, "hidden_units must be positive"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ensemble(**params).fit(*data)
-
-
 # ------------------------------------------------------------------------------------------
 # Unusual and bad input
 # ------------------------------------------------------------------------------------------
@@ -871,38 +615,6 @@ def test_constant_y(value, dtype, data):
     assert (total > 0).all()
     assert (aleatoric > 0).all()
     assert np.isfinite(epistemic).all()
-
-
-def test_a_column_of_constants(data):
-    X, y = data
-    X = np.column_stack([X, np.full(len(X), 7.0), np.zeros(len(X))])
-    model = ensemble(max_epochs=40).fit(X, y)
-    assert model.score(X, y) > 0.5
-
-
-def test_one_row(data):
-    X, y = data
-    model = ensemble().fit(X[:1], y[:1])
-    assert np.isfinite(model.predict_members(X)).all()
-    assert (model.predict(X[:1], return_std=True)[1] > 0).all()
-
-
-def test_one_row_of_positive_weight(data):
-    X, y = data
-    weight = np.eye(len(X))[4]
-    weighted, alone = ensemble().fit(X, y, sample_weight=weight), ensemble().fit(X[4:5], y[4:5])
-    assert_same_members(weighted, alone, X)
-
-
-def test_fewer_rows_than_a_batch(data):
-    X, y = data
-    small, exact = (ensemble(batch_size=size).fit(X, y) for size in (1000, 60))
-    assert_same_members(small, exact, X)
-
-
-def test_a_last_batch_of_one_row(data):
-    X, y = data
-    assert np.isfinite(ensemble(batch_size=59).fit(X, y).predict(X)).all()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -969,24 +681,3 @@ class _Again:
 
     def __iter__(self):
         return iter(self.batches)
-
-
-def test_a_second_fit_that_fails_leaves_nothing_of_the_first(data):
-    X, y = data
-    for params, bad_y in (({}, np.full(60, np.nan)), ({"module__hidden_units": (0,)}, y)):
-        model = ensemble().fit(X, y).set_params(**params)
-        with pytest.raises(ValueError, match=r"Input y contains NaN|hidden_units must be"):
-            model.fit(X, bad_y)
-        with pytest.raises(NotFittedError):
-            model.predict(X)
-
-
-def test_a_second_fit_forgets_the_first(data):
-    X, y = data
-    model = ensemble(inference=DeepEnsemble(early_stopping=True)).fit(
-        X[:, :2], np.column_stack([y, y])
-    )
-    model.set_params(inference=DeepEnsemble(early_stopping=False)).fit(X, y)
-    assert_same_members(model, ensemble().fit(X, y), X)
-    assert model.n_outputs_ == 1
-    assert not hasattr(model, "best_epochs_")

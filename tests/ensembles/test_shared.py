@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import log_loss
 
-import skdistill
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
@@ -84,22 +80,12 @@ def test_a_classifier_learns(data):
     np.testing.assert_allclose(model.predict_members(X[:4]).mean(1), proba, rtol=1e-5)
 
 
-def test_two_targets(data):
-    X, y = data
-    assert ensemble().fit(X, np.stack([y, -y], 1)).predict_members(X[:4]).shape == (4, K, 2, 2)
-
-
 def test_all_members_see_all_rows_where_they_fit_one_minibatch(data):
     """Each of eight members would know one of the eight samples only, were they not shuffled."""
     X, y = data
     model = ensemble(max_epochs=400, batch_size=128, prior_scale=np.inf).fit(X[:8], y[:8])
     means = model.predict_members(X[:8])[:, :, 0, 0]
     assert np.abs(means - y[:8, None]).mean() < 0.3
-
-
-def test_fewer_rows_than_members_are_refused(data):
-    with pytest.raises(ValueError, match="X must have at least n_members=8 samples"):
-        ensemble().fit(data[0][:7], data[1][:7])
 
 
 def test_the_prior_of_a_members_own_weights_is_divided_by_their_number(data):
@@ -118,34 +104,11 @@ def test_the_prior_of_a_members_own_weights_is_divided_by_their_number(data):
         assert 0.8 < ((a - b).abs().max() / decay * np.sqrt(fan_in)) <= 1 + 1e-6
 
 
-def test_rows_of_weight_zero_and_weights(data):
-    X, y = data
-    weight = np.arange(N) % 2
-    of_half = ensemble(runtime=Runtime(dtype="float64")).fit(X[weight > 0], y[weight > 0])
-    weighted = ensemble(runtime=Runtime(dtype="float64")).fit(X, y, sample_weight=weight)
-    np.testing.assert_array_equal(weighted.predict(X), of_half.predict(X))
-
-
-def test_early_stopping_is_of_all_members_together(data):
-    model = ensemble(inference=DeepEnsemble(early_stopping=True), max_epochs=30).fit(*data)
-    assert len(set(model.best_epochs_)) == 1
-    assert model.best_epochs_.shape == (K,)
-    valid = [row["valid_loss"] for row in model.history_]
-    assert abs(valid[model.best_epochs_[0] - 1] - min(valid)) <= 1e-4
-
-
 def test_the_network_is_restarted_from_another_seed_if_it_diverges(data):
     X, y = data
     diverged = pytest.raises(ValueError, match="Every member diverged")
     with pytest.warns(ConvergenceWarning, match="trained anew"), diverged:
         ensemble(optimizer="SGD", lr=1e6, inference=DeepEnsemble(max_restarts=1)).fit(X, y)
-
-
-def test_dropout_trains_by_autograd(data):
-    X, y = data
-    models = [ensemble(module__dropout=0.2).fit(X, y) for _ in range(2)]
-    assert models[0].history_[-1]["engine"] in ("traced", "stacked")
-    np.testing.assert_array_equal(*(model.predict(X) for model in models))
 
 
 class Listed:
@@ -163,24 +126,6 @@ def test_a_stream_is_trained_on_as_rows_in_memory(data):
     streamed = ensemble(runtime=Runtime(dtype="float64")).fit(Listed([(X, y)]))
     expected = ensemble(runtime=Runtime(dtype="float64")).fit(X, y)
     np.testing.assert_allclose(streamed.predict(X), expected.predict(X))
-
-
-def test_it_is_saved_pickled_and_cloned(fitted, data, tmp_path):
-    X = data[0]
-    skdistill.save(fitted, tmp_path / "model.safetensors")
-    for copy in (
-        pickle.loads(pickle.dumps(fitted)),
-        skdistill.load(tmp_path / "model.safetensors"),
-    ):
-        np.testing.assert_array_equal(copy.predict_members(X), fitted.predict_members(X))
-    assert clone(fitted).module is TabM
-
-
-def test_many_members_are_loaded(data, tmp_path):
-    model = ensemble(n_members=300, batch_size="auto", max_epochs=1).fit(*data)
-    skdistill.save(model, tmp_path / "model.safetensors")
-    loaded = skdistill.load(tmp_path / "model.safetensors")
-    np.testing.assert_array_equal(loaded.predict(data[0]), model.predict(data[0]))
 
 
 @pytest.mark.parametrize(
@@ -212,18 +157,6 @@ def test_any_student_learns_from_it(student, fitted, data):
 def test_what_does_not_go_together_is_named(params, message, data):
     with pytest.raises(ValueError, match=message):
         ensemble(**params).fit(*data)
-
-
-def test_a_student_refuses_it(data):
-    with pytest.raises(ValueError, match="module must build one network, got TabM"):
-        DistributionDistiller(
-            ensemble(max_epochs=1), module=TabM, family="gaussian", max_epochs=1
-        ).fit(*data)
-
-
-def test_one_member_is_no_special_case(data):
-    model = ensemble(n_members=1, inference=DeepEnsemble(early_stopping=True)).fit(*data)
-    assert model.predict_uncertainty(data[0][:3]).epistemic is None
 
 
 @pytest.mark.slow
@@ -277,29 +210,6 @@ def test_on_large_tables_classes_keep_the_best_epoch_of_the_mean_probabilities(d
     assert scores[best - 1] == pytest.approx(brier)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("every_table_is_large")
-def test_on_large_tables_noisy_classes_are_predicted_better(data):
-    X, _ = data
-    fresh = np.random.default_rng(2).normal(size=(2000, D))
-    y, y_fresh = noisy_labels(X, 1), noisy_labels(fresh, 3)
-    settings = {"max_epochs": 150, "module__hidden_units": (64, 64)}
-    losses = [
-        log_loss(
-            y_fresh,
-            ensemble(
-                BayesianEnsembleClassifier,
-                inference=DeepEnsemble(bootstrap=False, calibrate=calibrate),
-                **settings,
-            )
-            .fit(X, y)
-            .predict_proba(fresh),
-        )
-        for calibrate in ("auto", None)
-    ]
-    assert losses[0] < losses[1] - 0.02
-
-
 @pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
 def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data):
     X, y = data
@@ -326,12 +236,6 @@ def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data)
     assert model.calibration_.temperature != 1
 
 
-def test_classes_on_smaller_tables_are_trained_on_all_rows(data):
-    model = ensemble(BayesianEnsembleClassifier).fit(data[0], noisy_labels(data[0], 1))
-    assert not hasattr(model, "calibration_")
-    assert not hasattr(model, "best_epochs_")
-
-
 @pytest.mark.usefixtures("every_table_is_large")
 def test_numbers_are_trained_on_all_rows_unless_calibration_is_asked_for(data):
     default, asked = (
@@ -340,19 +244,3 @@ def test_numbers_are_trained_on_all_rows_unless_calibration_is_asked_for(data):
     assert not hasattr(default, "calibration_")
     assert hasattr(asked, "calibration_")
     assert not hasattr(asked, "best_epochs_")
-
-
-@pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
-def test_rows_left_out_have_no_influence_on_weights(kind, data):
-    """On a small table all epochs are run, and the samples left out tell the temperature only."""
-    X, _ = data
-    y = noisy_labels(X, 1)
-    if kind is BayesianEnsembleRegressor:
-        y = y.astype(float)
-    rows = np.flatnonzero(parts_of(kind, y).of_row[0] == 0)
-    moved = X.copy()
-    moved[rows] = moved[rows][::-1]
-    settings = {"inference": DeepEnsemble(calibrate="oob"), "normalize": "y"}
-    first, second = (ensemble(kind, **settings).fit(rows_, y) for rows_ in (X, moved))
-    for name, value in first.module_.network.state_dict().items():
-        torch.testing.assert_close(second.module_.network.state_dict()[name], value, rtol=0, atol=0)

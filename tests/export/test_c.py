@@ -16,11 +16,10 @@ import pandas as pd
 import pytest
 import torch
 from exported_models import LEVELS, MODELS, assert_same, classes, data_of, numbers, predicted
-from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdistill import BayesianEnsembleRegressor, DistributionDistiller, HydraPlusRegressor
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.export import export_c
 from skdistill.export._c import _helper
 from skdistill.export._outputs import GraphOutputs
@@ -217,22 +216,6 @@ def test_exponentials_are_exact_to_rounding(dtype, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_says_what_it_takes_and_gives(tmp_path):
-    X, y = data_of("ensemble numbers")
-    frame = pd.DataFrame(X, columns=["height", "b", "c"])
-    model = DistributionDistiller(
-        numbers(), family="normal_inverse_gamma", max_epochs=1, runtime=Runtime(device="cpu")
-    )
-    model.fit(frame, y)
-    export_c(FrozenEstimator(model), tmp_path / "model.c", quantiles=[0.25])
-    text = (tmp_path / "model.c").read_text()
-    assert 'x[0] "height"' in text
-    assert "DistributionDistiller" in text
-    assert "double interval[2]; /* central one of 90 %, in units of y */" in text
-    assert "double quantiles[1]; /* of probabilities [0.25], in units of y */" in text
-
-
-@pytest.mark.slow
 def test_what_has_no_c_is_refused(tmp_path):
     X, y = data_of("ensemble numbers")
     ensemble = BayesianEnsembleRegressor(2, max_epochs=1, runtime=Runtime(device="cpu")).fit(X, y)
@@ -249,14 +232,6 @@ def test_what_has_no_c_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         export_c(ensemble, tmp_path / "none" / "model.c")
     assert not path.exists()
-
-
-@pytest.mark.slow
-def test_convolutions_have_no_c(tmp_path):
-    X, y = data_of("ensemble images classes", np.float32)
-    model = MODELS["ensemble images classes"]().fit(X, y)
-    with pytest.raises(ValueError, match=r"got one with aten\.convolution"):
-        export_c(model, tmp_path / "model.c")
 
 
 TOWNS = np.random.default_rng(0).choice(["Rome", "Oslo", "Bern"], 60)

@@ -18,8 +18,6 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from skdistill import DistributionDistiller, export_onnx, predict_uncertainty
 from skdistill._data.conversions import texts_of
-from skdistill.export import register_converters
-from skdistill.export._columns import column_names
 from skdistill.settings import Runtime
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -121,23 +119,6 @@ def test_classes_of_samples_with_text(tmp_path):
     assert_allclose(probabilities, model.predict_proba(X), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_names_of_columns_may_be_those_inside_a_graph_and_text_may_mix_kinds(tmp_path):
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"codes": rng.normal(size=60), "X": [1, "b", 2.5] * 20})
-    X["___column_1"] = ["1", True, "c"] * 20
-    model = numbers(max_epochs=1, **EXACT).fit(X, rng.normal(size=60))
-    export_onnx(model, tmp_path / "model.onnx", outputs=["mean"], inputs="columns")
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    found = session.run(["mean"], given(session, X))[0]
-    assert_allclose(found, model.predict(X), rtol=1e-5, atol=1e-9)
-
-
-def test_columns_without_names_are_numbered():
-    model = numbers(max_epochs=1).fit(*data_of("ensemble numbers"))
-    assert column_names(model, ["mean"]) == ["x0", "x1", "x2"]
-
-
 def test_text_stands_for_categories_as_in_predict():
     assert texts_of(["a", "1"]) == {"a": 0, "1": 1}
     assert texts_of([1, "a", True + 1.5]) == {"1": 0, "1.0": 0, "a": 1, "2.5": 2}
@@ -166,22 +147,6 @@ def test_pipelines_that_encode_text(tmp_path):
     of_text = {"town": "tensor(string)", "kind of flat": "tensor(string)"}
     assert inputs == dict.fromkeys(X, "tensor(double)") | of_text
     hold_to_the_methods(model, session, X.assign(town=["Rome", "Bonn", "Oslo", ""] * 20))
-
-
-@pytest.mark.slow
-def test_skl2onnx_takes_an_estimator_of_a_frame_with_text():
-    register_converters()
-    X, y = flats(80)
-    X = X.drop(columns=["built", "kind of flat"]).fillna({"town": ""})
-    model = numbers(DistributionDistiller, **EXACT).fit(X, y)
-    example = X[:1].astype({"floor": int})
-    proto = skl2onnx.to_onnx(model, example)
-    session = onnxruntime.InferenceSession(proto.SerializeToString())
-    hold_to_the_methods(model, session, X.assign(town=["Rome", "Bonn", "Oslo", ""] * 20))
-    with pytest.raises(ValueError, match="input 'floor' must hold numbers, as in fit; got text"):
-        skl2onnx.to_onnx(model, example.astype({"floor": str}))
-    with pytest.raises(ValueError, match=r"5 inputs of one column each.*got inputs of \[1, 1\]"):
-        skl2onnx.to_onnx(model, example[["area", "rooms"]])
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,29 +27,24 @@ from exported_models import (
     run,
 )
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from skdistill import (
-    BayesianEnsembleRegressor,
     DistributionDistiller,
     GPEDDistiller,
     SequenceDistributionDistiller,
     export_onnx,
-    predict_interval,
-    predict_quantiles,
     predict_uncertainty,
 )
-from skdistill.export import export_c, export_program, register_converters
+from skdistill.export import export_program
 from skdistill.export._graph import TRANSLATIONS
 from skdistill.export._outputs import GraphOutputs
 from skdistill.modules import FunctionDraws, PiecewiseLinear
-from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
 onnx = pytest.importorskip("onnx")
@@ -141,19 +135,6 @@ def test_a_missing_folder_is_found_before_anything_is_made(export, tmp_path, mon
 
 
 @pytest.mark.slow
-def test_a_column_without_a_known_category_is_unknown_in_a_graph(tmp_path):
-    rng, path = np.random.default_rng(0), tmp_path / "model.onnx"
-    frame = pd.DataFrame({"a": rng.normal(size=40), "b": pd.Categorical([None] * 40)})
-    model = BayesianEnsembleRegressor(2, max_epochs=1, random_state=0)
-    export_onnx(model.fit(frame, rng.normal(size=40)), path)
-    session = onnxruntime.InferenceSession(path)
-    for value in (np.nan, 3.0):
-        rows = frame.assign(b=value).to_numpy(float)
-        (mean,) = session.run(["mean"], {"X": rows})
-        np.testing.assert_allclose(mean, model.predict(frame), rtol=1e-9)
-
-
-@pytest.mark.slow
 @pytest.mark.filterwarnings("error::FutureWarning")  # of torch, of its own use of pytrees
 def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_path, caplog):
     X, y = data_of("ensemble numbers", np.float32)
@@ -173,16 +154,6 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
     assert json.loads(facts["quantiles"]) == [0.1]
     assert facts["estimator"] == "DistributionDistiller"
     assert b".py" not in path.read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("export", [export_onnx, export_program, export_c])
-def test_torch_does_not_warn_of_itself(export, tmp_path):
-    model = BayesianEnsembleRegressor(2, max_epochs=1, random_state=0)
-    model.fit(*data_of("ensemble numbers"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        export(model, tmp_path / "model")
 
 
 @pytest.mark.slow
@@ -290,69 +261,6 @@ def test_scalers_and_imputers_go_into_the_graph(tmp_path):
     )
     outputs = assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
     assert "interval" not in outputs  # of a mixture, whose quantiles are searched for
-
-
-@pytest.mark.slow
-def test_columns_by_name_inside_a_search(tmp_path):
-    X, y = data_of("distribution dirichlet classes")
-    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(c=np.arange(len(X)) % 4)
-    columns = make_column_transformer((StandardScaler(), ["a", "b"]), (OneHotEncoder(), ["c"]))
-    pipeline = make_pipeline(columns, classes(DistributionDistiller))
-    search = GridSearchCV(pipeline, {"distributiondistiller__lr": [0.01]}, cv=2)
-    assert_pipeline(search.fit(frame, y), frame, tmp_path / "model.onnx")
-
-
-@pytest.mark.slow
-def test_skl2onnx_takes_pipelines_with_text_and_options(tmp_path):
-    X, y = data_of("ensemble classes")
-    frame = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down")})
-    columns = make_column_transformer((StandardScaler(), ["a"]), (OneHotEncoder(), ["b"]))
-    model = make_pipeline(columns, classes()).fit(frame, y)
-    with pytest.raises(ValueError, match="register_converters"):
-        export_onnx(model, tmp_path / "model.onnx")
-    register_converters()
-    options = {id(model[-1]): {"outputs": ["members", "epistemic"]}}
-    proto = skl2onnx.to_onnx(model, frame[:1], options=options)
-    session = onnxruntime.InferenceSession(proto.SerializeToString())
-    rows = {name: frame[[name]].to_numpy() for name in frame}
-    epistemic, members = session.run(["epistemic", "members"], rows)
-    np.testing.assert_allclose(epistemic, predict_uncertainty(model, frame).epistemic, rtol=1e-5)
-    assert members.shape == (len(X), 3, 3)
-
-
-@pytest.mark.slow
-def test_a_student_of_real_numbers(data_dir, tmp_path):
-    with np.load(data_dir / "uci" / "wine-quality-red.npz") as data:
-        X, y = data["X"], data["y"]
-    model = make_pipeline(
-        StandardScaler(), numbers(DistributionDistiller, runtime=Runtime(dtype="float64"))
-    )
-    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
-
-
-@pytest.mark.slow
-def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
-    X, y = data_of("ensemble numbers", np.float32)
-    model = make_pipeline(
-        StandardScaler(), numbers(max_epochs=1, inference=DeepEnsemble(calibrate=None))
-    ).fit(X, y)
-    export_onnx(model, tmp_path / "with.onnx", quantiles=LEVELS, outputs=["interval"])
-    found = run(tmp_path / "with.onnx", X)
-    assert_allclose(found["quantiles"], predict_quantiles(model, X, LEVELS), rtol=1e-5)
-    assert_allclose(found["interval"], predict_interval(model, X), rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_student_of_real_classes(data_dir, tmp_path):
-    with np.load(data_dir / "tabular" / "pendigits.npz") as data:
-        X, y = data["X"][:500].astype(np.float32), data["y"][:500]
-    X[3, 1] = np.nan
-    scalers = MinMaxScaler(), StandardScaler()
-    model = make_pipeline(SimpleImputer(), *scalers, classes(DistributionDistiller))
-    # The scaler's graph rounds in another way: one unit in the last place of each input moves a
-    # part by up to 7e-6 here, and a subtraction and a division round several times. Members differ
-    # by the root of the distance beyond the largest value of a column: a rounding's is 3e-4.
-    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx", atol=1e-4)
 
 
 # --- elementary functions -----------------------------------------------------------------------
@@ -468,12 +376,6 @@ def test_programs_predict_what_the_methods_do(name, tmp_path):
         else:
             assert_allclose(found["mean"], model.predict(rows), rtol=1e-9)
             assert_allclose(found["interval"], model.predict_interval(rows), rtol=1e-7)
-
-
-def test_programs_take_no_pipelines(tmp_path):
-    pipeline = make_pipeline(StandardScaler(), numbers())
-    with pytest.raises(TypeError, match="export_program takes a fitted estimator of skdistill"):
-        export_program(pipeline, tmp_path / "model.pt2")
 
 
 @pytest.mark.parametrize("write", [export_onnx, export_program])

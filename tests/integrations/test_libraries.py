@@ -55,22 +55,6 @@ def fitted():
 # --- MAPIE: conformal prediction ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prefit", [True, False])
-def test_intervals_of_split_conformal_prediction_cover(prefit, fitted):
-    regression = pytest.importorskip("mapie.regression")
-    model = fitted if prefit else student()
-    conformal = regression.SplitConformalRegressor(model, confidence_level=0.9, prefit=prefit)
-    if not prefit:
-        conformal.fit(*table(300, seed=0))
-    conformal.conformalize(*table(400, seed=1))
-    X, y = table(2000, seed=2)
-    means, intervals = conformal.predict_interval(X)
-    np.testing.assert_allclose(means, conformal.predict(X))
-    inside = (intervals[:, 0, 0] <= y) & (y <= intervals[:, 1, 0])
-    # Of the beta distribution with 361 and 40, within four standard deviations of 0.9.
-    assert 0.84 < inside.mean() < 0.96
-
-
 class PredictedStd(RegressorMixin, BaseEstimator):
     """The standard deviation that a model predicts, as what MAPIE scales residuals by."""
 
@@ -103,17 +87,6 @@ def test_conformal_intervals_scaled_by_the_students_uncertainty_adapt(fitted):
     np.testing.assert_allclose(upper - lower, (upper - lower)[0] / std[0] * std)
     is_noisy = X[:, 0] > 0.2
     assert (upper - lower)[is_noisy].mean() > 1.1 * (upper - lower)[~is_noisy].mean()
-
-
-def test_conformal_sets_of_classes_cover():
-    classification = pytest.importorskip("mapie.classification")
-    X, y = make_classification(1500, 6, n_informative=4, n_classes=3, random_state=0)
-    teacher = BayesianEnsembleClassifier(4, **SMALL)
-    model = HydraPlusClassifier(teacher, **SMALL).fit(X[:400], y[:400])
-    conformal = classification.SplitConformalClassifier(model, confidence_level=0.9)
-    conformal.conformalize(X[400:800], y[400:800])
-    _, sets = conformal.predict_set(X[800:])
-    assert 0.84 < sets[np.arange(700), y[800:], 0].mean() < 0.96
 
 
 # --- Optuna: searches over parameters -----------------------------------------------------------
@@ -163,55 +136,6 @@ def test_shap_explains_epistemic_uncertainty(explainer, fitted):
     sums = epistemic(far) - epistemic(background).mean()
     np.testing.assert_allclose(values.sum(axis=1), sums, rtol=1e-4, atol=1e-8)  # efficiency
     assert (np.abs(values).argmax(axis=1) == 1).all()
-
-
-def flats(n_rows):
-    """A frame with text, categories, booleans and missing values; Oslo is dear."""
-    rng = np.random.default_rng(0)
-    pandas = pytest.importorskip("pandas")
-    X = pandas.DataFrame({"area": rng.normal(size=n_rows), "lift": rng.random(n_rows) > 0.5})
-    X["town"] = pandas.Categorical(rng.choice(["Oslo", "Rome", "Bern"], n_rows))
-    X["kind"] = rng.choice(["flat", "house"], n_rows)
-    y = X["area"] + 3 * (X["town"] == "Oslo") + rng.normal(0, 0.1, n_rows)
-    return X.assign(area=X["area"].where(X.index % 9 > 0)), y
-
-
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_values_of_a_frame_as_objects_or_text_predict_as_the_frame_does():
-    """What explainers hand over: rows of `frame.to_numpy()`."""
-    X, y = flats(100)
-    model = student().fit(X, y)
-    objects = X.to_numpy()
-    assert objects.dtype == object
-    for rows in (objects, X.astype(object), objects.astype(str), objects.astype(str).tolist()):
-        np.testing.assert_array_equal(model.predict(rows), model.predict(X))
-        found = model.predict_uncertainty(rows).epistemic
-        np.testing.assert_array_equal(found, model.predict_uncertainty(X).epistemic)
-
-
-@pytest.mark.slow
-def test_shap_explains_frames_with_text_as_they_are_or_by_codes():
-    """KernelExplainer takes text, the others take codes: both explain the same, as in the guide."""
-    shap, pandas = pytest.importorskip("shap"), pytest.importorskip("pandas")
-    X, y = flats(200)
-    X = X.drop(columns="kind")
-    model = student(max_epochs=30).fit(X, y)
-
-    def mean(values):
-        return model.predict(pandas.DataFrame(values, columns=X.columns))
-
-    def mean_of_codes(values):
-        rows = pandas.DataFrame(values, columns=X.columns)
-        codes = rows["town"].astype(int)
-        return mean(rows.assign(town=pandas.Categorical.from_codes(codes, dtype=X["town"].dtype)))
-
-    background, rows = X[:10], X[20:23]
-    found = shap.KernelExplainer(mean, background).shap_values(rows, silent=True)
-    sums = mean(rows) - mean(background).mean()
-    np.testing.assert_allclose(found.sum(axis=1), sums, rtol=1e-3, atol=1e-3)  # efficiency
-    coded = X.assign(town=X["town"].cat.codes).astype(float)
-    exact = shap.ExactExplainer(mean_of_codes, coded[:10])(coded[20:23]).values
-    np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3)
 
 
 # --- polars: frames in and out ------------------------------------------------------------------

@@ -17,7 +17,6 @@ from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
     DistributionDistiller,
-    export_onnx,
     predict_frame,
 )
 
@@ -81,14 +80,6 @@ def test_the_artifact_is_a_file_of_save_and_no_pickle(mlflow, model, tmp_path):
     assert not [line for line in needed if "+" in line]  # of builds that PyPI does not have
 
 
-def test_a_run_keeps_the_model(mlflow, model):
-    with mlflow.start_run() as run:
-        info = skdistill.integrations.mlflow.log_model(model, "student", input_example=X[:3])
-    assert info.run_id == run.info.run_id
-    frame = mlflow.pyfunc.load_model(info.model_uri).predict(X)
-    pd.testing.assert_frame_equal(frame, predict_frame(model, X))
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -110,13 +101,6 @@ def test_with_a_signature_columns_are_put_in_order_and_missing_ones_refused(mlfl
     pd.testing.assert_frame_equal(served.predict(X.assign(d=1.0)[["d", "c", "b", "a"]]), wanted)
     with pytest.raises(mlflow.exceptions.MlflowException, match=r"missing inputs \['c'\]"):
         served.predict(X[["a", "b"]])
-
-
-def test_callers_choose_the_coverage(model, served):
-    frame = served.predict(X, params={"coverage": 0.5})
-    pd.testing.assert_frame_equal(frame, predict_frame(model, X, coverage=0.5))
-    assert (frame["upper"] < served.predict(X)["upper"]).all()
-    assert served.metadata.signature.outputs.input_names() == COLUMNS
 
 
 def test_an_example_with_columns_of_every_kind_is_accepted(mlflow, tmp_path):
@@ -141,16 +125,6 @@ def test_an_example_with_columns_of_every_kind_is_accepted(mlflow, tmp_path):
     pd.testing.assert_frame_equal(served.predict(rows), predict_frame(model, table))
 
 
-@pytest.mark.parametrize("values", [[1, None, 3], ["a", None, "b"]])
-def test_missing_categories_of_an_example_stay_missing(values):
-    example = pd.DataFrame({"a": pd.Categorical(values), "b": [1.5, 2.5, 3.5]})
-    plain = skdistill.integrations.mlflow._without_categoricals(example)
-    assert not isinstance(plain["a"].dtype, pd.CategoricalDtype)
-    assert plain["a"].isna().tolist() == [False, True, False]
-    pd.testing.assert_series_equal(plain["b"], example["b"])
-    assert skdistill.integrations.mlflow._without_categoricals(values) is values
-
-
 def test_a_classifier_has_its_own_columns(mlflow, tmp_path):
     model = BayesianEnsembleClassifier(3, **SMALL).fit(X, np.where(y > 10, "up", "down"))
     skdistill.integrations.mlflow.save_model(model, tmp_path / "model", input_example=X[:3])
@@ -161,41 +135,10 @@ def test_a_classifier_has_its_own_columns(mlflow, tmp_path):
     pd.testing.assert_frame_equal(frame, model.predict_frame(X))
 
 
-def test_arguments_of_mlflow_are_handed_on(mlflow, model, tmp_path):
-    needed = ["skdistill @ file:///wheels/skdistill.whl"]
-    skdistill.integrations.mlflow.save_model(
-        model, tmp_path / "model", pip_requirements=needed, metadata={"data": "random"}
-    )
-    assert needed[0] in (tmp_path / "model" / "requirements.txt").read_text()
-    assert mlflow.models.get_model_info(str(tmp_path / "model")).metadata == {"data": "random"}
-
-
 def test_what_predicts_no_distribution_is_refused(mlflow, tmp_path):
     with pytest.raises(TypeError, match=r"skdistill\.mlflow\.save_model takes a fitted skdistill"):
         skdistill.integrations.mlflow.save_model(LinearRegression().fit(X, y), tmp_path / "model")
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:ONNX model declares execution providers")
-def test_the_graph_of_export_onnx_in_mlflow(mlflow, model, tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("skl2onnx")
-    export_onnx(model, tmp_path / "student.onnx")
-    graphs = [onnx.load(tmp_path / "student.onnx") for _ in range(2)]  # saving moves its weights
-    mlflow.onnx.save_model(graphs[0], tmp_path / "model", pip_requirements=["onnxruntime"])
-    with mlflow.start_run():
-        info = mlflow.onnx.log_model(graphs[1], name="student", pip_requirements=["onnxruntime"])
-    mean, std = model.predict(X, return_std=True)
-    uncertainty, interval = model[-1].predict_uncertainty, model[-1].predict_interval
-    rows = model[0].transform(X)
-    for uri in (str(tmp_path / "model"), info.model_uri):
-        outputs = mlflow.pyfunc.load_model(uri).predict(X.to_numpy())
-        np.testing.assert_allclose(outputs["mean"], mean, rtol=1e-5)
-        np.testing.assert_allclose(outputs["std"], std, rtol=1e-5)
-        np.testing.assert_allclose(outputs["epistemic"], uncertainty(rows).epistemic, rtol=1e-5)
-        np.testing.assert_allclose(outputs["interval"], interval(rows), rtol=1e-5)
 
 
 def test_without_mlflow_the_error_says_what_to_install(monkeypatch):

@@ -57,21 +57,6 @@ def test_columns_of_the_probabilities_sum_to_one_also_where_errors_are_huge():
     assert torch.isfinite(K_plus).all()
 
 
-def test_constants_of_a_column():
-    target = torch.tensor([[0.0, 5.0, 1.0], [2.0, 5.0, -1.0], [4.0, 5.0, 0.0]])
-    game = DistillationGame(target, T)
-    assert_close(game.loc, torch.tensor([2.0, 5.0, 0.0], dtype=torch.float64))
-    assert_close(game.bound, torch.tensor([3.0, 0.0, 1.5], dtype=torch.float64))
-    assert_close(game.scale, torch.tensor([5.0, 0.0, 2.5], dtype=torch.float64))
-    assert game.is_played.tolist() == [True, False, True]
-    expected = math.sqrt(math.log(6) / T)
-    assert game.eta.tolist() == pytest.approx([expected / 5, 0.0, expected / 2.5])
-    assert DistillationGame(target, T, eta=0.5).eta.tolist() == [0.5, 0.0, 0.5]
-    assert DistillationGame(target, T, n_played=1).is_played.tolist() == [True, False, False]
-    assert not game.is_over
-    assert DistillationGame(torch.full((4, 2), 0.1), T).is_over
-
-
 def test_a_row_of_weight_two_is_two_rows():
     target, outputs = draws(N, L), draws(N, L, seed=1)
     weight = torch.tensor([1.0, 2.0] * (N // 2))
@@ -107,19 +92,6 @@ def test_edges_and_what_is_wanted_in_numbers():
     assert edges.item() == pytest.approx(difference * (1 + 3))
     assert game.is_weak_learner(torch.tensor([[0.0], [2.0]]))
     assert not game.is_weak_learner(torch.tensor([[2.0], [-2.0]]))
-
-
-def test_all_columns_that_are_played_must_have_an_edge():
-    target = draws(N, 2)
-    game = DistillationGame(target, T)
-    game.add(target + 1)
-    against = target - torch.tensor([0.5, 0.5])
-    assert game.is_weak_learner(against)
-    assert not game.is_weak_learner(target + torch.tensor([-0.5, 0.5]))
-    only_first = DistillationGame(target, T, n_played=1)
-    only_first.add(target + 1)
-    assert only_first.is_weak_learner(target + torch.tensor([-0.5, 0.5]))
-    assert only_first.wanted()[:, 1].eq(0).all()
 
 
 def test_weight_of_a_learner_in_numbers():
@@ -197,14 +169,6 @@ def test_bound_of_the_average_where_definition_1_holds(n_rounds):
     missed = (game.errors / n_rounds).abs().amax()
     bound = 1.5 * game.scale * math.sqrt(math.log(2 * N) / n_rounds)  # Eq 10
     assert 0.1 * bound < missed <= bound  # the adversary is not idle
-
-
-def test_barrier_in_numbers():
-    error = torch.tensor([[0.0, 0.0], [1.0, -1.0]])
-    signs = torch.tensor([[1.0, -1.0], [1.0, 1.0]])
-    bound = torch.tensor([1.0, 2.0])
-    expected = [0.0, -(math.log(1.5) + math.log(0.75)) / 2]
-    assert log_barrier(error, signs, bound).tolist() == pytest.approx(expected)
 
 
 def test_what_is_wanted_is_what_definition_1_weighs_errors_by():
@@ -289,11 +253,3 @@ def test_pieces_of_rows_and_columns_change_nothing(size, monkeypatch):
     monkeypatch.setattr(_boosting, "_PIECE", size)
     for piecewise, expected in zip(play(), whole, strict=True):
         assert_close(piecewise, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_a_game_leaves_its_target_alone():
-    target = draws(N, L)
-    game = DistillationGame(before := target.clone(), T)
-    game.edges(draws(N, L, seed=1))
-    game.add(draws(N, L, seed=1))
-    assert torch.equal(before, target)

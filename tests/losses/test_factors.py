@@ -89,18 +89,6 @@ def test_loss_of_loadings_is_the_density_of_scipy():
     np.testing.assert_allclose(found, expected - P * np.log(2 * np.pi) / 2, rtol=1e-9)
 
 
-def test_loadings_that_minimise_are_the_target():
-    scores, values = planted(noise=0.5)
-    target = losses.standardised_loadings(values, scores)
-    raw = target / (1 - target.square().sum(-2, keepdim=True)).sqrt()
-    _, gradient = losses.loadings_nll.and_gradient(raw.flatten(-2), target)
-    torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-12, rtol=0)
-    best = losses.loadings_nll(raw.flatten(-2), target)
-    for seed in range(5):
-        moved = raw + 0.1 * randn(*raw.shape, seed=seed)
-        assert (losses.loadings_nll(moved.flatten(-2), target) > best).all()
-
-
 def test_share_of_a_process_leaves_the_variance_as_it_is():
     mean, raw, variance = randn(N, P), randn(N, Q * P, seed=1), randn(N, P, seed=2).exp()
     process = FactorProcess.of_shares(mean, variance, raw)
@@ -128,12 +116,3 @@ def test_gradients(name):
     outputs = randn(N, n_outputs, seed=7).requires_grad_()
     assert loss(outputs, *arguments()).shape == (N,)
     assert gradcheck(lambda outputs: loss(outputs, *arguments()), outputs)
-
-
-def test_both_losses_are_added():
-    marginal = Term(losses.normal_nll, (Gaussian(randn(N, P), randn(N, P, seed=1).exp()),))
-    target, outputs = 0.3 * randn(N, Q, P, seed=1), randn(N, (2 + Q) * P, seed=7)
-    found = losses.with_loadings(outputs, marginal, target)
-    expected = losses.normal_nll(outputs[:, : 2 * P], *marginal.arguments)
-    expected = expected + losses.loadings_nll(outputs[:, 2 * P :], target)
-    torch.testing.assert_close(found, expected)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 
 import pytest
 import torch
@@ -42,18 +41,6 @@ def test_a_loss_is_a_function_that_tells_its_name_its_arguments_and_what_it_retu
     assert signature.return_annotation == "Tensor"
 
 
-@pytest.mark.parametrize("name", ["gaussian_nll", "aggregation", "dirichlet_nll"])
-def test_losses_and_their_gradients_can_be_pickled(name):
-    loss = getattr(losses, name)
-    assert pickle.loads(pickle.dumps(loss)) is loss
-    assert pickle.loads(pickle.dumps(loss.and_gradient)) is loss.and_gradient
-
-
-def test_arguments_may_be_named():
-    outputs, y = randn(5, 2), randn(5, 2, seed=1)
-    assert torch.equal(cubic(outputs=outputs, scale=2.0, y=y), cubic(outputs, y, 2.0))
-
-
 # --- its derivative -----------------------------------------------------------------------------
 
 
@@ -86,14 +73,6 @@ def test_only_the_part_of_a_gaussian_that_wants_a_derivative_gets_one():
     _, gradient = losses.individuality.and_gradient(Mixture(*heads), members)
     torch.testing.assert_close(heads.mean.grad, gradient.mean.detach())
     assert heads.variance.grad is None
-
-
-def test_without_autograd_there_is_no_graph():
-    outputs, y = randn(5, 2).requires_grad_(), randn(5, 2, seed=1)
-    with torch.no_grad():
-        assert not cubic(outputs, y).requires_grad
-    assert not cubic(outputs.detach(), y).requires_grad
-    assert cubic(outputs, y).requires_grad
 
 
 def test_losses_go_through_the_transforms_of_torch_func():

@@ -118,17 +118,6 @@ def test_integer_weights_are_repetitions(metric, n_targets, make_predictions):
     assert_allclose(metric(*arrays, sample_weight=weights), metric(*repeated), rtol=1e-12)
 
 
-@all_metrics
-def test_scale_of_weights_does_not_matter(metric, make_predictions):
-    arrays = arguments(metric, make_predictions())
-    weights = np.random.default_rng(1).integers(0, 4, size=len(arrays[0]))
-    expected = metric(*arrays, sample_weight=weights)
-    assert_allclose(metric(*arrays, sample_weight=0.1 * weights), expected, rtol=1e-12)
-    assert_allclose(
-        metric(*arrays, sample_weight=np.full(len(weights), 0.1)), metric(*arrays), rtol=1e-12
-    )
-
-
 @metrics_and_curves
 def test_order_of_rows_does_not_matter(metric, n_targets, make_predictions):
     arrays = arguments(metric, make_predictions(n_targets))
@@ -149,20 +138,6 @@ def test_average_over_targets_is_uniform(metric, make_predictions):
         for target in range(3)
     ]
     assert_allclose(metric(*arguments(metric, data)), np.mean(per_target, axis=0), rtol=1e-12)
-
-
-@metrics_of_targets
-def test_one_column_is_one_target(metric, make_predictions):
-    data = make_predictions(1)
-    flat = [data[name] if name == "members" else data[name][:, 0] for name in NAMES[metric]]
-    assert metric(*flat) == metric(*arguments(metric, data))
-
-
-@all_metrics
-def test_returns_python_floats(metric, make_predictions):
-    score = metric(*arguments(metric, make_predictions(2)))
-    assert all(type(value) is float for value in np.atleast_1d(score).tolist())
-    assert isinstance(score, tuple if metric is epistemic_fidelity else float)
 
 
 @all_metrics
@@ -357,9 +332,3 @@ def test_bad_values_are_named(metric, make_predictions):
 def test_errors_name_the_argument_the_given_and_the_accepted(call, message, make_predictions):
     with pytest.raises(ValueError, match=message):
         call(make_predictions())
-
-
-def test_masked_values_are_refused():
-    y = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])
-    with pytest.raises(ValueError, match="y_true must be known for every sample"):
-        interval_coverage(y, np.array([[0.0, 4.0]] * 3))

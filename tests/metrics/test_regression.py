@@ -10,7 +10,6 @@ import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, stats
-from sklearn.metrics import mean_absolute_error
 
 from skdistill.metrics import (
     crps,
@@ -47,13 +46,6 @@ def test_mixture_nll_by_hand():
     assert_allclose(mixture_nll([1.0], members), -np.log(density))
 
 
-def test_mixture_nll_far_from_every_member_is_finite():
-    members = np.array([[[[0.0, 1.0]], [[1.0, 1.0]]]])
-    assert_allclose(
-        mixture_nll([1e3], members), (1e3 - 1) ** 2 / 2 + np.log(2 * np.pi) / 2 + np.log(2)
-    )
-
-
 @pytest.mark.parametrize("n_copies", [1, 5])
 @shapes
 def test_one_member_is_a_gaussian(n_copies, n_targets, make_predictions, scoringrules):
@@ -80,14 +72,6 @@ def test_crps_is_the_integral(make_predictions):
 
     expected = [integral(*row) for row in zip(data["y_true"], means, variances**0.5, strict=True)]
     assert_allclose(crps(data["y_true"], data["members"]), np.mean(expected), rtol=1e-6)
-
-
-def test_crps_of_a_sharp_prediction_is_the_absolute_error(make_predictions):
-    data = make_predictions()
-    members = np.stack([data["y_pred"], np.full(30, 1e-20)], axis=-1)[:, None, None, :]
-    assert_allclose(
-        crps(data["y_true"], members), mean_absolute_error(data["y_true"], data["y_pred"])
-    )
 
 
 def test_crps_does_not_depend_on_the_chunks(make_predictions, monkeypatch, scoringrules):
@@ -147,20 +131,6 @@ INF = np.inf
 )
 def test_intervals_may_be_infinite(interval, coverage):
     assert interval_coverage([1.0], [interval]) == coverage
-
-
-@pytest.mark.parametrize("interval", [[INF, INF], [-INF, -INF], [INF, -INF]])
-def test_intervals_that_hold_no_number_are_refused(interval):
-    with pytest.raises(ValueError, match="neither inf below nor -inf above"):
-        interval_coverage([1.0], [interval])
-
-
-def test_quantiles_may_be_infinite():
-    nominal, observed = regression_calibration_curve([0.0, 1.0], [[-INF, INF]] * 2, [0.1, 0.9])
-    assert_array_equal(observed, [0, 1])
-    assert regression_calibration_error([0.0, 1.0], [[-INF, INF]] * 2, nominal) == pytest.approx(
-        0.1
-    )
 
 
 @pytest.mark.parametrize("std", [1e-170, 1e170, 5e-324])

@@ -7,14 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sklearn
-from joblib import parallel_config
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.inspection import permutation_importance
-from sklearn.metrics import get_scorer as get_scorer_of_sklearn
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -167,26 +164,11 @@ def test_scorer_survives_pickling_and_shows_itself(name):
     assert repr(copied) == repr(scorer)
 
 
-def test_repr_of_scorers():
-    assert repr(get_scorer("neg_crps")) == "EstimatorScorer(neg_metric, metric=crps, reads=members)"
-
-
 def test_keywords_are_those_of_the_metric():
     model, X, y = make_case("calibration")
     scorer = get_scorer("neg_expected_calibration_error", n_bins=4, classwise=True)
     expected = expected_calibration_error(y, model.predict_proba(X), n_bins=4, classwise=True)
     assert scorer(model, X, y) == -expected
-
-
-def test_scorers_across_processes():
-    for scorers in (REGRESSION, CLASSIFICATION):
-        model, X, y = make_case(next(iter(scorers)))
-        scoring = {name: scorer for name, (scorer, _) in scorers.items()}
-        here = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise")
-        with parallel_config("multiprocessing", n_jobs=2):  # forks, which need not import torch
-            there = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise")
-        for name in scoring:
-            assert_array_equal(here[f"test_{name}"], there[f"test_{name}"])
 
 
 @pytest.mark.parametrize("name", ["mixture_nll", "crps", "gaussian_nll"])
@@ -216,24 +198,6 @@ def test_weights_reach_the_scorers_of_a_search():
     assert_allclose([search.cv_results_[f"split{i}_test_crps"][0] for i in (0, 1)], expected)
 
 
-def test_weights_without_routing():
-    # scikit-learn >= 1.9 hands fit's weights on to the scorers, which it asks whether they take any
-    X, y = make_members_table()
-    scoring = {"crps": get_scorer("neg_crps"), "nll": get_scorer("neg_mixture_nll")}
-    search = GridSearchCV(KnownRegressor(), {"inflate": [1.0]}, scoring=scoring, refit="crps", cv=2)
-    search.fit(X, y, sample_weight=np.tile([1.0, 3.0], 20))
-    assert np.isfinite(search.best_score_)
-
-
-def test_requests_are_of_one_scorer_alone():
-    with sklearn.config_context(enable_metadata_routing=True):
-        requesting = get_scorer("neg_crps").set_score_request(sample_weight="importance")
-        assert requesting.get_metadata_routing().score.requests == {"sample_weight": "importance"}
-        assert get_scorer("neg_crps").get_metadata_routing().score.requests == {
-            "sample_weight": None
-        }
-
-
 def test_weights_that_no_one_requested_are_refused():
     X, y = make_members_table()
     params = {"sample_weight": np.ones(len(y))}
@@ -241,15 +205,6 @@ def test_weights_that_no_one_requested_are_refused():
         model = KnownRegressor().set_fit_request(sample_weight=True)
         with pytest.raises(ValueError, match=r"sample_weight.*not explicitly set as requested"):
             cross_validate(model, X, y, scoring=get_scorer("neg_crps"), params=params)
-
-
-def test_scorer_serves_permutation_importance():
-    X, y = make_members_table()
-    model = KnownRegressor().fit(X, y)
-    importance = permutation_importance(
-        model, X, y, scoring=get_scorer("neg_crps"), n_repeats=3, random_state=0
-    )
-    assert importance.importances_mean[::2].min() > 0  # the means
 
 
 WRAPPERS = {
@@ -282,23 +237,6 @@ def test_scorers_of_classes_serve_rows_that_lack_one(name):
     rows = y != "cat"
     everything = scorer(model, X, y, sample_weight=rows.astype(float))
     assert_allclose(scorer(model, X[rows], y[rows]), everything)
-
-
-def test_scikit_learns_own_log_loss_does_not():
-    model, X, y = make_case("log_loss")
-    assert get_scorer("neg_log_loss")(model, X, y) == get_scorer_of_sklearn("neg_log_loss")(
-        model, X, y
-    )
-    with pytest.raises(ValueError, match="labels"):
-        get_scorer_of_sklearn("neg_log_loss")(model, X[y != "cat"], y[y != "cat"])
-
-
-@pytest.mark.parametrize("name", ["calibration", "log_loss"])
-def test_grid_search_finds_the_calibrated_probabilities(name):
-    X, y = make_logits_table(n_samples=1000)
-    grid = {"sharpness": [0.3, 1.0, 3.0]}
-    search = GridSearchCV(KnownClassifier(), grid, scoring=SCORERS[name][0], cv=2).fit(X, y)
-    assert search.best_params_ == {"sharpness": 1.0}
 
 
 @pytest.mark.parametrize("scorer", [get_scorer("neg_gaussian_nll"), get_scorer("neg_ause")])

@@ -117,43 +117,6 @@ def test_learners_train_in_a_stack_and_give_the_weights_back(connection, head_la
     assert_close(stacked(packed.unsqueeze(0))[0], second(packed))
 
 
-@pytest.mark.parametrize("connection", CONNECTIONS)
-def test_building_draws_from_its_generator_only(connection):
-    before = torch.random.get_rng_state()
-    first, again = (chain(connection, 3, widths=(4, 7, 5)) for _ in range(2))
-    assert torch.equal(torch.random.get_rng_state(), before)
-    for a, b in zip(first, again, strict=True):
-        for p, q in zip(a.parameters(), b.parameters(), strict=True):
-            assert torch.equal(p, q)
-
-
-def test_learners_predict_as_networks_do_that_are_not_in_training():
-    network = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3))
-    learner = Learner(network, (5,))
-    assert learner.core[1].running_var.eq(1).all()  # not touched by looking at the shapes
-    stacked = stack([learner.trainable()]).train()
-    stacked(torch.randn(1, 20, 5))
-    learner.load_trained(unstack(stacked)[0])
-    assert not learner.core[1].running_var.eq(1).all()
-    x = torch.randn(6, 5)
-    assert_close(learner.outputs(learner.hidden(x)), stacked.eval()(x.unsqueeze(0))[0])
-
-
-def test_what_was_computed_is_not_computed_again():
-    learners = chain("residual", 4)
-    counts = [0] * 4
-    for t, learner in enumerate(learners):
-
-        def count(module, args, t=t):
-            counts[t] += 1
-
-        learner.core.register_forward_pre_hook(count)
-    rounds = Rounds(booster(learners), torch.randn(6, 5))
-    for t in range(4):
-        rounds.advance()
-        assert counts == [1] * (t + 1) + [0] * (3 - t)
-
-
 def test_rounds_are_those_of_the_booster_and_rows_may_leave():
     learners = chain("gru", 3)
     whole = booster(learners)

@@ -65,19 +65,6 @@ def test_layers_of_the_networks_own_are_the_only_ones():
     assert len(masks(network)) == 1
 
 
-def test_the_network_that_is_given_stays_as_it_is():
-    network = own()
-    copied = dropped(network)
-    assert type(network[1][1]) is nn.Dropout
-    assert torch.equal(copied[0].weight, network[0].weight)
-    assert copied[0].weight is not network[0].weight
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_the_mode_of_training_stays_as_it_is(training):
-    assert dropped(own().train(training)).training is training
-
-
 def test_without_training_the_same_units_are_dropped_for_all_rows():
     network = dropped(MLP(4, 2, (8,))).eval()
     X = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
@@ -105,31 +92,11 @@ def test_units_are_their_seeds():
     assert not torch.equal(first, other)
 
 
-def test_layers_of_equal_width_drop_different_units():
-    first, second = masks(dropped(MLP(4, 2, (200, 200))))
-    assert not torch.equal(first, second)
-
-
-def test_no_global_random_numbers_are_drawn():
-    before = torch.get_rng_state()
-    dropped(MLP(4, 2, (8,), generator=torch.Generator().manual_seed(0)))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_members_of_a_stack_have_masks_of_their_own():
     members = [dropped(MLP(4, 2, (8,)), seed=seed).eval() for seed in range(5)]
     X = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     outputs = stack(members).eval()(X[None])
     torch.testing.assert_close(outputs, torch.stack([member(X) for member in members]))
-
-
-def shared_layer():
-    drop = nn.Dropout()
-    return nn.Sequential(nn.Linear(4, 8), drop, nn.Linear(8, 6), drop, nn.Linear(6, 2))
-
-
-def test_a_layer_at_two_places_of_a_sequential_becomes_two():
-    assert [mask.shape for mask in masks(dropped(shared_layer()))] == [(8,), (6,)]
 
 
 class Twice(nn.Module):

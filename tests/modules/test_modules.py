@@ -7,7 +7,6 @@ import math
 import warnings
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -18,7 +17,6 @@ from skdistill.modules import (
     ACTIVATIONS,
     MLP,
     MultiHead,
-    StackedLinear,
     StackedModule,
     StackedSequential,
     build_member,
@@ -78,14 +76,6 @@ def test_mlp_is_affine_maps_with_activations_between(activation):
     close(net(x), expected @ weight.t() + bias)
 
 
-def test_mlp_is_the_same_sequential_by_hand():
-    net = MLP(D, OUT, hidden_units=(6,), activation="tanh").double()
-    by_hand = nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Linear(6, OUT)).double()
-    by_hand.load_state_dict(net.state_dict())  # the names are those of a Sequential too
-    x = randn(N, D)
-    close(net(x), by_hand(x))
-
-
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 2e-7), (torch.float64, 4e-16)])
 def test_tanh_is_exact_to_rounding(dtype, bound):
     z = torch.cat([torch.linspace(-20, 20, 100_001), torch.logspace(-12, 30, 1000)]).to(dtype)
@@ -112,16 +102,6 @@ def test_mlp_drops_hidden_units_in_training_only():
     assert 0.15 < (kept == 0).double().mean() < 0.35
 
 
-def test_mlp_without_hidden_layers_is_linear():
-    (layer,) = MLP(D, OUT, hidden_units=())
-    assert isinstance(layer, nn.Linear)
-
-
-@pytest.mark.parametrize("width", [6, np.int64(6)])
-def test_mlp_takes_one_width_as_a_number(width):
-    assert n_parameters(MLP(D, OUT, hidden_units=width)) == 6 * (D + 1) + OUT * 7
-
-
 @pytest.mark.parametrize("fan_in", [4, 100])
 def test_mlp_starts_uniform_on_one_over_the_root_of_fan_in(fan_in):
     layer = MLP(fan_in, 500, hidden_units=(), generator=generator(1))[0]
@@ -130,21 +110,6 @@ def test_mlp_starts_uniform_on_one_over_the_root_of_fan_in(fan_in):
         values = values.detach().flatten().numpy()
         assert abs(values).max() <= bound
         assert stats.kstest(values, stats.uniform(-bound, 2 * bound).cdf).pvalue > 0.01
-
-
-def test_mlp_starts_on_the_interval_of_torchs_linear():
-    theirs, ours = nn.Linear(9, 10_000), MLP(9, 10_000, (), generator=generator())[0]
-    for name in ("weight", "bias"):
-        limit = getattr(theirs, name).abs().max().item()
-        assert getattr(ours, name).abs().max().item() == pytest.approx(limit, rel=2e-3)
-
-
-def test_mlp_draws_from_its_generator_alone():
-    before = torch.get_rng_state()
-    first, again, other = (MLP(D, OUT, generator=generator(seed)) for seed in (1, 1, 2))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(map(torch.equal, first.parameters(), again.parameters()))
-    assert not any(map(torch.equal, first.parameters(), other.parameters()))
 
 
 @pytest.mark.parametrize(
@@ -161,12 +126,6 @@ def test_mlp_draws_from_its_generator_alone():
 def test_mlp_refuses(kwargs, message):
     with pytest.raises((TypeError, ValueError), match=message):
         MLP(D, OUT, **kwargs)
-
-
-@pytest.mark.parametrize("in_features", [(28, 28), 5.5])
-def test_mlp_refuses_rows_that_are_no_vectors(in_features):
-    with pytest.raises(ValueError, match=r"in_features must be an integer.*got.*ConvNet"):
-        MLP(in_features, OUT)
 
 
 # --- one member -----------------------------------------------------------------------------
@@ -194,17 +153,6 @@ def test_a_member_is_its_seed_and_leaves_the_global_generator_alone(module):
     again, other = build(seed=1), build(seed=2)
     assert all(map(torch.equal, first.parameters(), again.parameters()))
     assert not torch.equal(first[0].weight, other[0].weight)
-
-
-def test_the_global_generator_is_put_back_also_when_a_module_cannot_be_built():
-    def broken(in_features):
-        torch.randn(3)
-        raise ArithmeticError
-
-    before = torch.get_rng_state()
-    with pytest.raises(ArithmeticError):
-        build_member(broken, 0, in_features=D)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.gpu
@@ -238,30 +186,6 @@ def test_a_stack_of_mlps_is_its_members(rows):
     close(stacked(randn(*rows)), one_by_one(members, randn(*rows)))
 
 
-def test_a_stack_of_one_is_its_member():
-    (member,) = members = mlps(1)
-    close(stack(members)(randn(1, N, D)), member(randn(1, N, D)))
-
-
-def test_slice_m_of_every_parameter_is_member_m():
-    members = mlps(S)
-    linear = [layer for layer in stack(members) if isinstance(layer, StackedLinear)]
-    for m, member in enumerate(members):
-        own = [layer for layer in member if isinstance(layer, nn.Linear)]
-        for stacked, layer in zip(linear, own, strict=True):
-            assert torch.equal(stacked.weight[m], layer.weight.t())
-            assert torch.equal(stacked.bias[m, 0], layer.bias)
-
-
-def test_a_stack_copies_its_members():
-    members = mlps(S)
-    before = members[0][0].weight.clone()
-    with torch.no_grad():
-        for parameter in stack(members).parameters():
-            parameter.zero_()
-    assert torch.equal(members[0][0].weight, before)
-
-
 @pytest.mark.parametrize("n_members", [1, 2])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("n_rows", [1, 5, N])  # fewer and more than the units of a layer
@@ -283,58 +207,12 @@ def test_the_gradient_of_a_member_does_not_depend_on_the_others():
         close(stacked[-1].bias.grad[m, 0], member[-1].bias.grad)
 
 
-def test_linear_layers_without_bias_are_stacked_too():
-    members = [nn.Sequential(nn.Linear(D, OUT, bias=False)).double() for _ in range(S)]
-    close(stack(members)(randn(S, N, D)), one_by_one(members, randn(S, N, D)))
-
-
 # --- stacks of any module -------------------------------------------------------------------
 
 
 def members_of(module, n=S, **kwargs):
     built = [build_member(module, s, in_features=D, out_features=OUT, **kwargs) for s in range(n)]
     return [member.double() for member in built]
-
-
-@pytest.mark.parametrize("n_shared", [1, S])
-def test_any_module_is_stacked(n_shared):
-    members = [member.eval() for member in members_of(normalised, dropout=0.5)]
-    stacked = stack(members).eval()
-    assert isinstance(stacked, StackedModule)
-    rows = randn(n_shared, N, D)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        close(stacked(rows), one_by_one(members, rows))
-
-
-def test_heads_of_any_module_are_stacked_for_each_member():
-    heads = [member.eval() for member in members_of(normalised, n=2 * M)]
-    rows = randn(2, 1, N, D)
-    flat = rows.expand(2, M, N, D).flatten(0, 1)
-    expected = one_by_one(heads, flat).unflatten(0, (2, M))
-    close(stack(heads, lead=(2, M)).eval()(rows), expected)
-
-
-def test_images_are_stacked():
-    def conv(out_features):
-        return nn.Sequential(
-            nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, out_features)
-        )
-
-    members = members_of(conv)
-    rows = randn(1, N, 1, 6, 6)
-    close(stack(members)(rows), one_by_one(members, rows))
-
-
-def test_the_gradients_of_any_module_are_those_of_its_members():
-    members = members_of(normalised)
-    stacked, rows = stack(members), randn(S, N, D)
-    stacked(rows).square().sum().backward()
-    gradients = {name: p.grad for name, p in stacked.named_parameters()}
-    for m, (member, x) in enumerate(zip(members, rows, strict=True)):
-        member(x).square().sum().backward()
-        for name, parameter in member.named_parameters():
-            close(gradients[name.replace(".", "__")][m], parameter.grad)
 
 
 def test_members_drop_different_units_in_training_and_none_in_prediction():
@@ -496,28 +374,10 @@ def test_core_and_head_together_are_the_network(head_layers):
     close(head(core(randn(N, D))), network(randn(N, D)))
 
 
-def test_a_network_may_be_all_head():
-    core, head = split_head(MLP(D, OUT, ()), 1)
-    assert len(core) == 0
-    assert len(head) == 1
-
-
 @pytest.mark.parametrize("head_layers", [0, 4, -1])
 def test_a_head_has_between_one_and_all_layers_with_parameters(head_layers):
     with pytest.raises(ValueError, match=r"head_layers must be between 1 and 3.*got"):
         split_head(mlps(1)[0], head_layers)
-
-
-def test_a_head_is_cut_from_a_sequential_only():
-    with pytest.raises(ValueError, match=r"nn\.Sequential.*got Gated"):
-        split_head(Gated(D, OUT), 1)
-
-
-def test_no_head_is_cut_from_a_sequential_with_a_forward_of_its_own():
-    with pytest.raises(ValueError, match=r"without a forward of its own.*got ShiftedSequential"):
-        split_head(ShiftedSequential(nn.Linear(D, 4), nn.Linear(4, OUT)), 1)
-    _, head = split_head(nn.Sequential(nn.Linear(D, 4), ShiftedLinear(4, OUT)), 1)
-    assert type(head[0]) is ShiftedLinear
 
 
 @pytest.mark.parametrize("module", [same_layer_twice, same_weight_twice])
@@ -595,15 +455,6 @@ def test_head_weights_of_any_module_leave_out_what_is_no_weight():
         assert torch.equal(weights[1][0, m], network[-1].weight)
 
 
-def test_filters_of_convolutions_are_flattened():
-    heads = [nn.Sequential(nn.Conv2d(2, 3, 4)) for _ in range(M)]
-    model = MultiHead(stack([nn.Sequential(nn.Conv2d(1, 2, 1))]), stack(heads, lead=(1, M)))
-    (weight,) = model.head_weights()
-    assert weight.shape == (1, M, 3, 2 * 4 * 4)
-    assert torch.equal(weight[0, 1], heads[1][0].weight.flatten(1))
-    assert model(torch.zeros(1, N, 1, 4, 4)).shape == (1, M, N, 3, 1, 1)
-
-
 def shapes_and_fan_ins(module):
     return [(tuple(weight.shape), fan_in) for weight, fan_in in weights_and_fan_ins(module)]
 
@@ -619,14 +470,3 @@ def test_fan_ins_are_the_inputs_of_each_unit():
         ((1, 6, 4), 6),
         ((1, M, 4, OUT), 4),
     ]
-
-
-def test_fan_ins_of_any_module_leave_out_what_is_no_weight():
-    networks = members_of(normalised, n=M)
-    assert shapes_and_fan_ins(stack(networks)) == [((M, 6, D), D), ((M, OUT, 6), 6)]
-    assert shapes_and_fan_ins(multi_head(networks, head_layers=1)) == [
-        ((1, 6, D), D),
-        ((1, M, 6, OUT), 6),
-    ]
-    images = stack([nn.Sequential(nn.Conv2d(2, 3, 4)) for _ in range(S)])
-    assert shapes_and_fan_ins(images) == [((S, 3, 2, 4, 4), 2 * 4 * 4)]

@@ -156,14 +156,6 @@ def test_small_networks_go_side_by_side_but_for_torchs_fast_kernels(name, n, dty
     assert calls == [way]
 
 
-def test_large_convolutions_go_one_by_one(calls):
-    members = [nn.Sequential(nn.Conv2d(1, 10, 3)) for _ in range(2)]
-    stacked = stack(members)
-    stacked(torch.zeros(1, 11, 1, 28, 28))  # 86,240 values in the feature maps
-    stacked(torch.zeros(1, 13, 1, 28, 28))  # 101,920
-    assert calls == ["_vmapped", "_looped"]
-
-
 class Stateful(nn.Module):
     def __init__(self, in_features, out_features, **kwargs):
         super().__init__()
@@ -182,16 +174,6 @@ def test_options_that_are_not_written_out_run_one_by_one_and_say_so(options):
     with pytest.warns(UserWarning, match="Stateful cannot be vectorised over members"):
         outputs = stacked(rows)
     close(outputs, torch.stack([m(x) for m, x in zip(members, rows, strict=True)]))
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_members_are_their_seeds_and_leave_the_global_generator_alone(name):
-    before = torch.get_rng_state()
-    first, again, other = members_of(name, n=1), members_of(name, n=1), members_of(name, 1, seed=1)
-    assert torch.equal(torch.get_rng_state(), before)
-    pairs = zip(first[0].parameters(), again[0].parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-    assert not torch.equal(first[0][-1].weight, other[0][-1].weight)
 
 
 @pytest.mark.parametrize(

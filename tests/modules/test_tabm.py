@@ -62,15 +62,6 @@ def test_the_full_form_has_scales_and_biases_of_each_member_in_every_layer():
     assert n_parameters(tabm()) == D * 7 + 7 * 6 + K * per_member
 
 
-def test_dropout_is_for_training_only():
-    network = tabm(dropout=0.5)
-    torch.testing.assert_close(network(ROWS), network(ROWS))
-    network.train()
-    assert network.draws_globally
-    assert not (network(ROWS) == network(ROWS)).all()
-    assert not tabm().draws_globally
-
-
 @pytest.mark.parametrize(
     ("params", "message"),
     [

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 
 import numpy as np
@@ -12,23 +11,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingRegressor,
-    ExtraTreesRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_members
 from skdistill.teachers import Teacher, as_teacher
 from skdistill.teachers._epistemic_scale import EpistemicScale
 
 by_halves = partial(as_teacher, epistemic_scale="halves")
-own_scale = partial(as_teacher, epistemic_scale=None)
 
 N_COLUMNS, NOISE = 20, 0.5
 
@@ -67,39 +61,6 @@ def test_the_mean_variance_is_that_of_the_models_mean(model, low, high):
     assert 0.6 < ratio < 1.7
 
 
-def test_trees_that_agree_on_their_samples_keep_the_total():
-    X, y = plane(200)
-    forest = ExtraTreesRegressor(20, random_state=0)  # without bags: no spread where it was fitted
-    scaled, plain = (teacher(forest).fit(X, y) for teacher in (by_halves, own_scale))
-    ours, theirs = (one.predict_uncertainty(plane(200, seed=1)[0]) for one in (scaled, plain))
-    assert_allclose(ours.total, theirs.total)
-    assert 0.02 < ours.epistemic.mean() / theirs.epistemic.mean() < 0.6
-
-
-class DropsNone(BaggingRegressor):
-    """Keeps a ``random_state`` of None to itself, as CatBoost does."""
-
-    def get_params(self, deep=True):
-        params = super().get_params(deep)
-        return {k: v for k, v in params.items() if k != "random_state" or v is not None}
-
-
-@pytest.mark.parametrize("seed", [None, 0])
-def test_each_third_has_its_seed(seed):
-    teacher = by_halves(DropsNone(LinearRegression(), 5, random_state=seed)).fit(*plane(100))
-    assert teacher.epistemic_scale_ > 0
-
-
-def test_samples_of_no_weight_tell_nothing():
-    (X, y), (rows, _) = plane(), plane(500, seed=1)
-    weight = np.repeat([1.0, 0.0], 300)
-    y = np.where(weight > 0, y, 1e3 * np.sin(X[:, 0] * 9))
-    teacher = by_halves(bag(max_samples=0.5)).fit(X, y, sample_weight=weight)
-    members = teacher.predict_members(rows)[:, :, 0, 0]
-    ratio = members.var(axis=1, ddof=1).mean() / variance_of_the_mean(X[:300], rows).mean()
-    assert 0.5 < ratio < 2
-
-
 def test_each_target_has_its_scale():
     X, y = plane()
     both = np.column_stack([y, 1e3 * y[::-1]])
@@ -108,16 +69,6 @@ def test_each_target_has_its_scale():
     assert_allclose(teacher.epistemic_scale_[0], alone.epistemic_scale_)
     assert teacher.epistemic_scale_.shape == (2,)
     assert 0.05 < teacher.epistemic_scale_[1] < 0.3
-
-
-def test_mixtures_of_members_stay_on_the_scale():
-    X, y = plane(300)
-    forest = RandomForestRegressor(60, random_state=0)
-    every, some = (by_halves(forest, max_members=n).fit(X, y) for n in (None, 10))
-    whole, grouped = (one.predict_uncertainty(X[:50]) for one in (every, some))
-    assert every.epistemic_scale_ < 0.6 < some.epistemic_scale_
-    assert_allclose(grouped.total, whole.total)
-    assert 0.6 < grouped.epistemic.mean() / whole.epistemic.mean() < 1.5
 
 
 # ------------------------------------------------------------------------------------------
@@ -178,16 +129,6 @@ def test_probabilities_stay_in_the_simplex():
     )
 
 
-def test_it_is_reproducible_and_pickled(numbers):
-    X, y = numbers
-    model = by_halves(RandomForestRegressor(8, random_state=3))
-    first, second = (clone(model).fit(X, y) for _ in range(2))
-    assert_array_equal(first.predict_members(X), second.predict_members(X))
-    copied = pickle.loads(pickle.dumps(first))
-    assert copied.epistemic_scale_ == first.epistemic_scale_
-    assert_array_equal(copied.predict_members(X), first.predict_members(X))
-
-
 # ------------------------------------------------------------------------------------------
 # Which models
 # ------------------------------------------------------------------------------------------
@@ -206,48 +147,6 @@ def test_what_is_fitted_or_exact_or_has_one_member_keeps_its_scale(numbers):
         by_halves(ensemble, max_members=2),
     ):
         assert teacher.fit(X, y).epistemic_scale_ is None
-
-
-def test_few_samples_keep_the_scale(numbers, classes):
-    X, y = numbers
-    assert by_halves(bag()).fit(X[:39], y[:39]).epistemic_scale_ is None
-    X, y = classes
-    y = np.where(np.arange(len(y)) < 2, "fir", y)
-    assert by_halves(RandomForestClassifier(5)).fit(X, y).epistemic_scale_ is None
-
-
-class NeedsMany(BaggingRegressor):
-    def fit(self, X, y, sample_weight=None):
-        if len(X) < 100:
-            raise RuntimeError("too few")
-        return super().fit(X, y, sample_weight=sample_weight)
-
-
-def test_a_model_that_cannot_be_fitted_on_a_third_says_so(numbers):
-    with pytest.warns(UserWarning, match="NeedsMany keeps its own scale.*RuntimeError: too few"):
-        teacher = by_halves(NeedsMany(random_state=0)).fit(*numbers)
-    assert teacher.epistemic_scale_ is None
-
-
-def test_the_best_of_a_search_is_fitted_again(numbers):
-    X, y = numbers
-    forest = RandomForestRegressor(6, random_state=0)
-    search = GridSearchCV(forest, {"max_depth": [3]}, cv=2)
-    found = by_halves(make_pipeline(StandardScaler(), search)).fit(X, y)
-    best = by_halves(clone(forest).set_params(max_depth=3)).fit(X, y)
-    assert_allclose(by_halves(search).fit(X, y).epistemic_scale_, best.epistemic_scale_)
-    assert found.epistemic_scale_ is not None
-
-
-def test_mixtures_are_fitted_again_with_their_weights():
-    X, y = plane(200)
-    models = [bag(5, max_samples=0.3), Ridge(), Ridge(1e9)]
-    teacher = by_halves(models, weights="oof").set_params(estimator__random_state=0).fit(X, y)
-    assert teacher.epistemic_scale_ > 0
-    again = teacher.estimator_.with_known_weights()
-    kept = [model for model in teacher.estimator_.models_ if model is not None]
-    assert [type(model) for model in again.models] == [type(model) for model in kept]
-    assert_allclose(sum(again.weights), 1)
 
 
 def test_a_number_multiplies_the_variance(numbers):

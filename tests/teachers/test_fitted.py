@@ -8,7 +8,6 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
-from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     RandomForestClassifier,
@@ -22,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
-from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from skdistill import BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
 from skdistill.teachers import as_teacher
 
@@ -78,29 +77,6 @@ def test_ensembles_that_were_fitted_apart_are_joined(numbers):
     assert teacher.residual_variance_ is None
 
 
-def test_joined_members_of_classifiers_have_their_columns_aligned(classes):
-    X, y = classes
-    small = {"max_epochs": 2, "module__hidden_units": (6,), "random_state": 0}
-    plain = BayesianEnsembleClassifier(2, **small).fit(X, y)
-    # The same model with its classes, and so its columns, in another order.
-    turned = as_teacher([plain], classes=plain.classes_[::-1]).fit(X, y)
-    assert turned.classes_.tolist() == plain.classes_[::-1].tolist()
-    joined = as_teacher([plain, turned]).fit(X, y).predict_members(X)
-    assert_array_equal(joined[:, 2:], joined[:, :2])
-    assert_array_equal(joined[:, :2], plain.predict_members(X))
-
-
-def test_a_list_is_its_own_clone(classes):
-    X, y = classes
-    model = GaussianNB().fit(X, y)
-    teacher = as_teacher([model])
-    copied = clone(teacher)
-    assert copied is not teacher
-    assert copied.estimator is teacher.estimator
-    assert copied.fit(X, y).estimator_.models[0] is model
-    assert not hasattr(teacher, "estimator_")
-
-
 def test_torch_modules_give_logits(classes):
     X, y = classes
     modules = [network(3, seed).train() for seed in range(2)]
@@ -109,26 +85,6 @@ def test_torch_modules_give_logits(classes):
     assert_allclose(teacher.predict_members(X), expected, rtol=1e-5)
     assert_array_equal(teacher.predict(X), LABELS[expected.mean(axis=1).argmax(axis=-1)])
     assert not any(module.training for module in modules)
-
-
-def test_torch_modules_are_read_in_chunks(classes, monkeypatch):
-    X, y = classes
-    teacher = as_teacher(network(3, 0), task="classification").fit(X, y)
-    expected = teacher.predict_members(X)
-    monkeypatch.setattr("skdistill.teachers._fitted._CHUNK_ROWS", 7)
-    assert_allclose(teacher.predict_members(X), expected, rtol=1e-6)
-
-
-def test_classes_of_torch_modules_may_be_named(classes):
-    X, y = classes
-    order = ["oak", "ash", "elm", "fir"]
-    module = network(4, 0)
-    teacher = as_teacher([module], task="classification", classes=order).fit(X, y)
-    assert teacher.classes_.tolist() == order
-    assert set(teacher.predict(X)) <= set(order)
-    unnamed = as_teacher([module], task="classification")
-    with pytest.raises(ValueError, match=r"gives 4 columns, but y holds 3 classes.*classes="):
-        unnamed.fit(X, y)
 
 
 @pytest.mark.parametrize("n_targets", [1, 2])
@@ -143,16 +99,6 @@ def test_torch_modules_give_means_and_raw_variances(n_targets, classes):
         mean, variance = Gaussian.from_outputs(torch.tensor(outputs(module, X)))
         assert_allclose(members[:, s, :, 0], mean, rtol=1e-5, atol=1e-6)
         assert_allclose(members[:, s, :, 1], variance, rtol=1e-5)
-
-
-def test_torch_modules_may_give_means_only(classes):
-    X = classes[0]
-    y = X[:, :2]
-    module = network(2, 0)
-    teacher = as_teacher(module, task="regression").fit(X, y)
-    residual = np.mean((y - outputs(module, X)) ** 2, axis=0)
-    assert_allclose(teacher.residual_variance_, residual, rtol=1e-5)
-    assert_allclose(teacher.predict_members(X)[:, 0, :, 0], outputs(module, X), atol=1e-6)
 
 
 def test_skorch_nets_are_members(classes):
@@ -270,10 +216,3 @@ def test_columns_of_classes_in_another_order_are_aligned(classes):
     teacher = as_teacher([GaussianNB().fit(X, y), Backwards().fit(X, y)]).fit(X, y)
     members = teacher.predict_members(X)
     assert_array_equal(members[:, 0], members[:, 1])
-
-
-def test_number_of_targets_is_held_against_y(numbers):
-    X, y = numbers
-    model = Ridge().fit(X, np.stack([y, y], axis=1))
-    with pytest.raises(ValueError, match=r"must predict 1 target\(s\), as y has; Ridge predicts 2"):
-        as_teacher([model]).fit(X, y)

@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 import skdistill
 from skdistill import HydraPlusRegressor
 from skdistill.teachers import _gaussian_process, as_teacher
-from skdistill.teachers._gaussian_process import _features, _posterior_of, without_noise
+from skdistill.teachers._gaussian_process import _features, _posterior_of
 
 RANDOM = np.random.RandomState(0)
 X = RANDOM.uniform(-2, 2, size=(60, 2))
@@ -74,14 +74,6 @@ def test_members_have_the_mean_the_latent_variance_and_the_noise(kernel, normali
     assert_allclose(means.var(axis=1)[:, 0], std**2 - 0.1 * scale, rtol=1e-5, atol=1e-6 * scale)
 
 
-def test_parts_of_the_uncertainty_are_latent_variance_and_noise():
-    teacher = as_teacher(gp(SMOOTH + WhiteKernel(0.1))).fit(X, NUMBERS)
-    total, aleatoric, epistemic = teacher.predict_uncertainty(NEW)
-    assert_allclose(total, teacher.estimator_.predict(NEW, return_std=True)[1] ** 2, rtol=1e-8)
-    assert_allclose(aleatoric, 0.1 * NUMBERS.var(), rtol=1e-8)
-    assert_allclose(aleatoric + epistemic, total, rtol=1e-12)
-
-
 def test_alpha_is_noise():
     noisy = as_teacher(gp(SMOOTH, alpha=0.1)).fit(X, NUMBERS)
     white = as_teacher(gp(SMOOTH + WhiteKernel(0.1), alpha=1e-12)).fit(X, NUMBERS)
@@ -93,11 +85,6 @@ def test_alpha_is_noise():
     assert_allclose(of_rows.predict_uncertainty(NEW).aleatoric, 0.1 * NUMBERS.var())
 
 
-def test_without_noise_the_variance_has_a_floor():
-    teacher = as_teacher(gp(SMOOTH)).fit(X, NUMBERS)
-    assert_allclose(teacher.predict_uncertainty(NEW).aleatoric, 1e-6 * NUMBERS.var())
-
-
 def test_noise_that_depends_on_the_row():
     kernel = SMOOTH + WhiteKernel(0.1) * DotProduct(1.0)
     teacher = as_teacher(gp(kernel, normalize_y=False)).fit(X, NUMBERS)
@@ -106,18 +93,6 @@ def test_noise_that_depends_on_the_row():
         0.1 * (1 + np.square(NEW).sum(axis=1)),
         rtol=1e-6,
     )
-
-
-def test_several_targets():
-    y = np.column_stack([NUMBERS, 0.01 * X[:, 1]])
-    teacher = as_teacher(gp(SMOOTH + WhiteKernel(0.1))).fit(X, y)
-    mean, std = teacher.estimator_.predict(NEW, return_std=True)
-    means, variances = means_and_variances(teacher, NEW)
-    assert_allclose(means.mean(axis=1), mean, rtol=1e-7, atol=1e-9)
-    assert_allclose(means.var(axis=1) + variances.mean(axis=1), std**2, rtol=1e-6)
-    # Targets are drawn apart: their members do not go up and down together.
-    standard = (means - mean[:, None]) / means.std(axis=1)[:, None]
-    assert np.abs((standard[..., 0] * standard[..., 1]).mean()) < 0.3
 
 
 def test_members_are_functions_of_the_row_alone():
@@ -150,23 +125,6 @@ def test_features_have_the_kernels_inner_products(kernel):
     size = kernel.diag(X).max()
     assert_allclose(found, kernel(X), atol=0.25 * size)
     assert np.sqrt(np.square(found - kernel(X)).mean()) < 0.07 * size
-
-
-def test_a_model_that_is_fitted_again_has_other_members():
-    model = gp(SMOOTH + WhiteKernel(0.1)).fit(X, NUMBERS)
-    teacher = as_teacher(FrozenEstimator(model)).fit(X, NUMBERS)
-    before = teacher.predict_members(NEW)
-    model.fit(X[:30], NUMBERS[:30])
-    mean, _ = model.predict(NEW, return_std=True)
-    after = teacher.predict_members(NEW)
-    assert np.abs(after - before).max() > 0.1
-    assert_allclose(after[:, :, 0, 0].mean(axis=1), mean)
-
-
-def test_noise_is_taken_out_wherever_it_is():
-    kernel = (SMOOTH + WhiteKernel(0.1)) ** 2 + 2.0 * WhiteKernel(0.3)
-    assert_allclose(without_noise(kernel).diag(X), (SMOOTH**2).diag(X))
-    assert_allclose(without_noise(WhiteKernel(2.0)).diag(X), 0)
 
 
 def test_inside_of_meta_estimators():
@@ -227,10 +185,3 @@ def test_a_process_that_was_never_fitted_is_not_taken_for_fitted(process):
     for teacher in (as_teacher(FrozenEstimator(process)), as_teacher([process])):
         with pytest.raises(NotFittedError, match="is not fitted yet"):
             teacher.fit(X, NUMBERS)
-
-
-def test_a_fitted_process_in_a_pipeline_is_refitted_without_ado():
-    model = make_pipeline(StandardScaler(), gp(SMOOTH + WhiteKernel(0.1))).fit(X, NUMBERS)
-    assert_allclose(
-        as_teacher(FrozenEstimator(model)).fit(X, NUMBERS).predict(NEW), model.predict(NEW)
-    )

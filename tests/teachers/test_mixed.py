@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import time
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from joblib import parallel_config
@@ -17,8 +15,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from scipy.stats import norm
-from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.base import clone
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -26,14 +24,12 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeRegressor
 from sklearn_checks import cases_of
 
 import skdistill
@@ -46,7 +42,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._estimator.unwrapping import final_step, reseeded_clone
-from skdistill.teachers import MixedModels, Teacher, as_teacher, out_of_fold_members
+from skdistill.teachers import MixedModels, Teacher, as_teacher
 from skdistill.teachers._mixed import (
     mixtures,
     models_for,
@@ -91,12 +87,6 @@ def test_spread_of_groups_is_that_of_random_members(n, weight, n_groups):
     assert_allclose(spread_of_groups(shares), expected, rtol=0.03)
 
 
-def test_members_in_groups_of_their_own_keep_their_spread():
-    assert_allclose(spread_of_groups(np.eye(6)), 1)
-    assert spread_of_groups(np.ones((3, 1))) == 0
-    assert_allclose(spread_of_groups(np.full((3, 4), 0.25)), 0, atol=1e-15)
-
-
 def test_stacking_finds_the_weights_of_a_mixture():
     random = np.random.RandomState(0)
     y = np.where(random.uniform(size=20_000) < 0.3, -2, 2) + random.normal(size=20_000)
@@ -127,21 +117,6 @@ def test_weights_are_those_of_the_best_mixture_on_rows_not_seen(numbers):
     assert mixed.weights_[0] > 0.8  # y is a line
     assert mixed.weights_[1] == 0
     assert mixed.models_[1] is None
-
-
-def test_folds_and_models_are_fitted_in_parallel_if_joblib_says_so(numbers):
-    X, y = numbers
-    models = [RandomForestRegressor(3, random_state=0), LinearRegression(), DummyRegressor()]
-    mixed = MixedModels(models, random_state=0)
-    with parallel_config("threading", n_jobs=2):  # test_jobs.py does it in processes
-        parallel = clone(mixed).fit(X, y)
-        members = out_of_fold_members(as_teacher(models[0]), X, y, cv=3, random_state=0)
-    mixed.fit(X, y)
-    assert_array_equal(parallel.weights_, mixed.weights_)
-    assert_array_equal(parallel.predict(X), mixed.predict(X))
-    assert_array_equal(
-        members, out_of_fold_members(as_teacher(models[0]), X, y, cv=3, random_state=0)
-    )
 
 
 def test_forests_predict_while_other_folds_are_fitted_in_threads(numbers):
@@ -205,21 +180,6 @@ def test_temperature_is_that_of_the_best_mixture_of_classes():
     )
 
 
-def test_a_class_that_is_ruled_out_wrongly_has_a_finite_loss(classes):
-    X, y = classes
-    tree = DecisionTreeClassifier(random_state=0)  # its probabilities are zeros and ones
-    mixed = MixedModels([tree, GaussianNB()], random_state=0).fit(X, y)
-    assert np.isfinite(mixed.log_scores_).all()
-    assert np.isfinite(mixed.temperature_)
-
-
-def test_several_targets_have_a_temperature_each(numbers):
-    X, y = numbers
-    targets = np.column_stack([y, np.random.RandomState(1).normal(size=len(y))])
-    models = [Ridge(), DummyRegressor()]
-    assert len(MixedModels(models, random_state=0).fit(X, targets).temperature_) == 2
-
-
 @pytest.mark.parametrize("weights", ["equal", [2, 1, 1], [1, 0, 3]])
 def test_regressors_by_hand(weights, numbers):
     X, y = numbers
@@ -247,95 +207,6 @@ def test_classifiers_by_hand(classes):
     assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
     assert teacher.score(X, y) > 0.7
     assert (teacher.predict_uncertainty(X).epistemic >= 0).all()
-
-
-def test_classifiers_are_weighted_by_rows_not_seen(classes):
-    X, y = classes
-    memory = RandomForestClassifier(30, random_state=0)  # almost sure of the samples it has seen
-    teacher = as_teacher([DummyClassifier(), LogisticRegression(), memory], weights="oof")
-    mixed = teacher.set_params(estimator__random_state=0).fit(X, y).estimator_
-    assert_allclose(mixed.log_scores_[0], -np.log(3), atol=0.02)
-    assert mixed.weights_[0] < 0.2
-    assert mixed.log_scores_.max() < -0.2
-    best = mixed.log_scores_.max()
-    probability = teacher.predict_proba(X)[np.arange(len(y)), np.searchsorted(mixed.classes_, y)]
-    assert np.log(probability).mean() > best
-
-
-@pytest.mark.parametrize("weights", ["oof", "equal", [1, 2, 3]])
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_classifiers_on_a_frame_of_float32(library, weights, classes):
-    frames = pytest.importorskip(library)
-    X, y = classes
-    columns = {f"x{j}": column.astype(np.float32) for j, column in enumerate(X.T)}
-    models = [
-        LogisticRegression(),
-        RandomForestClassifier(5, random_state=0),
-        BayesianEnsembleClassifier(2, max_epochs=2, random_state=0),
-    ]
-    teacher = as_teacher(models, weights=weights).fit(frame := frames.DataFrame(columns), y)
-    together = as_teacher([clone(model).fit(frame, y) for model in models]).fit(frame, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of frames that have lost their names
-        assert_allclose(teacher.predict_members(frame).sum(axis=2), 1, rtol=1e-6)
-        assert np.isfinite(together.predict_uncertainty(frame).total).all()
-
-
-def test_several_targets(numbers):
-    X, y = numbers
-    both = np.column_stack([y, -2 * y + X[:, 0]])
-    kernel = RBF(5.0) + WhiteKernel(0.1)
-    models = [
-        GaussianProcessRegressor(kernel, optimizer=None, normalize_y=True),
-        RandomForestRegressor(5, random_state=0),
-    ]
-    teacher = as_teacher(models, weights="oof").fit(X, both)
-    members = teacher.predict_members(X)
-    assert members.shape[2:] == (2, 2)
-    assert teacher.score(X, both) > 0.6
-
-
-def test_seeds_are_drawn_where_there_are_none(numbers):
-    X, y = numbers
-    models = [RandomForestRegressor(3), LinearRegression()]
-    first, again, other = (
-        MixedModels(models, weights="equal", random_state=seed).fit(X, y).predict(X)
-        for seed in (0, 0, 1)
-    )
-    assert_array_equal(first, again)
-    assert np.abs(first - other).max() > 0
-    assert models[0].random_state is None
-
-
-def test_weights_of_rows_are_passed_on(numbers):
-    X, y = numbers
-    weight = np.r_[np.ones(60), np.zeros(60)]
-    teacher = as_teacher([LinearRegression(), BayesianRidge()], weights="equal")
-    teacher.fit(X, y, sample_weight=weight)
-    expected = LinearRegression().fit(X[:60], y[:60])
-    assert_allclose(teacher.estimator_.models_[0].coef_, expected.coef_)
-    with pytest.raises(ValueError, match=r"sample_weight must be None .* GaussianProcessRegressor"):
-        as_teacher([GaussianProcessRegressor()], weights="oof").fit(X, y, sample_weight=weight)
-
-
-def test_pickles_and_clones(numbers):
-    X, y = numbers
-    teacher = as_teacher(REGRESSORS, weights="oof")
-    copy = clone(teacher)
-    assert copy.estimator.models[0] is not teacher.estimator.models[0]
-    teacher.fit(X, y)
-    members = teacher.predict_members(X)
-    assert_array_equal(pickle.loads(pickle.dumps(teacher)).predict_members(X), members)
-    assert_allclose(
-        np.concatenate([teacher.predict_members(X[i : i + 7]) for i in range(0, 120, 7)]), members
-    )
-    assert teacher.n_features_in_ == X.shape[1]
-
-
-def test_kinds_are_those_of_the_models():
-    assert is_regressor(MixedModels(REGRESSORS))
-    assert is_classifier(as_teacher(CLASSIFIERS, weights="equal"))
-    assert is_regressor(HydraPlusRegressor(as_teacher(REGRESSORS, weights="oof")))
 
 
 TEACHERS = [
@@ -424,17 +295,6 @@ def test_wrong_parameters_are_refused(params, message, numbers):
         MixedModels(**{"models": REGRESSORS} | params).fit(*numbers)
 
 
-@pytest.mark.parametrize("given", [{"classes": [0, 1]}, {"quantiles": [0.5]}])
-def test_auto_refuses_what_is_for_other_models(given):
-    with pytest.raises(ValueError, match="are not for model='auto'"):
-        as_teacher("auto", task="regression", **given)
-
-
-def test_time_is_for_mixtures():
-    with pytest.raises(ValueError, match="max_time is for mixtures"):
-        as_teacher(Ridge(), max_time=1.0)
-
-
 def test_auto_names_models_that_suit_the_table(numbers):
     X, y = numbers
     networks, boosting, process = (
@@ -456,17 +316,6 @@ def test_auto_names_models_that_suit_the_table(numbers):
         assert [type(model).__name__ for model in found] == expected
 
 
-@pytest.mark.slow
-def test_auto_is_a_mixture_within_its_time(numbers):
-    teacher = as_teacher("auto", task="regression", max_time=60.0)
-    assert is_regressor(teacher)
-    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(*numbers)
-    mixture = student.teacher_.estimator_
-    assert mixture.log_scores_.shape == mixture.weights_.shape == (3,)
-    assert mixture.weights_.sum() == pytest.approx(1)
-    assert all(model is None or is_regressor(model) for model in mixture.models_)
-
-
 @pytest.mark.parametrize(("weights", "most"), [("oof", 30 / 2 / 6), ("equal", 30 / 2)])
 def test_models_with_a_time_of_their_own_share_that_of_the_mixture(weights, most, numbers):
     networks = BayesianEnsembleRegressor(2, module__hidden_units=(4,), max_epochs=2)
@@ -478,26 +327,6 @@ def test_models_with_a_time_of_their_own_share_that_of_the_mixture(weights, most
     assert times[3] in (None, 7.0)
     assert weights == "oof" or len(found) == 2
     assert networks.max_time is None
-
-
-def test_auto_takes_text_and_missing_values():
-    rng = np.random.default_rng(0)
-    kind = rng.choice(["a", "b", "c"], 90)
-    frame = pd.DataFrame({"kind": kind, "size": rng.normal(size=90)})
-    frame.loc[::7, "size"] = np.nan
-    frame.loc[::9, "kind"] = None
-    y = (kind == "a").astype(int)
-    teacher = as_teacher("auto", task="classification").set_params(estimator__cv=2)
-    assert is_classifier(teacher)
-    new = pd.DataFrame({"kind": ["a", "z", None], "size": [0.0, np.nan, 1.0]})
-    fitted = teacher.fit(frame, y)
-    assert fitted.score(frame, y) > 0.8
-    assert_allclose(fitted.predict_proba(new).sum(axis=1), 1, atol=1e-6)
-
-
-def test_names_of_modules_are_for_fitted_models():
-    with pytest.raises(ValueError, match="for different lists of models"):
-        as_teacher(REGRESSORS, weights="oof", task="regression")
 
 
 def test_fits_on_thirds_have_seeds_of_their_own(numbers):

@@ -14,20 +14,17 @@ from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
-from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.linear_model import BayesianRidge
 from sklearn.model_selection import (
-    KFold,
     PredefinedSplit,
     ShuffleSplit,
-    cross_val_predict,
 )
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import HydraPlusRegressor
 from skdistill.teachers import (
     Teacher,
     align_classes,
@@ -130,42 +127,6 @@ def test_members_out_of_fold_are_those_of_the_other_folds(classes):
         assert_allclose(members[test], np.stack(expected, axis=1))
 
 
-def test_regressors_out_of_fold(numbers):
-    X, y = numbers
-    members = out_of_fold_members(Ridge(), X, y, cv=4, random_state=3)
-    folds = KFold(4, shuffle=True, random_state=3)
-    assert members.shape == (len(X), 1, 1, 2)
-    assert_allclose(members[:, 0, 0, 0], cross_val_predict(Ridge(), X, y, cv=folds))
-
-
-def test_out_of_fold_members_disagree_where_in_sample_ones_agree(classes):
-    X, y = classes
-    forest = RandomForestClassifier(12, random_state=0)
-    inside = as_teacher(forest).fit(X, y).predict_members(X)
-    outside = out_of_fold_members(forest, X, y, random_state=0)
-    assert outside.var(axis=1).mean() > 1.5 * inside.var(axis=1).mean()
-
-
-def test_teachers_of_this_package_out_of_fold(numbers):
-    X, y = numbers
-    ensemble = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0)
-    pipe = make_pipeline(StandardScaler(), ensemble)
-    weight = np.ones(len(y))
-    members = out_of_fold_members(pipe, X, y, cv=2, sample_weight=weight, random_state=0)
-    assert members.shape == (len(X), 3, 1, 2)
-    check_member_predictions(members, len(X), n_targets=1)
-
-
-def test_a_class_missing_from_a_fold_has_no_probability(classes):
-    X, y = classes
-    fold = np.where(y == "elm", 0, np.arange(len(y)) % 2)
-    members = out_of_fold_members(GaussianNB(), X, y, cv=PredefinedSplit(fold))
-    assert members.shape == (len(X), 1, 3)
-    assert_array_equal(members[fold == 0][:, 0, 1], 0)
-    assert (members[fold == 1][:, 0, 1] > 0).any()
-    assert_allclose(members.sum(axis=-1), 1)
-
-
 def test_folds_of_a_number_are_stratified_and_seeded(classes):
     X, y = classes
     first, same, other = (
@@ -173,15 +134,6 @@ def test_folds_of_a_number_are_stratified_and_seeded(classes):
     )
     assert_array_equal(first, same)
     assert (first != other).any()
-
-
-def test_frames_out_of_fold(classes):
-    pandas = pytest.importorskip("pandas")
-    X, y = classes
-    expected = out_of_fold_members(GaussianNB(), X, y, random_state=0)
-    frame = pandas.DataFrame(X, columns=list("abcde"), index=np.arange(len(X))[::-1])
-    found = out_of_fold_members(GaussianNB(), frame, pandas.Series(y), random_state=0)
-    assert_allclose(found, expected)
 
 
 NAIVE_BAYES = GaussianNB().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1])
@@ -249,23 +201,6 @@ def test_models_that_interpolate(model, expected, numbers):
     assert not interpolates(half, X[60:], y[60:])
 
 
-def test_one_target_that_is_hit_is_enough_and_rows_of_no_weight_do_not_count(numbers):
-    X, y = numbers
-    random = np.random.RandomState(0)
-    both = np.column_stack([y, y])
-    teacher = as_teacher(INTERPOLATION).fit(X, both)
-    off = both + [0, 1e3] * random.normal(size=(120, 2))
-    assert interpolates(teacher, X, off)
-    assert not interpolates(teacher, X, off + 1e3)
-    weight = np.r_[np.ones(60), np.zeros(60)]
-    assert interpolates(teacher, X, both + 1e3 * (weight == 0)[:, None], weight)
-
-
-def test_classifiers_do_not_interpolate(classes):
-    X, y = classes
-    assert not interpolates(as_teacher(KNeighborsClassifier(1)).fit(X, y), X, y)
-
-
 def test_students_of_models_that_interpolate_warn_unless_asked(numbers):
     X, y = numbers
     student = HydraPlusRegressor(INTERPOLATION, max_epochs=2, random_state=0)
@@ -286,13 +221,6 @@ def test_fitted_models_that_are_asked_about_their_own_rows_are_named(make, numbe
     student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0)
     with pytest.warns(UserWarning, match=r"fitted teacher, .* nearly hits .* has not seen"):
         student.fit(X, y)
-
-
-def test_the_residual_variance_of_a_fitted_model_is_no_excuse(numbers):
-    X, y = numbers
-    nearest = FrozenEstimator(KNeighborsRegressor(1).fit(X, y))
-    assert interpolates(as_teacher(nearest).fit(X, y), X, y)
-    assert not interpolates(as_teacher(nearest).fit(X[60:] + 1, y[60:]), X[60:] + 1, y[60:])
 
 
 @pytest.mark.parametrize("cv", [range(3), iter([1]), [(np.arange(3),)], [[1, 2]], ["ab"]])

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     BaggingRegressor,
     HistGradientBoostingRegressor,
@@ -20,7 +17,7 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import ARDRegression, BayesianRidge, LinearRegression
 
-from skdistill import DistributionDistiller, HydraPlusRegressor
+from skdistill import HydraPlusRegressor
 from skdistill.teachers import as_teacher
 from skdistill.teachers._predictive import LEVELS, moments_of_quantiles
 
@@ -140,36 +137,6 @@ def test_members_of_bags_have_their_own_variances(cls, numbers):
     assert (teacher.predict_uncertainty(X).epistemic > 0).all()
 
 
-def test_a_list_of_fitted_models_keeps_their_variances(numbers):
-    X, y = numbers
-    models = [LikeNGBoost().fit(X[:60], y[:60]), LikeNGBoost().fit(X[60:], y[60:])]
-    members = as_teacher(models).fit(X, y).predict_members(X)
-    assert members.shape == (len(X), 2, 1, 2)
-    assert_allclose(members[:, 0, 0, 1], (2 + np.abs(X[:, 0])) ** 2)
-
-
-@pytest.mark.parametrize("student", [HydraPlusRegressor, DistributionDistiller])
-def test_types_told_in_the_old_way_can_be_given_as_they_are(student, numbers):
-    X, y = numbers
-    fitted = student(LikeNGBoost(), max_epochs=2, random_state=0).fit(X, y)
-    assert fitted.predict(X).shape == y.shape
-
-
-def test_a_wrong_number_of_quantiles_is_named(numbers):
-    class Short(LikeTabICL):
-        def predict(self, X, output_type="mean", alphas=None):
-            return super().predict(X, output_type, alphas[:-1] if alphas else None)
-
-    with pytest.raises(ValueError, match=r"teacher must predict a quantile .* 39 levels"):
-        as_teacher(Short()).fit(*numbers)
-
-
-def test_a_deviation_that_is_always_zero_is_none(numbers):
-    X, y = numbers
-    teacher = as_teacher(DummyRegressor()).fit(X, y)
-    assert_allclose(teacher.residual_variance_, y.var(), rtol=0.1)
-
-
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value):RuntimeWarning")  # of NumPy
 def test_numbers_that_overflow_are_refused(numbers):
     X, y = numbers
@@ -179,19 +146,6 @@ def test_numbers_that_overflow_are_refused(numbers):
         teacher.predict_members(far)
     with pytest.raises(ValueError, match="y must be within"):
         as_teacher(LinearRegression()).fit(X, np.where(y > y.mean(), 1e300, y))
-
-
-@pytest.mark.parametrize("cls", [BayesianRidge, ARDRegression])
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_lines_of_a_frame_are_those_of_the_array(library, cls, numbers):
-    frames = pytest.importorskip(library)
-    X, y = numbers
-    frame = frames.DataFrame({f"x{j}": column for j, column in enumerate(X.T)})
-    teacher = as_teacher(cls()).fit(frame, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        members = teacher.predict_members(frame)
-    assert_allclose(members, as_teacher(cls()).fit(X, y).predict_members(X), rtol=1e-6)
 
 
 @pytest.mark.parametrize("cls", [BayesianRidge, ARDRegression])
@@ -208,16 +162,6 @@ def test_lines_of_bayesian_linear_models(cls, numbers):
     assert_allclose(aleatoric, 1 / teacher.estimator_.alpha_)
     # Further out lines lie further apart.
     assert (epistemic > teacher.predict_uncertainty(X).epistemic).mean() > 0.95
-
-
-def test_coefficients_that_are_zero_are_no_part_of_the_lines():
-    random = np.random.RandomState(0)
-    X = random.normal(size=(80, 6))
-    y = 3 * X[:, 0] + 0.1 * random.normal(size=80)
-    teacher = as_teacher(ARDRegression(threshold_lambda=100.0)).fit(X, y)
-    assert len(teacher.estimator_.sigma_) < 6
-    _, std = teacher.estimator_.predict(X, return_std=True)
-    assert_allclose(teacher.predict_uncertainty(X).total, std**2)
 
 
 def test_transformed_targets():
@@ -299,11 +243,6 @@ def test_a_model_for_each_quantile():
 def test_wrong_quantiles_are_refused(quantiles, message, numbers):
     with pytest.raises(ValueError, match=message):
         as_teacher([boosting(0.5)] * 3, quantiles=quantiles).fit(*numbers)
-
-
-def test_quantiles_and_weights_are_for_different_lists():
-    with pytest.raises(ValueError, match="for different lists"):
-        as_teacher([boosting(0.1), boosting(0.9)], quantiles=[0.1, 0.9], weights="oof")
 
 
 @pytest.mark.parametrize("library", ["catboost", "xgboost"])

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from functools import partial
 
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
@@ -31,7 +27,6 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import (
@@ -45,7 +40,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.utils import get_tags
 from sklearn_checks import cases_of
 
 import skdistill
@@ -125,14 +119,6 @@ def test_the_mean_over_members_is_the_models_own_prediction(name, classes):
     assert teacher.score(X, y) == own.score(X, y)
 
 
-def test_members_of_a_forest_are_its_trees(classes):
-    X, y = classes
-    forest = trees(RandomForestClassifier).fit(X, y)
-    members = as_teacher(FrozenEstimator(forest)).fit(X, y).predict_members(X)
-    expected = [tree.predict_proba(X) for tree in forest.estimators_]
-    assert_array_equal(members, np.stack(expected, axis=1))
-
-
 def test_members_that_have_not_seen_a_class_give_it_no_probability(classes):
     X, y = classes
     bag = CLASSIFIERS["bagging of few samples"][0]
@@ -155,24 +141,6 @@ def test_hard_voters_give_all_probability_to_their_class(classes):
     assert_array_equal(members.argmax(axis=-1), votes[:, [0, 0, 1, 2]])
     assert set(np.unique(members)) == {0, 1}
     assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
-
-
-def test_weights_of_voters_must_be_ratios_of_small_numbers(classes):
-    model = VotingClassifier(VOTERS, voting="soft", weights=[1, np.pi])
-    with pytest.raises(
-        ValueError, match=r"weights of VotingClassifier must be.*\[2, 1, 1\].*3\.14"
-    ):
-        as_teacher(model).fit(*classes)
-
-
-@pytest.mark.parametrize(
-    "labels", [np.array([False, True]), np.array([0.0, 2.0]), [3, 1], ["b", "a"]]
-)
-def test_labels_of_any_kind(labels, classes):
-    X, y = classes[0], np.asarray(labels)[(classes[1] == "oak").astype(int)]
-    teacher = as_teacher(trees(RandomForestClassifier)).fit(X, y)
-    assert_array_equal(teacher.classes_, np.unique(y))
-    assert set(teacher.predict(X)) == set(y.tolist())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -199,14 +167,6 @@ def test_uncertainty_of_a_forest_by_hand(classes):
     assert_allclose(total, entropy(members.mean(axis=1)))
     assert_allclose(aleatoric, entropy(members).mean(axis=1), atol=1e-12)
     assert_allclose(epistemic, total - aleatoric, atol=1e-12)
-
-
-def test_one_member_cannot_tell_the_parts(classes, numbers):
-    for model, data in [(GaussianNB(), classes), (LinearRegression(), numbers)]:
-        uncertainty = as_teacher(model).fit(*data).predict_uncertainty(data[0])
-        assert uncertainty.total.shape == (len(data[0]),)
-        assert uncertainty.aleatoric is None
-        assert uncertainty.epistemic is None
 
 
 # ------------------------------------------------------------------------------------------
@@ -265,23 +225,6 @@ def test_residual_variance_by_cross_validation(numbers):
     assert_allclose(teacher.predict_uncertainty(X).total, expected)
 
 
-def test_residual_variance_of_a_search_keeps_its_best_parameters(numbers):
-    X, y = numbers
-    fits = []
-
-    class Counted(Ridge):
-        def fit(self, X, y):
-            fits.append(self.alpha)
-            return super().fit(X, y)
-
-    search = as_teacher(GridSearchCV(Counted(), {"alpha": [1e-3, 1e3]}, cv=2)).fit(X, y)
-    assert fits[-6:] == [1e-3] * 6  # the best one, and in five folds
-    assert len(fits) == 10
-    assert search.estimator_.best_params_ == {"alpha": 1e-3}
-    best = as_teacher(Ridge(alpha=1e-3)).fit(X, y)
-    assert_allclose(search.residual_variance_, best.residual_variance_)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_residual_variance_out_of_bag(weighted, numbers):
     X, y = numbers
@@ -291,42 +234,6 @@ def test_residual_variance_out_of_bag(weighted, numbers):
     held_out = teacher.estimator_[-1].oob_prediction_
     expected = np.average((y - held_out) ** 2, weights=weight)
     assert_allclose(teacher.residual_variance_, [expected])
-
-
-def test_rows_that_are_in_every_bag_are_left_out(numbers):
-    X, y = numbers
-    bag = BaggingRegressor(Ridge(), n_estimators=2, random_state=1)
-    teacher = as_teacher(bag).fit(X, y)
-    seen = [set(rows.tolist()) for rows in teacher.estimator_.estimators_samples_]
-    squares = []
-    for row in range(len(y)):
-        means = [
-            member.predict(X[row : row + 1])[0]
-            for member, rows in zip(teacher.estimator_.estimators_, seen, strict=True)
-            if row not in rows
-        ]
-        squares += [(y[row] - np.mean(means)) ** 2] if means else []
-    assert 60 < len(squares) < len(y)
-    assert_allclose(teacher.residual_variance_, [np.mean(squares)])
-
-
-def test_residual_variance_of_a_fitted_model_is_from_the_rows_given(numbers):
-    X, y = numbers
-    for model in (Ridge(), trees(RandomForestRegressor)):
-        model.fit(X[:80], y[:80])
-        teacher = as_teacher(FrozenEstimator(model)).fit(X[80:], y[80:])
-        squares = np.square(y[80:] - model.predict(X[80:]))
-        assert_allclose(teacher.residual_variance_, [squares.mean()])
-        assert teacher.estimator_.estimator is model
-
-
-def test_a_teacher_that_hits_every_target_has_a_variance(numbers):
-    X, _ = numbers
-    y = 3 * X[:, 0]
-    teacher = as_teacher(LinearRegression()).fit(X, y)
-    assert_allclose(teacher.residual_variance_, [1e-6 * y.var()])
-    constant = as_teacher(DummyRegressor()).fit(X, np.ones(len(X)))
-    assert_allclose(constant.residual_variance_, [1e-6])
 
 
 def test_variance_of_leaves_by_hand():
@@ -355,15 +262,6 @@ def test_leaves_of_forests_bags_and_votes_agree(numbers):
     assert_allclose(total, members[..., 0, 1].mean(axis=1) + members[..., 0, 0].var(axis=1))
 
 
-@pytest.mark.parametrize("criterion", ["absolute_error", "poisson"])
-def test_impurities_that_are_no_variances_are_not_taken_for_some(criterion, numbers):
-    X, y = numbers
-    y = y - y.min() + 1
-    forest = trees(RandomForestRegressor, criterion=criterion, min_samples_leaf=4)
-    teacher = as_teacher(forest).fit(X, y)
-    assert_allclose(teacher.predict_members(X)[..., 1], teacher.residual_variance_[0])
-
-
 @pytest.mark.parametrize("offset", [1e4, 1e8, 1e12])
 def test_impurities_that_rounding_has_destroyed_are_not_taken(offset, numbers):
     X, y = numbers
@@ -374,25 +272,6 @@ def test_impurities_that_rounding_has_destroyed_are_not_taken(offset, numbers):
     assert (members[..., 1] > 0).all()
     takes_residual = members[..., 1] == teacher.residual_variance_[0]
     assert takes_residual.all() if offset > 1e4 else not takes_residual.any()
-
-
-def test_each_target_has_its_residual_variance(numbers):
-    X, y = numbers
-    forest = trees(RandomForestRegressor, min_samples_leaf=4)
-    both = as_teacher(forest).fit(X, np.stack([y, 10 * y], axis=1))
-    assert_allclose(both.residual_variance_[1], 100 * both.residual_variance_[0])
-    members = both.predict_members(X)
-    assert_allclose(members[..., 1], np.broadcast_to(both.residual_variance_, members.shape[:-1]))
-
-
-def test_total_variance_covers_noise_of_known_size():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (600, 1))
-    noise = 0.5 * rng.standard_normal(600)
-    forest = RandomForestRegressor(50, min_samples_leaf=20, random_state=0)
-    parts = as_teacher(forest).fit(X, X[:, 0] + noise).predict_uncertainty(X)
-    assert_allclose(parts.total.mean(), np.square(noise).mean(), rtol=0.1)
-    assert 0 < parts.epistemic.mean() < 0.1 * parts.total.mean()
 
 
 # ------------------------------------------------------------------------------------------
@@ -414,15 +293,6 @@ def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
         assert (grouped.epistemic <= whole.epistemic * (1 + 1e-9) + 1e-12).all()
 
 
-@pytest.mark.slow
-def test_epistemic_variance_shrinks_by_the_size_of_the_mixtures(numbers):
-    X, y = numbers
-    model = RandomForestRegressor(400, random_state=0)
-    every = as_teacher(model).fit(X, y).predict_uncertainty(X).epistemic
-    some = as_teacher(model, max_members=80).fit(X, y).predict_uncertainty(X).epistemic
-    assert_allclose(some.mean() / every.mean(), 1 / 5, rtol=0.1)
-
-
 def test_mixtures_by_hand_where_sizes_differ(classes):
     X, y = classes
     every = as_teacher(trees(RandomForestClassifier)).fit(X, y).predict_members(X)
@@ -439,17 +309,6 @@ def test_mixtures_are_the_same_however_many_rows_fit_in_memory(numbers, monkeypa
     assert_array_equal(teacher.predict_members(X), expected)
     again = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
     assert_allclose(again.residual_variance_, teacher.residual_variance_)
-
-
-def test_members_of_this_package_can_be_put_together_too(numbers):
-    X, y = numbers
-    ensemble = BayesianEnsembleRegressor(4, max_epochs=2, random_state=0).fit(X, y)
-    teacher = as_teacher(FrozenEstimator(ensemble), max_members=2).fit(X, y)
-    assert teacher.residual_variance_ is None
-    members = ensemble.predict_members(X)
-    means, variances = members[..., 0], members[..., 1]
-    expected = variances[:, :2].mean(axis=1) + means[:, :2].var(axis=1)
-    assert_allclose(teacher.predict_members(X)[:, 0, :, 1], expected)
 
 
 @pytest.mark.parametrize(("value", "error"), [(0, ValueError), (2.0, TypeError), (True, TypeError)])
@@ -501,14 +360,6 @@ def test_models_are_asked_about_so_many_samples_at_a_time(model, classes, number
     assert student.teacher_.get_params()["batch_size"] == 7
 
 
-def test_members_of_this_package_can_be_asked_in_batches_too(numbers):
-    X, y = numbers
-    ensemble = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0).fit(X, y)
-    teacher = as_teacher(FrozenEstimator(ensemble), batch_size=9).fit(X, y)
-    assert isinstance(teacher, Teacher)
-    assert_allclose(teacher.predict_members(X), ensemble.predict_members(X))
-
-
 # ------------------------------------------------------------------------------------------
 # Which models become what
 # ------------------------------------------------------------------------------------------
@@ -557,20 +408,6 @@ def test_a_teacher_is_what_its_model_is(model, kind):
     assert hasattr(teacher, "predict_proba") == (kind == "classifier")
 
 
-def test_a_teacher_of_classes_takes_one_target():
-    tags = get_tags(as_teacher(RandomForestClassifier()))
-    assert not tags.target_tags.multi_output
-    assert not tags.classifier_tags.multi_label
-    assert get_tags(as_teacher(RandomForestRegressor())).target_tags.multi_output
-
-
-def test_parameters_are_nested():
-    teacher = as_teacher(make_pipeline(StandardScaler(), trees(RandomForestClassifier)))
-    name = "estimator__randomforestclassifier__max_depth"
-    copied = clone(teacher.set_params(**{name: 3}))
-    assert copied.get_params()[name] == 3
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -586,39 +423,6 @@ def test_parameters_are_nested():
 def test_what_cannot_teach_is_named(model, message):
     with pytest.raises(TypeError, match=message):
         as_teacher(model)
-
-
-def test_parameters_set_later_are_checked_by_fit(classes):
-    teacher = as_teacher(GaussianNB()).set_params(estimator=LinearSVC())
-    with pytest.raises(TypeError, match="LinearSVC"):
-        teacher.fit(*classes)
-
-
-def test_task_and_classes_are_for_lists():
-    with pytest.raises(ValueError, match=r"task and classes are for.*task='regression'.*Ridge"):
-        as_teacher(Ridge(), task="regression")
-    with pytest.raises(ValueError, match=r"classes=\[0, 1\] with GaussianNB"):
-        as_teacher(GaussianNB(), classes=[0, 1])
-
-
-def test_one_class_is_refused(classes):
-    with pytest.raises(ValueError, match=r"at least two classes, got 1 class: \['ash'\]"):
-        as_teacher(trees(RandomForestClassifier)).fit(classes[0], np.repeat("ash", 150))
-
-
-def test_several_columns_of_classes_are_refused(classes):
-    X, y = classes
-    with pytest.raises(ValueError, match=r"one column of classes.*got 2 columns"):
-        as_teacher(trees(RandomForestClassifier)).fit(X, np.stack([y, y], axis=1))
-
-
-def test_classes_that_a_fitted_teacher_does_not_know_are_named(classes):
-    X, y = classes
-    model = GaussianNB().fit(X[y != "elm"], y[y != "elm"])
-    with pytest.raises(ValueError, match=r"holds classes \['elm'\].*knows \['ash', 'oak'\]"):
-        as_teacher(FrozenEstimator(model)).fit(X, y)
-    some = as_teacher(FrozenEstimator(GaussianNB().fit(X, y))).fit(X[y == "ash"], y[y == "ash"])
-    assert_array_equal(some.classes_, LABELS)  # y may hold fewer
 
 
 def test_a_model_with_bad_probabilities_is_found_by_fit(classes):
@@ -637,22 +441,14 @@ def test_a_model_with_bad_probabilities_is_found_by_fit(classes):
         as_teacher(Unsure()).fit(*classes)
 
 
-def test_predicting_before_fit(classes):
-    for method in ("predict", "predict_members", "predict_proba"):
-        with pytest.raises(NotFittedError):
-            getattr(as_teacher(GaussianNB()), method)(classes[0])
-
-
 # ------------------------------------------------------------------------------------------
 # scikit-learn's contract, weights, frames
 # ------------------------------------------------------------------------------------------
 
 
 TEACHERS = [
-    as_teacher(LogisticRegression()),
     as_teacher(VotingClassifier(VOTERS, voting="soft")),
     as_teacher(Ridge()),
-    as_teacher(DecisionTreeRegressor(max_depth=3, random_state=0), max_members=1),
 ]
 
 
@@ -682,26 +478,6 @@ def test_weights_reach_the_last_step(model, numbers):
     teacher = as_teacher(model).fit(X, y, sample_weight=weight)
     rows = X if isinstance(model, Ridge) else StandardScaler().fit_transform(X)
     assert_allclose(teacher.predict(X), Ridge().fit(rows, y, weight).predict(rows))
-
-
-def test_weights_are_routed_where_scikit_learn_routes_metadata(numbers):
-    X, y = numbers
-    weight = np.linspace(0, 1, len(y))
-    with config_context(enable_metadata_routing=True):
-        scaler = StandardScaler().set_fit_request(sample_weight=False)
-        model = Ridge().set_fit_request(sample_weight=True)
-        routed = as_teacher(make_pipeline(scaler, model)).fit(X, y, sample_weight=weight)
-    plain = as_teacher(make_pipeline(StandardScaler(), Ridge())).fit(X, y, sample_weight=weight)
-    assert_allclose(routed.predict_members(X), plain.predict_members(X))
-
-
-def test_weights_in_a_pipeline_around_the_teacher(numbers):
-    X, y = numbers
-    weight = np.linspace(0, 1, len(y))
-    outer = make_pipeline(StandardScaler(), as_teacher(Ridge()))
-    outer.fit(X, y, teacher__sample_weight=weight)
-    inner = as_teacher(make_pipeline(StandardScaler(), Ridge())).fit(X, y, sample_weight=weight)
-    assert_allclose(skdistill.predict_members(outer, X)[..., 0], inner.predict_members(X)[..., 0])
 
 
 def test_weights_of_zero_leave_the_residual_variance_alone(numbers):
@@ -734,32 +510,6 @@ def test_frames_keep_their_names(library, classes, numbers):
         assert teacher.feature_names_in_.tolist() == names
         assert teacher.n_features_in_ == len(names)
         assert_allclose(members, as_teacher(model, max_members=2).fit(X, y).predict_members(X))
-
-
-def test_fitted_models_have_the_features_of_the_first(numbers):
-    X, y = numbers
-    frame = pytest.importorskip("pandas").DataFrame(X).add_prefix("x")
-    models = [Ridge(alpha).fit(frame, y) for alpha in (0.1, 1.0)]
-    teacher = as_teacher(models).fit(frame, y)
-    assert teacher.n_features_in_ == X.shape[1]
-    assert teacher.feature_names_in_.tolist() == frame.columns.tolist()
-    modules = as_teacher([torch.nn.Linear(X.shape[1], 2)], task="regression").fit(X, y)
-    assert not hasattr(modules, "n_features_in_")  # nor has a module
-
-
-def test_lists_and_columns_are_taken(numbers):
-    X, y = numbers
-    teacher = as_teacher(Ridge()).fit(X.tolist(), y.tolist())
-    assert_allclose(teacher.predict(X.tolist()), Ridge().fit(X, y).predict(X))
-    column = as_teacher(KNeighborsRegressor()).fit(X, y[:, None])
-    assert column.predict(X).shape == (len(X),)
-
-
-def test_a_fitted_teacher_is_pickled(classes):
-    X, y = classes
-    teacher = as_teacher(trees(RandomForestClassifier)).fit(X, y)
-    copied = pickle.loads(pickle.dumps(teacher))
-    assert_array_equal(copied.predict_members(X), teacher.predict_members(X))
 
 
 # ------------------------------------------------------------------------------------------
@@ -814,17 +564,6 @@ def test_virtual_ensembles_of_catboost_regressors(loss, numbers):
         assert_allclose(aleatoric, referee[:, 2], rtol=1e-6)
 
 
-def test_lightgbm_is_one_member(classes, numbers):
-    lightgbm = pytest.importorskip("lightgbm")
-    X, y = classes
-    teacher = as_teacher(lightgbm.LGBMClassifier(n_estimators=5, verbose=-1)).fit(X, y)
-    own = teacher.estimator_.predict_proba(X)
-    assert_allclose(teacher.predict_members(X), own[:, None])
-    X, y = numbers
-    teacher = as_teacher(lightgbm.LGBMRegressor(n_estimators=5, verbose=-1)).fit(X, y)
-    assert_allclose(teacher.predict_members(X)[:, 0, 0, 0], teacher.estimator_.predict(X))
-
-
 @pytest.mark.parametrize("n_trees", [1, 3, 4, 7, 19])
 @pytest.mark.parametrize("loss", ["RMSE", "RMSEWithUncertainty", "Logloss", "MultiClass"])
 def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
@@ -846,16 +585,6 @@ def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
     if loss == "RMSEWithUncertainty":
         assert_allclose(members[:, -1, 0, 1], own.predict(X)[:, 1], rtol=1e-6)
     assert len(np.unique(members[0].round(12), axis=0)) == {1: 1, 3: 1, 4: 2, 7: 2, 19: 5}[n_trees]
-
-
-@pytest.mark.parametrize("weights", ["oof", "equal"])
-def test_catboost_that_stops_early_in_a_mixture(weights, numbers):
-    catboost = pytest.importorskip("catboost")
-    X, y = numbers
-    settings = {"verbose": 0, "random_seed": 0, "allow_writing_files": False}
-    model = catboost.CatBoostRegressor(iterations=12, **settings)
-    teacher = as_teacher([model, Ridge()], weights=weights).fit(X, y)
-    assert teacher.predict_members(X).shape == (len(X), 20, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -912,19 +641,3 @@ def test_weights_of_a_model_that_takes_none_are_refused(model, numbers):
             teacher.fit(X, y, sample_weight=weight)
     fitted = FrozenEstimator(clone(model).fit(X, y))
     as_teacher(fitted).fit(X, y, sample_weight=weight)  # the residual variance has weights
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        VotingRegressor([("r", Ridge()), ("d", "drop")]),
-        TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
-        TransformedTargetRegressor(transformer=StandardScaler()),
-    ],
-)
-def test_weights_are_passed_on_in_mixtures_too(model, numbers):
-    X, y = numbers
-    weight = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
-    plain = clone(model).fit(X, y, sample_weight=weight).predict(X)
-    teacher = as_teacher([model], weights="equal").fit(X, y, sample_weight=weight)
-    assert_allclose(teacher.predict(X), plain)

@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
-    BDistilBooster,
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
@@ -22,8 +21,7 @@ from skdistill import (
 )
 from skdistill.distillers._fit._rows import AnswersThatDisagree, NetworksThatDisagree
 from skdistill.samplers import SGLD, MCDropout
-from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge
-from skdistill.transfer._disagreement import direction
+from skdistill.transfer import Disagreement, GaussianNoise, Munge
 
 STILL = GaussianNoise(scale=0.0)  # leaves samples as they are
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 3)))
@@ -78,13 +76,6 @@ def test_rows_stop_at_the_box():
     at_corner = ((new == low) | (new == high))[:, :2].all(1)
     assert at_corner.double().mean() > 0.9
     assert torch.equal(new[:, 2], X[:, 2])  # members do not differ there
-
-
-def test_directions_of_tiny_gradients_and_of_those_that_overflow():
-    gradient = torch.tensor([[3e-30, -4e-30], [3.0, 4.0], [0.0, 0.0], [np.inf, 1.0], [np.nan, 1.0]])
-    unit = torch.tensor([0.6, 0.8]) * 2**0.5
-    expected = torch.stack([unit * torch.tensor([1.0, -1.0]), unit, *torch.zeros(3, 2)])
-    torch.testing.assert_close(direction(gradient), expected)
 
 
 def test_several_steps_follow_the_gradient():
@@ -149,29 +140,10 @@ def test_columns_that_the_base_exchanges_are_left_to_it():
     assert (new[:, 1] != rows[:, 1]).any()
 
 
-def test_nothing_is_drawn_where_no_column_may_change():
-    constant = torch.ones(4, 2)
-    assert not Disagreement().changes(constant)
-    assert not Disagreement(categorical=[0, 1, 2]).changes(X)
-    assert Disagreement(categorical=[0, 1]).changes(X)
-    assert not Disagreement(GaussianNoise(categorical=[0, 1]), categorical=[2]).changes(X)
-    assert Disagreement(Mixup(categorical=[0, 1, 2])).changes(X)  # by what begins
-
-
-def test_labels_are_kept_where_the_base_keeps_them():
-    assert Disagreement().keeps_labels
-    assert not Disagreement(Mixup()).keeps_labels
-
-
 @pytest.mark.parametrize("base", ["noise", GaussianNoise, Disagreement(), 0.7])
 def test_bad_bases_are_named(base):
     with pytest.raises(TypeError, match=r"^Disagreement: base must be None or a TransferMaker"):
         Disagreement(base).check((4, 3))
-
-
-def test_errors_of_the_base_are_raised_at_once():
-    with pytest.raises(ValueError, match="GaussianNoise: scale must be"):
-        Disagreement(GaussianNoise(-1)).check((4, 3))
 
 
 def test_a_teacher_is_needed_and_gradients_where_they_are_asked_for():
@@ -219,18 +191,6 @@ def test_networks_disagree_by_the_epistemic_uncertainty(ensemble, y):
     assert torch.autograd.gradcheck(of_rows, rows[:3].double().requires_grad_())
 
 
-def test_pairs_of_networks_stand_for_all_of_them():
-    settings = {**SMALL, "n_members": 4}
-    ensemble = BayesianEnsembleRegressor(normalize="X", **settings).fit(ROWS, NUMBERS[:, 0])
-    rows, generator = torch.from_numpy(ROWS), torch.Generator().manual_seed(0)
-    networks = NetworksThatDisagree(ensemble.module_, rows)
-    mean = torch.stack([networks.of_some(generator)(rows) for _ in range(600)]).mean(0)
-    # The variance of a pair, with 1/2, has the mean S / (2 (S - 1)) times that of all, with 1/S.
-    expected = 4 / 6 * ensemble.predict_uncertainty(ROWS).epistemic
-    np.testing.assert_allclose(mean.numpy(), expected, rtol=0.35)
-    assert mean.mean() == pytest.approx(expected.mean(), rel=0.1)
-
-
 def student(y, teacher, **params):
     kind = HydraPlusClassifier if y is CLASSES else HydraPlusRegressor
     settings = {"max_epochs": 2, "module__hidden_units": (8,), "random_state": 0}
@@ -269,34 +229,6 @@ def test_any_teacher_with_members_is_asked(name, monkeypatch):
     assert (proba != without.predict_proba(ROWS)).any()
 
 
-@pytest.mark.slow
-def test_numbers_are_asked_of_networks_and_of_students():
-    ensemble = BayesianEnsembleRegressor(**{**SMALL, "max_epochs": 30})
-    for teacher in (ensemble, student(NUMBERS, ensemble, max_epochs=50)):
-        transfer = Disagreement(Mixup(), share=0.3)
-        model = student(NUMBERS, teacher, transfer=transfer, max_epochs=50).fit(ROWS, NUMBERS)
-        assert model.score(ROWS, NUMBERS) > 0.5
-
-
-def test_the_base_is_by_default_what_auto_stands_for(monkeypatch):
-    bases = []
-    monkeypatch.setattr(Disagreement, "changes", lambda maker, X: bases.append(maker.base) or False)
-    given = Disagreement(share=0.1)
-    student(NUMBERS, BayesianEnsembleRegressor(**SMALL), transfer=given).fit(ROWS, NUMBERS)
-    student(CLASSES, BayesianEnsembleClassifier(**SMALL), transfer=given).fit(ROWS, CLASSES)
-    assert repr(bases) == (
-        "[GaussianNoise(correlated=True, categorical='auto'), GaussianNoise(share_power=1.5)]"
-    )
-    assert given.base is None
-
-
-def test_a_game_is_played_on_rows_where_members_disagree():
-    booster = BDistilBooster(
-        BayesianEnsembleClassifier(**SMALL), transfer="disagreement", n_rounds=1, max_epochs=2
-    )
-    assert booster.fit(ROWS, CLASSES).n_rounds_ == 1
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -318,18 +250,6 @@ def test_what_cannot_be_asked_is_refused(settings, message):
     model = student(CLASSES, **{"transfer": "disagreement", **settings})
     with pytest.raises(ValueError, match=message):
         model.fit(ROWS, CLASSES)
-
-
-def test_refused_where_nobody_can_be_asked():
-    members = np.full((len(ROWS), 2, 3), 1 / 3)
-    model = student(CLASSES, None, transfer="disagreement")
-    with pytest.raises(ValueError, match="transfer must be 'auto' or None with member_predictions"):
-        model.fit(ROWS, CLASSES, member_predictions=members)
-    chains = BayesianEnsembleClassifier(inference=SGLD(1e-3), **SMALL)
-    for estimate in ("online", "stochastic"):
-        beside = GPEDDistiller(chains, transfer="disagreement", estimate=estimate)
-        with pytest.raises(ValueError, match="transfer must not ask the teacher beside chains"):
-            beside.fit(ROWS, CLASSES)
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,3 @@ def test_categorical_columns_are_those_of_the_row_with_the_larger_share():
     assert (new[:, :4].max(1) < 1).sum() > 1000
     assert (new[:, 4:].argmax(1) == new[:, :4].argmax(1)).all()
     assert set(new[:, 4:].ravel()) == {0.0, 10.0}
-
-
-def test_batches_of_other_sizes_have_the_same_distribution():
-    index = torch.zeros(1, dtype=torch.long)
-    draw, generator = Mixup().prepare(CORNERS), torch.Generator().manual_seed(0)
-    one_by_one = torch.cat([draw(CORNERS[index], index, generator) for _ in range(2000)])
-    assert (one_by_one[:, 0] < 1).float().mean() == pytest.approx(0.75, abs=0.04)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.utils import _safe_indexing
 
 from skdistill.transfer import TransferSet
 
@@ -52,21 +51,8 @@ def test_bare_rows_as_many_as_X_are_cut():
     assert {len(given) for _, given in Seen.given} == {8, 10}
 
 
-def test_has_no_length_that_scikit_learn_could_index():
-    rows = TransferSet(X)
-    assert not hasattr(rows, "__len__")
-    assert not hasattr(rows, "shape")
-    with pytest.raises((TypeError, ValueError)):
-        _safe_indexing(rows, [0, 1])
-
-
 @pytest.mark.parametrize(
     "way", [copy.copy, copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))]
 )
 def test_copies(way):
     np.testing.assert_array_equal(way(TransferSet(X)).rows, X)
-
-
-def test_repr():
-    assert repr(TransferSet(X)) == "TransferSet(10 samples)"
-    assert repr(TransferSet(X.tolist())) == "TransferSet(10 samples)"
