@@ -191,7 +191,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._training_budget)
         training = Training.of(self.get_params(deep=False), self._clip_norm)
-        training = replace(training, refinement=self._training_budget.refinement)
+        training = replace(training, low_noise_factor=self._training_budget.refinement)
         net = training.net(self.module_, objective, self.n_epochs_).initialize()
         net.history.extend(self._history)
         return net

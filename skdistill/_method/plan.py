@@ -92,7 +92,7 @@ class TrainingBudget(NamedTuple):
 
     n_epochs: int = 1
     n_rows: float = 1.0  # sum of the samples' weights
-    refinement: float = 1.0  # a student of a teacher next to without noise is trained finer
+    refinement: float = 1.0  # the low-noise factor, by its name in files
 
 
 class Plan(Protocol):

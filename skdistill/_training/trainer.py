@@ -57,7 +57,7 @@ class Training:
 
     `optimizer_settings` and `callback_settings` are the parameters ``optimizer__<name>`` and
     ``callbacks__<callback>__<name>``. The time of `budget` runs from when the parameters are read,
-    at the beginning of a fit. ``lr="auto"`` is divided by `refinement`.
+    at the beginning of a fit. ``lr="auto"`` is divided by `low_noise_factor`.
     """
 
     optimizer: type[torch.optim.Optimizer]
@@ -72,7 +72,7 @@ class Training:
     n_threads: int | str
     verbose: int
     budget: TimeBudget | None = None
-    refinement: float = 1.0
+    low_noise_factor: float = 1.0  # above 1 where the teacher predicts next to no variance
 
     @classmethod
     def of(cls, params: dict[str, Any], clip_norm: float | None = None) -> Training:
@@ -131,7 +131,7 @@ class Training:
         from .. import _engine  # skorch takes most of a second to import, and predicting needs none
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
-        lr = learning_rate_for(self.lr, module, self.refinement)
+        lr = learning_rate_for(self.lr, module, self.low_noise_factor)
         step = self._step(optimizer)
         if sampler is None:
             settings = {**optimizer_defaults(optimizer, lr, step, self.device), **settings}
@@ -266,12 +266,12 @@ def n_epochs_for(
     return min(max(n_seen // n_rows, low), high, most)
 
 
-def learning_rate_for(lr: float | str, module: nn.Module, refinement: float = 1.0) -> float:
-    """Return `lr`; "auto" is .01 / refinement, and less where units have more than 150 inputs."""
+def learning_rate_for(lr: float | str, module: nn.Module, low_noise_factor: float = 1.0) -> float:
+    """Return `lr`; "auto" is .01, less for more than 150 inputs, over the factor."""
     if lr != "auto":
         return float(lr)
     n_inputs = max((fan_in for _, fan_in in weights_and_fan_ins(module)), default=1)
-    return min(_RATE, _RATE_TIMES_INPUTS / n_inputs) / refinement
+    return min(_RATE, _RATE_TIMES_INPUTS / n_inputs) / low_noise_factor
 
 
 def batch_size_for(batch_size: int | str, n_rows: int) -> int:

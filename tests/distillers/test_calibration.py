@@ -277,7 +277,8 @@ def test_the_split_is_that_of_random_state(regression):
 
     spec = SimpleNamespace(
         arguments=(regression.X, regression.y, None),
-        settings=SimpleNamespace(calibration_fraction=0.25, kind="regressor"),
+        params={"calibration_fraction": 0.25},
+        kind="regressor",
         draw_seeds=lambda n: [0] * n,
     )
     kept, held_out = split_rows(spec)

@@ -42,7 +42,7 @@ from torch import nn
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
 from skdistill._training.trainer import batch_size_for, learning_rate_for
-from skdistill.distillers._fit import _rows, _student, _validate
+from skdistill.distillers._fit import _rows, _spec, _student
 from skdistill.modules import MLP, stack
 from skdistill.settings import Heads, HydraLoss, Optimizer, Runtime
 from skdistill.teachers import as_teacher
@@ -889,7 +889,7 @@ def test_auto_is_noise(frozen, task):
 
 
 def test_auto_draws_no_rows_for_numbers_on_large_tables(witness, task, monkeypatch):
-    monkeypatch.setattr(_validate, "_MANY_ROWS", 59)
+    monkeypatch.setattr(_spec, "_MANY_ROWS", 59)
     model = task.student(witness, batch_size=20).fit(*task.data)
     is_asked_once = np.array_equal(asked_in_training(model), task.X)
     assert is_asked_once != task.is_classification
@@ -1054,8 +1054,8 @@ def test_auto_takes_larger_batches_of_larger_tables(n_rows, of_members, of_stude
 def test_auto_takes_smaller_steps_where_units_have_many_inputs(n_inputs, rate):
     network = stack([MLP(n_inputs, 2, hidden_units=(16,))])
     assert learning_rate_for("auto", network) == pytest.approx(rate)
-    assert learning_rate_for("auto", network, refinement=4.0) == pytest.approx(rate / 4)
-    assert learning_rate_for(0.3, network, refinement=4.0) == 0.3
+    assert learning_rate_for("auto", network, low_noise_factor=4.0) == pytest.approx(rate / 4)
+    assert learning_rate_for(0.3, network, low_noise_factor=4.0) == 0.3
 
 
 def encoded(means, variances):
@@ -1078,7 +1078,7 @@ def encoded(means, variances):
 def test_auto_is_finer_where_the_teacher_predicts_little_variance(
     means, variances, weight, expected
 ):
-    found = _student._refinement_for(encoded(means, variances), np.array(weight))
+    found = _student._low_noise_factor_for(encoded(means, variances), np.array(weight))
     assert found == pytest.approx(expected, abs=0.005)
 
 
@@ -1126,7 +1126,7 @@ def test_students_of_teachers_without_noise_are_trained_finer(family, regression
 
 
 def test_a_pass_is_as_coarse_as_ever(regression, monkeypatch):
-    monkeypatch.setattr(_student, "_refinement_for", lambda *arguments: 4.0)
+    monkeypatch.setattr(_student, "_low_noise_factor_for", lambda *arguments: 4.0)
     teacher = FrozenEstimator(regression.ensemble(max_epochs=2).fit(*regression.data))
     settings = {"module__hidden_units": (4,), "random_state": 0}
     student = DistributionDistiller(teacher, callbacks=[Rates()], **settings)

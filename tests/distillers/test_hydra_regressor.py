@@ -21,7 +21,6 @@ from torch.distributions import Normal, kl_divergence
 from skdistill import HydraPlusRegressor, losses, predict_members
 from skdistill._method.plan import NetworkRecipe, TrainingBudget
 from skdistill._method.task import RegressionTask
-from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distillers.hydra._plan import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.modules import MLP
@@ -107,8 +106,8 @@ def objective_of(n_members, n_heads, n_epochs=4, **settings):
     model = HydraPlusRegressor(loss=HydraLoss(**settings))
     model.set_params(heads=n_heads)
     return (
-        hydra_plan(model, RegressionTask(1, True))
-        .taught_by(n_members)
+        model._plan_of(RegressionTask(1, True))
+        .of_members(n_members)
         .objective(None, TrainingBudget(n_epochs))
     )
 
@@ -202,7 +201,7 @@ def test_spread_matching_by_hand(n_members, n_heads, epoch):
 
 
 def test_a_finer_training_has_smaller_floors():
-    plan = hydra_plan(HydraPlusRegressor(), RegressionTask(1, True)).taught_by(3)
+    plan = HydraPlusRegressor()._plan_of(RegressionTask(1, True)).of_members(3)
     fine = plan.objective(None, TrainingBudget(3, refinement=4.0))
     assert (fine.residual_floor, fine.spread_floor) == (1e-4 / 16, 1e-5 / 16)
 
@@ -257,7 +256,7 @@ def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_net
 
 def test_the_gain_is_no_part_of_the_diversity_of_the_heads():
     model = HydraPlusRegressor(loss=HydraLoss(diversity_weight=0.5))
-    plan = hydra_plan(model, RegressionTask(1, True)).taught_by(3)
+    plan = model._plan_of(RegressionTask(1, True)).of_members(3)
     recipe = NetworkRecipe.of(MLP, (3,), 2, {"hidden_units": (4,)})
     module = SimpleNamespace(network=plan.build(recipe, [0, 1, 2, 3]))
     (weight,) = module.network.head_weights()

@@ -86,22 +86,21 @@ _MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30
 _NOTED_EVERY = 100
 
 
-def distil_online(
-    spec: FitSpec, task: ObservedTask, checkpoint: Any, monitored: np.ndarray | None
-) -> Iterator[Fitted]:
+def distil_online(spec: FitSpec, task: ObservedTask, checkpoint: Any) -> Iterator[Fitted]:
     """Run the chains of the teacher and train the student; give the student after each stage.
 
     `checkpoint` is the context of a CheckpointFile or None. For the rows of `X_monitor`, if there
     are some, the last student tells what the chains' samples expect.
     """
-    settings, plan = spec.settings, spec.plan
+    params, plan, monitored = spec.params, spec.plan, spec.X_monitor
+    pruning = params["pruning"]
     teacher = _chains(spec)
     with checkpoint as opened:
         module_seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
         waits = plan.all_online  # for the final means
-        n_asked = Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1
-        n_predicted = len(due) * n_asked * settings.batch_size
+        n_asked = Estimate.of(params["estimate"]).n_asked if "online" in plan.estimates else 1
+        n_predicted = len(due) * n_asked * params["batch_size"]
         rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)
         scaling = as_tensors(spec.scaling)
         module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
@@ -113,7 +112,7 @@ def distil_online(
         learnt = plan.expectations, plan.n_values, plan.estimates
         monitor = None if monitored is None else _monitor(plan, monitored, rows)
         distillation = OnlineDistillation(
-            None if waits else _student_net(student, module, rows, settings.pruning),
+            None if waits else _student_net(student, module, rows, pruning),
             Stream(rows),
             Targets(*learnt, len(rows), rows.X.device, working_memory()),
             partial(plan.members_of, module),
@@ -129,7 +128,7 @@ def distil_online(
         student = replace(student, facts=facts)
         seeds = [module_seed]
         anew = partial(build_module, plan, seeds=seeds, dtype=rows.X.dtype, buffers=scaling)
-        fitted = yield from _stages(student, module, distillation, settings.pruning, anew)
+        fitted = yield from _stages(student, module, distillation, pruning, anew)
         if opened is not None:
             opened.remove()
     if monitor is not None:
@@ -139,10 +138,10 @@ def distil_online(
 def _chains(spec: FitSpec) -> BaseEstimator:
     """Return the teacher, whose chains are to be run."""
     (seed,) = spec.draw_seeds(1)
-    teacher = unfitted_teacher(spec.settings, seed)
+    teacher = unfitted_teacher(spec, seed)
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
-    pass_on_verbose(teacher, spec.settings.verbose)
+    pass_on_verbose(teacher, spec.params["verbose"])
     return teacher
 
 
@@ -180,14 +179,14 @@ def _transfer_rows(spec: FitSpec, seed: int, n_predicted: int | None) -> Rows:
         n_copies = n_predicted // (_PREDICTED_AT_LEAST * len(rows)) - 1
         n_copies = min(max(n_copies, 1), _MOST_COPIES)
         drawn = [drawn_rows(rows, draw, seed + 1 + number) for number in range(n_copies)]
-        kept = [] if spec.settings.transfer_only else [rows]
+        kept = [] if spec.transfer_only else [rows]
         rows, draw = torch.cat([*kept, *drawn]), None
         weights = weights.repeat(len(kept) + n_copies)
     return Rows(
         rows,
         (torch.arange(len(rows), device=device),),
         weights[None] if is_weighted else None,
-        spec.settings.batch_size,
+        spec.params["batch_size"],
         [seed],
         draw,
     )
@@ -238,7 +237,7 @@ def _run_chains(
 
     Returned are attributes of the student's estimator: the teacher, if the chains have ended.
     """
-    warn_of_refit(spec.settings.teacher)
+    warn_of_refit(spec.teacher)
     net, shown = distillation.student, distillation.stream.rows
     X, y, sample_weight = spec.arguments
     if net is not None:
