@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Students of decision trees, and of models of several kinds, beside their teachers.
 
-mixed      as_teacher([networks, Gaussian process, boosting], weights="oof") on sets of UCI with
+mixed      MixedModels([networks, Gaussian process, boosting]) on sets of UCI with
            the splits of uci.py; the process is of at most 1,500 samples
 boosting   scikit-learn's HistGradientBoostingRegressor, and LightGBM where it is installed, on
            california with the split of tables.py

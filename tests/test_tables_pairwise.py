@@ -24,7 +24,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusRegressor,
 )
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -64,7 +64,9 @@ def of_numbers(model):
 
 TEACHERS = {
     "ensemble": ensemble,
-    "mixed": lambda: as_teacher([of_numbers(LinearRegression()), ensemble()], weights="equal"),
+    "mixed": lambda: as_teacher(
+        MixedModels([of_numbers(LinearRegression()), ensemble()], weights="equal")
+    ),
     "scikit-learn": lambda: as_teacher(of_numbers(RandomForestRegressor(4, random_state=0))),
 }
 STUDENTS = {

@@ -42,7 +42,7 @@ from skdistill.distributions import (
 )
 from skdistill.metrics import ood_auroc
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 
 RNG = np.random.RandomState(0)
 X = np.concatenate([RNG.uniform(-4, -1, (60, 1)), RNG.uniform(1, 4, (60, 1))])
@@ -774,7 +774,7 @@ def test_students_of_an_ensemble_inside_have_functions_of_their_own(teacher, tmp
 @pytest.mark.parametrize("in_pipeline", [False, True])
 def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
     kinds = [_ensemble(n_members=20), DecisionTreeRegressor(min_samples_leaf=10, random_state=0)]
-    teacher = as_teacher(kinds, weights="equal", epistemic_scale=None)
+    teacher = as_teacher(MixedModels(kinds, weights="equal"), epistemic_scale=None)
     teacher.set_params(estimator__random_state=0)
     teacher = make_pipeline(StandardScaler(), teacher) if in_pipeline else teacher
     teacher.fit(X, Y)
@@ -796,7 +796,7 @@ def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
 def test_functions_of_students_grow_as_mixed_models_disagree():
     steep = 20 * X[:, 0] + Y  # beyond the samples networks go on, and the tree does not
     kinds = [_ensemble(n_members=20), DecisionTreeRegressor(min_samples_leaf=10, random_state=0)]
-    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
+    teacher = as_teacher(MixedModels(kinds, weights="equal")).set_params(estimator__random_state=0)
     teacher.fit(X, steep)
     student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
     student.fit(X, steep)
@@ -809,7 +809,7 @@ def test_functions_of_students_grow_as_mixed_models_disagree():
 
 def test_classes_of_mixed_models_have_functions_of_their_own():
     kinds = [BayesianEnsembleClassifier(**FAST), DecisionTreeClassifier(random_state=0)]
-    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
+    teacher = as_teacher(MixedModels(kinds, weights="equal")).set_params(estimator__random_state=0)
     student = HydraPlusClassifier(teacher, max_epochs=20, random_state=0).fit(X, LABELS)
     assert isinstance(student._recipe.functions, RandomFunctions)
     assert student.predict_proba(FAR).max(axis=1).mean() < 0.9
@@ -817,7 +817,7 @@ def test_classes_of_mixed_models_have_functions_of_their_own():
 
 def test_students_of_mixed_models_without_an_ensemble_have_none():
     kinds = [_ensemble(distance_aware=False), DecisionTreeRegressor(random_state=0)]
-    teacher = as_teacher(kinds, weights="equal")
+    teacher = as_teacher(MixedModels(kinds, weights="equal"))
     student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(X, Y)
     assert type(student._recipe.functions) is UnknownColumns
 

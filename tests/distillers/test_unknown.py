@@ -31,7 +31,7 @@ from skdistill.distributions import (
 from skdistill.export import export_onnx
 from skdistill.families import known_families
 from skdistill.persistence import load, save
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 
 RNG = np.random.RandomState(0)
 TABLE = RNG.standard_normal((200, 3))
@@ -133,7 +133,7 @@ def test_classes_are_less_sure_without_a_column(name, tmp_path):
 
 
 def test_students_of_mixed_teachers_widen_too():
-    teacher = as_teacher([_FOREST, LinearRegression()], weights="equal")
+    teacher = as_teacher(MixedModels([_FOREST, LinearRegression()], weights="equal"))
     model = HydraPlusRegressor(teacher, **_BRIEF).fit(TABLE, SUM)
     low, high = model.predict_interval(missing(1)).T
     assert np.mean((low < SUM) & (high > SUM)) >= 0.85

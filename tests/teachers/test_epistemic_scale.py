@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_members
-from skdistill.teachers import Teacher, as_teacher
+from skdistill.teachers import MixedModels, Teacher, as_teacher
 from skdistill.teachers._epistemic_scale import EpistemicScale
 
 by_halves = partial(as_teacher, epistemic_scale="halves")
@@ -242,7 +242,11 @@ def test_the_best_of_a_search_is_fitted_again(numbers):
 def test_mixtures_are_fitted_again_with_their_weights():
     X, y = plane(200)
     models = [bag(5, max_samples=0.3), Ridge(), Ridge(1e9)]
-    teacher = by_halves(models, weights="oof").set_params(estimator__random_state=0).fit(X, y)
+    teacher = (
+        by_halves(MixedModels(models, weights="oof"))
+        .set_params(estimator__random_state=0)
+        .fit(X, y)
+    )
     assert teacher.epistemic_scale_ > 0
     again = teacher.estimator_.with_known_weights()
     kept = [model for model in teacher.estimator_.models_ if model is not None]

@@ -24,7 +24,7 @@ from torch import nn
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
-from skdistill.teachers import as_teacher
+from skdistill.teachers import FittedModels, as_teacher
 
 LABELS = np.array(["ash", "elm", "oak"])
 
@@ -83,7 +83,7 @@ def test_joined_members_of_classifiers_have_their_columns_aligned(classes):
     small = {"max_epochs": 2, "module__hidden_units": (6,), "random_state": 0}
     plain = BayesianEnsembleClassifier(2, **small).fit(X, y)
     # The same model with its classes, and so its columns, in another order.
-    turned = as_teacher([plain], classes=plain.classes_[::-1]).fit(X, y)
+    turned = as_teacher(FittedModels([plain], classes=plain.classes_[::-1])).fit(X, y)
     assert turned.classes_.tolist() == plain.classes_[::-1].tolist()
     joined = as_teacher([plain, turned]).fit(X, y).predict_members(X)
     assert_array_equal(joined[:, 2:], joined[:, :2])
@@ -104,7 +104,7 @@ def test_a_list_is_its_own_clone(classes):
 def test_torch_modules_give_logits(classes):
     X, y = classes
     modules = [network(3, seed).train() for seed in range(2)]
-    teacher = as_teacher(modules, task="classification").fit(X, y)
+    teacher = as_teacher(FittedModels(modules, task="classification")).fit(X, y)
     expected = np.stack([softmax(outputs(module, X), axis=-1) for module in modules], axis=1)
     assert_allclose(teacher.predict_members(X), expected, rtol=1e-5)
     assert_array_equal(teacher.predict(X), LABELS[expected.mean(axis=1).argmax(axis=-1)])
@@ -113,7 +113,7 @@ def test_torch_modules_give_logits(classes):
 
 def test_torch_modules_are_read_in_chunks(classes, monkeypatch):
     X, y = classes
-    teacher = as_teacher(network(3, 0), task="classification").fit(X, y)
+    teacher = as_teacher(FittedModels([network(3, 0)], task="classification")).fit(X, y)
     expected = teacher.predict_members(X)
     monkeypatch.setattr("skdistill.teachers._fitted._CHUNK_ROWS", 7)
     assert_allclose(teacher.predict_members(X), expected, rtol=1e-6)
@@ -123,10 +123,10 @@ def test_classes_of_torch_modules_may_be_named(classes):
     X, y = classes
     order = ["oak", "ash", "elm", "fir"]
     module = network(4, 0)
-    teacher = as_teacher([module], task="classification", classes=order).fit(X, y)
+    teacher = as_teacher(FittedModels([module], task="classification", classes=order)).fit(X, y)
     assert teacher.classes_.tolist() == order
     assert set(teacher.predict(X)) <= set(order)
-    unnamed = as_teacher([module], task="classification")
+    unnamed = as_teacher(FittedModels([module], task="classification"))
     with pytest.raises(ValueError, match=r"gives 4 columns, but y holds 3 classes.*classes="):
         unnamed.fit(X, y)
 
@@ -136,7 +136,7 @@ def test_torch_modules_give_means_and_raw_variances(n_targets, classes):
     X = classes[0]
     y = X[:, :n_targets].squeeze()
     modules = [network(2 * n_targets, seed) for seed in range(3)]
-    teacher = as_teacher(modules, task="regression").fit(X, y)
+    teacher = as_teacher(FittedModels(modules, task="regression")).fit(X, y)
     assert teacher.residual_variance_ is None
     members = teacher.predict_members(X)
     for s, module in enumerate(modules):
@@ -149,7 +149,7 @@ def test_torch_modules_may_give_means_only(classes):
     X = classes[0]
     y = X[:, :2]
     module = network(2, 0)
-    teacher = as_teacher(module, task="regression").fit(X, y)
+    teacher = as_teacher(FittedModels([module], task="regression")).fit(X, y)
     residual = np.mean((y - outputs(module, X)) ** 2, axis=0)
     assert_allclose(teacher.residual_variance_, residual, rtol=1e-5)
     assert_allclose(teacher.predict_members(X)[:, 0, :, 0], outputs(module, X), atol=1e-6)
@@ -196,7 +196,7 @@ def fitted_nb(labels):
             r"task must be one of \['classification', 'regression'\].*Linear; got None",
         ),
         (
-            lambda: as_teacher([nn.Linear(1, 2)], task="ranking"),
+            lambda: as_teacher(FittedModels([nn.Linear(1, 2)], task="ranking")),
             ValueError,
             "task must be one of.*got 'ranking'",
         ),
@@ -206,7 +206,7 @@ def fitted_nb(labels):
             "models must be of one task.*GaussianNB.*DummyRegressor",
         ),
         (
-            lambda: as_teacher([fitted_nb([0, 1])], task="regression"),
+            lambda: as_teacher(FittedModels([fitted_nb([0, 1])], task="regression")),
             ValueError,
             "models must be of one task; got task='regression'",
         ),
@@ -216,7 +216,7 @@ def fitted_nb(labels):
             r"same classes.*number 0\)': \['a', 'b'\].*number 1\)': \['a', 'c'\]",
         ),
         (
-            lambda: as_teacher([fitted_nb(["a", "b"])], classes=["a", "c"]),
+            lambda: as_teacher(FittedModels([fitted_nb(["a", "b"])], classes=["a", "c"])),
             ValueError,
             r"same classes.*parameter classes': \['a', 'c'\].*\['a', 'b'\]",
         ),
@@ -226,24 +226,28 @@ def fitted_nb(labels):
             "models must have predict_proba.*LinearSVC",
         ),
         (
-            lambda: as_teacher(nn.Linear(5, 3), task="regression").fit(np.ones((9, 5)), np.ones(9)),
+            lambda: as_teacher(FittedModels([nn.Linear(5, 3)], task="regression")).fit(
+                np.ones((9, 5)), np.ones(9)
+            ),
             ValueError,
             r"a raw variance, for each of 1 target.*Linear gives shape \(1, 3\)",
         ),
         (
-            lambda: as_teacher(nn.Flatten(0), task="regression").fit(np.ones((9, 5)), np.ones(9)),
+            lambda: as_teacher(FittedModels([nn.Flatten(0)], task="regression")).fit(
+                np.ones((9, 5)), np.ones(9)
+            ),
             ValueError,
             r"models must give two axes.*Flatten gives shape \(5,\)",
         ),
         (
-            lambda: as_teacher([nn.Linear(5, 2), nn.Linear(5, 3)], task="classification").fit(
-                np.ones((4, 5)), [0, 1, 0, 1]
-            ),
+            lambda: as_teacher(
+                FittedModels([nn.Linear(5, 2), nn.Linear(5, 3)], task="classification")
+            ).fit(np.ones((4, 5)), [0, 1, 0, 1]),
             ValueError,
             r"as many probabilities each, got shapes \[\(1, 2\), \(1, 3\)\]",
         ),
         (
-            lambda: as_teacher([nn.Linear(5, 1)], task="classification").fit(
+            lambda: as_teacher(FittedModels([nn.Linear(5, 1)], task="classification")).fit(
                 np.ones((4, 5)), [0, 1, 0, 1]
             ),
             ValueError,

@@ -174,8 +174,8 @@ def read_fit(
     if kind_of(teacher) is None:
         raise TypeError(
             "teacher must be a classifier or a regressor, or, with member_predictions, "
-            "'classifier' or 'regressor'; skdistill.teachers.as_teacher makes one of a list of "
-            f"fitted models, or of a torch module. Got {teacher!r}."
+            "'classifier' or 'regressor'; skdistill.teachers.FittedModels makes one of fitted "
+            f"models, or of torch modules. Got {teacher!r}."
         )
     if isinstance(teacher, str) and has_teacher:
         raise ValueError(

@@ -53,7 +53,7 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
     ----------
     teacher : estimator, "classifier" or "regressor"
         The model to decompose: one that predicts probabilities or numbers, such as a boosting model
-        of scikit-learn, an ensemble, whose mean is learnt, or ``as_teacher`` of a torch module. An
+        of scikit-learn, an ensemble, whose mean is learnt, or FittedModels of a torch module. An
         unfitted one is cloned and fitted as `teacher_`, one in ``sklearn.frozen.FrozenEstimator``
         is used as it is. A name goes with `member_predictions` in `fit`.
     n_rounds : int, default=7
