@@ -21,7 +21,7 @@ from torch import nn
 from .._data.encoding import InputEncoding
 from .._data.schema import InputSchema, Schema
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
-from .._training.trainer import Training, check_modules, device_of
+from .._training.trainer import Training, check_signature, device_of
 from .._utils.process import torch_threads
 from .._utils.reporting import reporting
 from .._utils.settings import SettingsRule, advice_on, check_nested, objects_with, part_of
@@ -323,9 +323,13 @@ def checked_training(estimator: NetEstimator, modules: list[object] | None = Non
             + _advice(estimator, sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
-    given = [estimator.module] if modules is None else modules
     params = estimator.get_params(deep=False)
-    check_modules(given, part_of(params, "module"))
+    for module in [estimator.module] if modules is None else modules:
+        if isinstance(module, nn.Module) or not callable(module):
+            raise TypeError(
+                f"module must be a class or function that builds a network, got {module!r}."
+            )
+        check_signature(module, part_of(params, "module"), "module")
     return Training.of(params, estimator._clip_norm)
 
 

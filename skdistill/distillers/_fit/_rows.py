@@ -30,7 +30,7 @@ from ...losses import Categories
 from ...modules import GaussianStack, stack, unstack
 from ...teachers import MixedModels, Splits, Teacher, splits_of
 from ...transfer import Measure, Munge, prepare_lacking
-from ._spec import AUTO_NOISE, FitSpec, maker_that_changes, transfer_in
+from ._spec import AUTO_NOISE, FitSpec, maker_that_changes
 from ._teacher import MemberPredictions, distribution_of, inside_wrappers, predictor_of
 
 # For batch_size="auto": samples of a minibatch, if they are at most a third of all; of large tables
@@ -80,7 +80,7 @@ def adapted_to_teacher(spec: FitSpec, teacher: object) -> FitSpec:
         if spec.before is None and takes_embeddings and is_auto:
             spec = replace(spec, recipe=with_steps(spec.recipe, spec.X, splits))
         spec = replace(spec, more_epochs=_MORE_EPOCHS)
-    has_usual_maker = spec.is_auto_transfer and spec.maker is not None and spec.stream is None
+    has_usual_maker = spec.transfer == "auto" and spec.maker is not None and spec.stream is None
     if has_usual_maker and (has_trees or isinstance(model, MixedModels)):
         maker = Munge(base=AUTO_NOISE[spec.kind], share=_SHARE_OF_MUNGE)
         spec = replace(spec, maker=maker_that_changes(spec, maker))
@@ -257,7 +257,7 @@ def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Base
     if (count := predict(spec.X[:1]).shape[1]) < 2:  # one disagrees with nobody
         name = type(inside_wrappers(teacher, FrozenEstimator, Teacher)).__name__
         raise ValueError(
-            f"transfer={transfer_in(spec.params)!r} needs a teacher of at least two members; "
+            f"transfer={spec.transfer!r} needs a teacher of at least two members; "
             f"{name} has {count}."
         )
     model = inside_wrappers(teacher, FrozenEstimator)

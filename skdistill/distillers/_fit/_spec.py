@@ -99,7 +99,11 @@ class FitSpec:
     """Everything that a fit needs; X, y and weight are of the samples of positive weight."""
 
     name: str  # of the estimator's class
+    kind: str  # "classifier" or "regressor"
     params: dict[str, Any]  # of the estimator
+    transfer: Any  # the parameter, without TransferOnly
+    transfer_only: bool
+    checkpoint: Checkpoint | None
     teacher: Any  # the parameter, or the estimator that None stands for
     training: Training
     random_state: np.random.RandomState
@@ -119,24 +123,6 @@ class FitSpec:
     member_predictions: np.ndarray | None = None  # (n, S, ...), encoded
     stream: Stream | None = None  # of which X, y and weight are examples then
     more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
-
-    @property
-    def kind(self) -> str:
-        """Kind of the student: "regressor" or "classifier"."""
-        return self.plan.task.kind
-
-    @property
-    def transfer_only(self) -> bool:
-        return isinstance(self.params["transfer"], TransferOnly)
-
-    @property
-    def is_auto_transfer(self) -> bool:
-        """Whether the samples to generate are those of ``transfer="auto"``."""
-        return transfer_in(self.params) == "auto"
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        return Checkpoint.of(Runtime.of(self.params["runtime"]).checkpoint)
 
     @property
     def data(self) -> dict[str, object]:
@@ -183,7 +169,9 @@ def read_fit(
             "them teacher must be an estimator."
         )
     training = checked_training(estimator, estimator._model_classes())
-    transfer, is_streamed = transfer_in(params), estimator._takes_streams and is_stream(X)
+    transfer_only = isinstance(params["transfer"], TransferOnly)
+    transfer = params["transfer"].transfer if transfer_only else params["transfer"]
+    is_streamed = estimator._takes_streams and is_stream(X)
     if is_streamed:
         given = {"y": y, "sample_weight": sample_weight, "X_transfer": X_transfer}
         given["member_predictions"] = member_predictions
@@ -193,6 +181,7 @@ def read_fit(
     goes_on, share = is_pass or params.get("warm_start", False), params.get("calibration_fraction")
     before = Fitted.of(estimator) if goes_on else None
     pruning, random_state = params.get("pruning"), check_random_state(params["random_state"])
+    runtime = Runtime.of(params["runtime"])
     if goes_on and pruning is not None:
         why = "partial_fit" if is_pass else "warm_start=True"
         raise ValueError(
@@ -214,7 +203,7 @@ def read_fit(
     stream, weight = None, None
     if is_streamed:
         is_noise = maker is None or type(maker) is GaussianNoise
-        if isinstance(params["transfer"], TransferOnly) or not is_noise:
+        if transfer_only or not is_noise:
             raise ValueError(
                 "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
                 f"from all samples; got {params['transfer']!r}."
@@ -234,7 +223,6 @@ def read_fit(
         )
         check: Any = TASKS[kind].check
         targets, task = check(y_read, known)
-        runtime = Runtime.of(params["runtime"])
         if before is not None:
             schema = schema.with_further(X, rows) if is_pass else schema
             rows = in_dtype_of(before.module, rows)
@@ -273,7 +261,11 @@ def read_fit(
         training = replace(training, budget=budget.keeping(budget.seconds / 2))
     spec = FitSpec(
         type(estimator).__name__,
+        kind,
         params,
+        transfer,
+        transfer_only,
+        Checkpoint.of(runtime.checkpoint),
         teacher,
         training,
         random_state,
@@ -290,12 +282,12 @@ def read_fit(
         X_transfer=rows[:0],
         stream=stream,
     )
-    if spec.is_auto_transfer and kind == "regressor" and n_rows > many:
+    if transfer == "auto" and kind == "regressor" and n_rows > many:
         maker = None
     maker = maker_that_changes(spec, maker)
     if X_transfer is not None:
         spec = replace(spec, X_transfer=check_further_rows(spec, X_transfer, "X_transfer"))
-    elif spec.transfer_only and (maker is None or maker.keeps_labels):
+    elif transfer_only and (maker is None or maker.keeps_labels):
         raise ValueError(
             "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
             f"got None and TransferOnly({transfer!r})."
@@ -352,12 +344,6 @@ def _checked_classes(classes: object, known: ClassificationTask | None) -> Class
             f"{given.labels.tolist()}."
         )
     return given
-
-
-def transfer_in(params: dict[str, Any]) -> Any:
-    """Return the parameter `transfer`, maybe in TransferOnly, without that."""
-    transfer = params["transfer"]
-    return transfer.transfer if isinstance(transfer, TransferOnly) else transfer
 
 
 def _maker(transfer: Any, auto: TransferMaker, has_teacher: bool) -> TransferMaker | None:

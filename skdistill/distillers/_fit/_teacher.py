@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -181,7 +181,12 @@ def _out_of_fold(
         name="teacher_cv",
         verbose=params["verbose"],
     )
-    members = _checked(spec, members, len(members), teacher)
+    members = check_member_predictions(
+        members,
+        len(members),
+        name=f"the predictions of teacher {type(teacher).__name__}",
+        **task.shape_of_members,
+    )
     if isinstance(scaled, Teacher):
         members = scaled.on_scale(members)
     weight = task.weights_of_rows(members, sample_weight)
@@ -245,14 +250,13 @@ def warn_of_refit(teacher: BaseEstimator) -> None:
     """Warn of a fitted teacher that is fitted anew."""
     model = inside_wrappers(teacher, Teacher)
 
-    def is_fitted(model: BaseEstimator) -> bool:
-        try:
-            check_is_fitted(model)
-        except (NotFittedError, TypeError):  # the latter for what has no fit
-            return False
-        return tags_of(final_step(model)[0]).requires_fit  # others count as fitted always
-
-    if is_prefitted(model) or not (is_fitted(teacher) or is_fitted(model)):
+    is_fitted = False
+    for found in () if is_prefitted(model) else (teacher, model):
+        with suppress(NotFittedError, TypeError):  # the latter of what has no fit
+            check_is_fitted(found)
+            # Others count as fitted always.
+            is_fitted |= tags_of(final_step(found)[0]).requires_fit
+    if not is_fitted:
         return
     again = " The search runs again; best_estimator_ is the model that it has found."
     warn(
@@ -349,12 +353,13 @@ def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> 
     encoder = spec.plan if encoder is None else encoder
     task = spec.plan.task
     labels = task.labels if task.kind == "classifier" else None
+    name = f"the predictions of teacher {type(teacher).__name__}"
 
     def predict(rows: np.ndarray) -> np.ndarray:
         members = predict_members(teacher, as_frame(rows))
         if labels is not None:
             members = align_classes(members, teacher.classes_, labels)
-        members = _checked(spec, members, len(rows), teacher)
+        members = check_member_predictions(members, len(rows), name=name, **task.shape_of_members)
         return encoder.encode_members(members, spec.scaling, spec.X.dtype)
 
     return predict
@@ -377,13 +382,6 @@ def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarra
         return lambda rows: pd.DataFrame(rows, columns=list(names))
     keyword = "schema" if type(X).__module__.startswith("polars") else "columns"
     return lambda rows: type(X)(rows, **{keyword: list(names)})
-
-
-def _checked(spec: FitSpec, members: object, n_rows: int, teacher: BaseEstimator) -> np.ndarray:
-    """Check members' predictions for `n_rows` samples."""
-    name = f"the predictions of teacher {type(teacher).__name__}"
-    kind = spec.plan.task.shape_of_members
-    return check_member_predictions(members, n_rows, name=name, **kind)
 
 
 def distribution_of(task: Task, members: torch.Tensor) -> Distribution:

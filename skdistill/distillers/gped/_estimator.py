@@ -36,7 +36,7 @@ from ...transfer import (
     make_transfer,
 )
 from .._fit._base import PRUNING, Distiller
-from .._fit._spec import FitSpec, check_further_rows, maker_that_changes, transfer_in
+from .._fit._spec import FitSpec, check_further_rows, maker_that_changes
 from .._fit._student import train_student, with_approximation_error
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
@@ -248,7 +248,7 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
 
     def _read_fit(self, *arguments: Any, X_monitor: Any = None) -> FitSpec:
         spec, maker = super()._read_fit(*arguments), None
-        if spec.is_auto_transfer:
+        if spec.transfer == "auto":
             is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
             is_small_table = len(spec.recipe.row_shape) == 1 and is_small
             if self._runs_online and is_small_table and spec.plan.all_online:
@@ -293,7 +293,8 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
                     f"{name} must be {value!r} beside chains: the student learns while they run, "
                     f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
                 )
-        transfer = transfer_in(vars(self))
+        is_wrapped = isinstance(self.transfer, TransferOnly)
+        transfer = self.transfer.transfer if is_wrapped else self.transfer
         transfer = None if isinstance(transfer, str) and transfer == "auto" else transfer
         maker = make_transfer(transfer)
         if maker is not None and maker.asks_teacher:
