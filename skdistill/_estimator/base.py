@@ -11,7 +11,6 @@ from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
 
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import metaestimators
@@ -363,9 +362,7 @@ class NetworkSettings:
         return NetworkRecipe.of(self.module, row_shape, plan.n_outputs, settings, inputs)
 
 
-def for_callbacks(
-    X: object, y: object, sample_weight: ArrayLike | None = None
-) -> dict[str, object]:
+def for_callbacks(X: object, y: object, sample_weight: object = None) -> dict[str, object]:
     """Return what `fit` is given as keywords of the hooks of scikit-learn's callbacks."""
     metadata = None if sample_weight is None else {"sample_weight": sample_weight}
     return {"X": X, "y": y, "metadata": metadata}

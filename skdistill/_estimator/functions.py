@@ -262,11 +262,10 @@ def _answer(model, X, inverses=()) -> _Answer:
         members = transformed_members(inverses, model.predict_members(X))
         distribution = EmpiricalGaussian.from_members(members)
         found = (distribution.mean, *distribution.uncertainty())
-        mean, *parts = (
-            part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in found
-        )
-        parts = parts if members.shape[1] > 1 else [parts[0], None, None]
-        return _Answer(mean, Uncertainty(*parts, measure="variance"))
+        is_1d, has_parts = members.shape[2] == 1, members.shape[1] > 1
+        mean, total, *both = (part.numpy()[:, 0] if is_1d else part.numpy() for part in found)
+        aleatoric, epistemic = both if has_parts else (None, None)
+        return _Answer(mean, Uncertainty(total, aleatoric, epistemic, measure="variance"))
     centre = model.predict_proba(X) if is_classifier(model) else model.predict(X)
     return _Answer(centre, model.predict_uncertainty(X))
 
@@ -305,7 +304,7 @@ def _answers(model, X, inverses) -> tuple[list[_Answer], np.ndarray]:
     for member, weight, rows in components_and_rows(model, X):
         is_calibrated = isinstance(model, CalibratedClassifierCV)
         answer = _calibrated(member, rows) if is_calibrated else _answer(member, rows, inverses)
-        if isinstance(model, (BaggingClassifier, VotingClassifier)):
+        if is_classifier(model) and not is_calibrated:
             centre = align_classes(answer.centre, member.classes_, range(len(model.classes_)))
             answer = answer._replace(centre=centre)
         answers.append(answer)

@@ -123,11 +123,10 @@ def with_inside(model: BaseEstimator, innermost_model: object) -> BaseEstimator:
     return copied
 
 
-def components(model: BaseEstimator) -> tuple[list[Any], np.ndarray, list[Any]] | None:
-    """Return the estimators whose mixture a fitted bag, vote or calibrated classifier predicts.
+def components(model: BaseEstimator) -> tuple[list[Any], np.ndarray, Any] | None:
+    """Return the estimators that a fitted bag, vote or calibrated classifier averages.
 
-    With them come their weights, which sum to one, and the columns of X that each reads, None for
-    all. Their classes are places in the ``classes_`` of `model`, but for calibrated ones.
+    With them come their weights, whose sum is one, and the columns of X that each reads, or None.
     """
     columns, given = None, None
     if isinstance(model, (VotingClassifier, VotingRegressor)):
@@ -142,18 +141,18 @@ def components(model: BaseEstimator) -> tuple[list[Any], np.ndarray, list[Any]] 
     if given is not None:
         named = zip(model.estimators, given, strict=True)
         weights = np.array([weight for (_, voter), weight in named if voter != "drop"], dtype=float)
-    return list(models), weights / weights.sum(), columns or [None] * len(models)
+    return list(models), weights / weights.sum(), columns
 
 
 def components_and_rows(model: BaseEstimator, X: Any) -> Iterator[tuple[Any, float, Any]]:
-    """Iterate over the components of a fitted model, each with its weight and its X."""
-    models, weights, columns = components(model) or ((), (), ())
-    if columns[0] is not None:
+    """Iterate over components, each with its weight and its X."""
+    models, weights, columns = components(model) or ([], np.ones(0), None)
+    if columns is not None:
         checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
         # The members check that all is finite, as in Bagging.
         X = validate_data(model, X, reset=False, ensure_all_finite=False, **checks)
-    for member, weight, own in zip(models, weights, columns, strict=True):
-        yield member, weight, X if own is None else X[:, own]
+    for number, (member, weight) in enumerate(zip(models, weights, strict=True)):
+        yield member, weight, X if columns is None else X[:, columns[number]]
 
 
 def has_inside(model: BaseEstimator, method: str) -> bool:

@@ -172,7 +172,7 @@ class Plan(Protocol):
             spread = math.sqrt(n_members / (n_members - self.ddof))
         return self.task.encode_members(members, scaling, dtype, spread)
 
-    def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
+    def auxiliary_outputs(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return by name what is predicted beside the distribution of outputs (S, n, p)."""
         return {}
 

@@ -83,11 +83,10 @@ def _parts(model: Any, weight: float) -> Iterator[Splits]:
     elif hasattr(model, "models_"):
         models = model.models_
         weights = model.weights_ if hasattr(model, "weights_") else None
-    elif (found := components(model)) is not None:
-        models, weights, columns = found
+    elif (mixture := components(model)) is not None:
+        models, weights, columns = mixture
         if isinstance(model, CalibratedClassifierCV):
             models = [calibrated.estimator for calibrated in models]
-        columns = None if columns[0] is None else columns
     elif hasattr(model, "estimators_") and not _trees_of(model):
         models, columns = model.estimators_, [np.arange(model.n_features_in_)]
         columns *= len(models)  # chains read predictions too, behind the columns of X

@@ -38,7 +38,7 @@ from skdistill.modules._inputs import compressed
 from skdistill.modules._networks import Periodic, PeriodicLayer
 from skdistill.persistence import load, save
 from skdistill.samplers import DeepEnsemble, MCDropout
-from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_lacking
+from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_with_missing
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (6,), "random_state": 0}
 
@@ -433,7 +433,7 @@ def test_images_must_be_complete():
 def test_new_rows_lack_what_theirs_lack(maker):
     X = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     X[::4, 1] = torch.nan
-    draw = prepare_lacking(maker, X, None)
+    draw = prepare_with_missing(maker, X, None)
     drawn = draw(X, torch.arange(50), torch.Generator().manual_seed(0))
     assert torch.equal(drawn.isnan(), X.isnan())
     assert not torch.equal(drawn.nan_to_num(), X.nan_to_num())

@@ -98,6 +98,12 @@ class MemoryRule:
 PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}
 
 
+def kind_of_distiller(distiller: Any) -> str | None:
+    """Return the kind of the teacher, and after `fit` that of the fitted student."""
+    fitted = "_plan" in vars(distiller)
+    return distiller._plan.task.kind if fitted else kind_of(distiller.teacher)
+
+
 class Distiller(DistributionEstimator):
     """Base of the students of a teacher."""
 
@@ -115,11 +121,7 @@ class Distiller(DistributionEstimator):
         **COLUMN_PARAMETERS,
     }
 
-    @property
-    def _kind(self) -> Any:
-        """Kind of the teacher, and after `fit` that of the fitted student."""
-        fitted = "_plan" in vars(self)
-        return self._plan.task.kind if fitted else kind_of(self.teacher)
+    _kind: Any = property(kind_of_distiller)
 
     # What transfer="auto" stands for, by the kind of the student, where it is not as usual.
     _auto_transfer: dict[str, TransferMaker] = {}
@@ -187,7 +189,8 @@ class Distiller(DistributionEstimator):
             if resumes
             else nullcontext(spec.random_state) as random_state,
         ):
-            spec, fitted = replace(spec, random_state=random_state), spec.before
+            fitted: Any = spec.before
+            spec = replace(spec, random_state=random_state)
             for fitted in self._stages(spec, task):
                 self._keep(fitted.attributes)
             if spec.params.get("calibration_fraction") is not None:

@@ -29,7 +29,7 @@ from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...losses import Categories
 from ...modules import GaussianStack, stack, unstack
 from ...teachers import MixedModels, Splits, Teacher, splits_of
-from ...transfer import Measure, Munge, prepare_lacking
+from ...transfer import Measure, Munge, prepare_with_missing
 from ._spec import AUTO_NOISE, FitSpec, maker_that_changes
 from ._teacher import MemberPredictions, distribution_of, inside_wrappers, predictor_of
 
@@ -251,7 +251,7 @@ def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Base
     if maker is None:
         return None
     if not maker.asks_teacher:
-        return prepare_lacking(maker, X, weight)
+        return prepare_with_missing(maker, X, weight)
     # Not what the student learns from, such as expectations, but what the members predict.
     predict = predictor_of(teacher, spec, task)
     if (count := predict(spec.X[:1]).shape[1]) < 2:  # one disagrees with nobody
@@ -265,7 +265,7 @@ def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Base
     # Of categories its networks may know other codes.
     asks_networks = is_ensemble and spec.schema.columns is None
     networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
-    return prepare_lacking(maker, X, weight, networks or AnswersThatDisagree(task, predict))
+    return prepare_with_missing(maker, X, weight, networks or AnswersThatDisagree(task, predict))
 
 
 class NetworksThatDisagree:

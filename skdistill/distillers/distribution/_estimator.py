@@ -248,17 +248,17 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         return spec
 
     def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
-        before, family = spec.before, clone(make_family(self.family, spec.kind))
+        before: Any = spec.before
+        family = clone(make_family(self.family, spec.kind))
         predictions = self._fit_teacher(spec, task)
-        before_plan: Any = None if before is None else before.plan
-        agreement = Agreement(predictions, before is None or before_plan.members_agree)
+        agreement = Agreement(predictions, before is None or before.plan.members_agree)
         predictions = agreement.predictions
         plan = replace(spec.plan, n_members=predictions.count(spec.X))
         if plan.learns_from_members:
             if before is None:
                 plan = plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
             else:
-                plan = replace(plan, family=plan.family.informed_as(before_plan.family))
+                plan = replace(plan, family=plan.family.informed_as(before.plan.family))
             spec = replace(spec, recipe=spec.recipe.with_outputs(plan.n_outputs))
         if plan.n_members == 1 and family.tells_parts:
             warn(
@@ -268,9 +268,8 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
         for fitted in train_student(spec, plan, predictions, task, **facts):
             yield agreement.read(fitted)
-        fitted = agreement.read(fitted)
-        yield fitted
-        if fitted.plan.members_agree and fitted.plan.n_members > 1:
+        yield agreement.read(fitted)
+        if agreement.holds and family.tells_parts and plan.n_members > 1:
             warn(
                 "The teacher's members never disagreed about the samples that the student learnt "
                 "from: its epistemic uncertainty is 0 everywhere. Let it learn from other samples, "

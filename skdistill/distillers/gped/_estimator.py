@@ -246,8 +246,8 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
     def _resumes(self) -> bool:  # type: ignore[override]
         return not self._runs_online  # chains and student have a checkpoint of their own
 
-    def _read_fit(self, *arguments: Any, X_monitor: Any = None) -> FitSpec:
-        spec, maker = super()._read_fit(*arguments), None
+    def _read_fit(self, *arguments: object, X_monitor: Any = None, **part: object) -> FitSpec:
+        spec, maker = super()._read_fit(*arguments, **part), None
         if spec.transfer == "auto":
             is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
             is_small_table = len(spec.recipe.row_shape) == 1 and is_small

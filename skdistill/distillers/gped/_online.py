@@ -56,7 +56,7 @@ from ...ensembles import (
 from ...modules import DistributionStack
 from ...pruning import ProximalStep
 from ...settings import Estimate
-from ...transfer import prepare_lacking
+from ...transfer import prepare_with_missing
 from .._fit._rows import training_set
 from .._fit._spec import FitSpec
 from .._fit._student import Student
@@ -153,8 +153,8 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint: Any) -> Iterato
             fitted = yield from student.trained(module, net, distillation.guard)
         else:
             with stage(f"student, {n_epochs} epochs"):
-                means = student, module, n_epochs, distillation, proximal
-                fitted = yield from _trained_on_means(*means)
+                how = student, module, n_epochs, distillation, proximal
+                fitted = yield from _trained_on_means(*how)
         if pruning is not None:
             student, fitted = student.pruned(fitted, pruning.threshold)
             yield fitted
@@ -165,8 +165,8 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint: Any) -> Iterato
                 with stage("student after pruning"):
                     if pruning.restart:
                         module = build_module(plan, student.recipe, [seed], dtype, scaling)
-                    means = student, module, n_more, distillation
-                    fitted = yield from _trained_on_means(*means)
+                    how = student, module, n_more, distillation, None
+                    fitted = yield from _trained_on_means(*how)
         if opened is not None:
             opened.remove()
     if monitor is not None:
@@ -202,7 +202,7 @@ def _transfer_rows(spec: FitSpec, seed: int, n_predicted: int | None) -> Rows:
     is_weighted = not (weight == weight[0]).all()
     draw = None
     if spec.maker is not None:
-        draw = prepare_lacking(spec.maker, rows, weights if is_weighted else None)
+        draw = prepare_with_missing(spec.maker, rows, weights if is_weighted else None)
     if draw is not None and n_predicted is not None:
         n_copies = n_predicted // (_PREDICTED_AT_LEAST * len(rows)) - 1
         n_copies = min(max(n_copies, 1), _MOST_COPIES)

@@ -88,8 +88,8 @@ class HydraPlus(IncrementalDistiller):
                 f"have no labels; got {loss.teacher_weight!r}."
             )
         heads = self.heads if isinstance(self.heads, Heads) else Heads(self.heads)
-        settings = {"wanted_heads": heads.n_heads, "ddof": int(self.ddof)}
-        return HydraPlan(task, heads.head_layers, loss, **settings)
+        wanted, ddof = heads.n_heads, int(self.ddof)
+        return HydraPlan(task, heads.head_layers, loss, wanted_heads=wanted, ddof=ddof)
 
     def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
         predictions = self._fit_teacher(spec, task)
@@ -250,7 +250,7 @@ class HydraPlusRegressor(RegressorMixin, HydraPlus):
     }
 
     @available_if(has_fitted_teacher)
-    def partial_fit(
+    def partial_fit(  # type: ignore[override]  # it has no classes
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Train for one epoch on these samples, as :meth:`DistributionDistiller.partial_fit` does.
