@@ -182,7 +182,7 @@ def test_a_teacher_of_the_other_kind_is_refused(wrap, task):
 @pytest.mark.parametrize(
     ("teacher", "message"),
     [
-        ([LinearRegression()], "must be a classifier or a regressor, .*one of a list"),
+        ([LinearRegression()], "must be a classifier or a regressor, .*one of fitted models"),
         (nn.Linear(3, 3), "must be a classifier or a regressor, .*torch module"),
         ("forest", "must be a classifier or a regressor, .*Got 'forest'"),
         (RandomForestClassifier, "must be a classifier or a regressor"),
