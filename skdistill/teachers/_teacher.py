@@ -444,7 +444,7 @@ def _check_model(model) -> None:
         check_models(inner.models, or_fitted=True)
     if isinstance(inner, type) or not (hasattr(inner, "fit") and hasattr(inner, "get_params")):
         raise TypeError(
-            "teacher must be an estimator, or a list of fitted ones; FittedModels([module], "
+            "teacher must be an estimator, or a list of fitted models; FittedModels([module], "
             f"task=...) is an estimator of torch modules. Got {inner!r}."
         )
     kind = tags_of(model).estimator_type
