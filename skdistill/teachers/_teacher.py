@@ -46,11 +46,11 @@ from ._rows_and_folds import (
 
 
 def as_teacher(
-    model: Any,
+    model: object,
     *,
     max_members: int | None = None,
     batch_size: int | None = None,
-    epistemic_scale: Any = "halves",
+    epistemic_scale: float | str | None = "halves",
 ) -> BaseEstimator:
     """Make a teacher, whose members a student can imitate, of a model or of fitted ones.
 

@@ -98,7 +98,7 @@ class MemoryRule:
 PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}
 
 
-def kind_of_distiller(distiller: Any) -> str | None:
+def kind_of_distiller(distiller: BaseEstimator) -> str | None:
     """Return the kind of the teacher, and after `fit` that of the fitted student."""
     fitted = "_plan" in vars(distiller)
     return distiller._plan.task.kind if fitted else kind_of(distiller.teacher)

@@ -144,7 +144,7 @@ def read_fit(
     y: object,
     sample_weight: object = None,
     X_transfer: object = None,
-    member_predictions: Any = None,
+    member_predictions: object = None,
     *,
     is_pass: bool = False,
     classes: object = None,

@@ -86,7 +86,7 @@ _MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30
 _NOTED_EVERY = 100
 
 
-def distil_online(spec: FitSpec, task: ObservedTask, checkpoint: Any) -> Iterator[Fitted]:
+def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fitted]:
     """Run the chains of the teacher and train the student; give the student after each stage.
 
     `checkpoint` is the context of a CheckpointFile or None. For the rows of `X_monitor`, if there
