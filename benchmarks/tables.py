@@ -6,7 +6,7 @@ house       RMSE in dollars, 14,581 rows
 adult       log loss, 26,048 rows, in parts of our own of the standard training rows
 
 Teachers have skdistill's defaults but for what their name says: "tuned" is
-DeepEnsemble(tune="oob"), "mixed" as_teacher("auto"). A student, Hydra+, is that of the teacher
+DeepEnsemble(tune="oob"), "mixed" MixedModels("auto"). A student, Hydra+, is that of the teacher
 before it. Peers have the defaults of their library: "boosting" is scikit-learn's histogram gradient
 boosting, RealMLP-TD and TabM-D are pytabkit's, which stop by a fifth of the training rows. One
 whose library is not installed is left out, and a line says so (requirements/peers.txt has them).
@@ -77,7 +77,7 @@ from skdistill.metrics import gaussian_nll
 from skdistill.modules import TabM, n_parameters
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 
 PARTS = ("scores", "speed")
 
@@ -206,7 +206,7 @@ def unfitted(name: str, are_classes: bool, more: dict[str, Any]):
         return getattr(importlib.import_module(module), kind)(**settings)
     if name == "mixed":
         task = "classification" if are_classes else "regression"
-        return as_teacher("auto", task=task).set_params(estimator__random_state=0)
+        return as_teacher(MixedModels("auto", task=task)).set_params(estimator__random_state=0)
     ensemble = BayesianEnsembleClassifier if are_classes else BayesianEnsembleRegressor
     settings = {**TEACHERS[name], **more}
     return ensemble(random_state=0, runtime=Runtime(device="cpu"), **settings)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Students of decision trees, and of models of several kinds, beside their teachers.
 
-mixed      as_teacher([networks, Gaussian process, boosting], weights="oof") on sets of UCI with
+mixed      MixedModels([networks, Gaussian process, boosting]) on sets of UCI with
            the splits of uci.py; the process is of at most 1,500 samples
 boosting   scikit-learn's HistGradientBoostingRegressor, and LightGBM where it is installed, on
            california with the split of tables.py
@@ -58,7 +58,7 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.metrics import epistemic_fidelity, mixture_nll
 from skdistill.modules import PiecewiseLinear
 from skdistill.settings import Runtime
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 from skdistill.transfer import GaussianNoise
 
 OF_MIXTURES = ("energy", "concrete", "boston", "power-plant", "wine")
@@ -95,7 +95,7 @@ def mixed(rows: Rows, seed: int) -> Any:
         uci.gaussian_process(RBF, rows.X_train.shape[1], seed, kind=GaussianProcess),
         HistGradientBoostingRegressor(),
     ]
-    teacher = as_teacher(kinds, weights="oof").set_params(estimator__random_state=seed)
+    teacher = as_teacher(MixedModels(kinds, weights="oof")).set_params(estimator__random_state=seed)
     return teacher.fit(rows.X_train, rows.y_train)
 
 

@@ -20,7 +20,7 @@ splits). In gap and tail a tenth of the training samples is held out.
 
 teacher     BayesianEnsembleRegressor or -Classifier
 hydra       its Hydra+; gaussian, dirichlet: its DistributionDistiller of this family
-mixed       as_teacher([networks, boosting of scikit-learn], weights="oof"); mixed_hydra,
+mixed       MixedModels([networks, boosting of scikit-learn]); mixed_hydra,
             mixed_gaussian, mixed_dirichlet: its students
 plain       a plain deep ensemble: the teacher without embeddings and calibration
 gp          exact Gaussian process with a length scale for each feature and white noise, of at most
@@ -87,7 +87,7 @@ from skdistill.metrics import epistemic_fidelity
 from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 
 OF_TABLES = ("satimage", "pendigits", "magic", "digits")  # of classes, to be moved
 SETS = (*OF_UCI, *OF_TABLES, "letter", "adult", "mnist")
@@ -327,7 +327,7 @@ def mixed(fold: Fold, params: Params) -> Any:
     else:
         kinds = [BayesianEnsembleRegressor(), HistGradientBoostingRegressor()]
     kinds[0].set_params(runtime=Runtime(device="cpu"), **params)
-    teacher = as_teacher(kinds, weights="oof").set_params(estimator__random_state=0)
+    teacher = as_teacher(MixedModels(kinds, weights="oof")).set_params(estimator__random_state=0)
     return teacher.fit(fold.X_train, fold.y_train)
 
 

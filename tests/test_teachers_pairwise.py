@@ -34,7 +34,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
 from skdistill import HydraPlusClassifier, HydraPlusRegressor
-from skdistill.teachers import as_teacher
+from skdistill.teachers import FittedModels, QuantileModels, as_teacher
 
 N = 120
 RNG = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def quantiles(task, table):
     levels = [0.1, 0.5, 0.9]
     settings = {"loss": "quantile", "max_iter": 30}
     models = [HistGradientBoostingRegressor(quantile=level, **settings) for level in levels]
-    return as_teacher(models, quantiles=levels)
+    return as_teacher(QuantileModels(models, levels))
 
 
 class Network(nn.Module):
@@ -145,8 +145,8 @@ def torch_modules(task, table):
             loss(module(Z), y).backward()
             optimizer.step()
     if task == "numbers":
-        return as_teacher(modules, task="regression")
-    return as_teacher(modules, task="classification", classes=[0, 1, 2])
+        return as_teacher(FittedModels(modules, task="regression"))
+    return as_teacher(FittedModels(modules, task="classification", classes=[0, 1, 2]))
 
 
 TABLES = {"array": lambda: X, "frame": frame}

@@ -21,7 +21,7 @@ from skdistill.distributions import Uncertainty
 from skdistill.metrics import crps, expected_calibration_error, uncertainty_ndcg
 from skdistill.model_selection import n_parameters
 from skdistill.samplers import SGLD
-from skdistill.teachers import as_teacher
+from skdistill.teachers import FittedModels, as_teacher
 
 Array = np.ndarray
 
@@ -57,7 +57,9 @@ assert_type(classifier.classes_, Array)
 error = expected_calibration_error(y > 0, probabilities, labels=classifier.classes_)
 assert_type(error, float)
 
-distiller = DistributionDistiller(as_teacher([student, student], task="regression"), max_epochs=2)
+distiller = DistributionDistiller(
+    as_teacher(FittedModels([student, student], task="regression")), max_epochs=2
+)
 assert_type(distiller.set_params(random_state=0).fit(X, y), DistributionDistiller)
 with TemporaryDirectory() as folder:
     skdistill.save(student, Path(folder) / "student.safetensors")

@@ -11,7 +11,6 @@ from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
 
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import metaestimators
@@ -21,7 +20,7 @@ from torch import nn
 from .._data.encoding import InputEncoding
 from .._data.schema import InputSchema, Schema
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
-from .._training.trainer import Training, check_modules, device_of
+from .._training.trainer import Training, check_signature, device_of
 from .._utils.process import torch_threads
 from .._utils.reporting import reporting
 from .._utils.settings import SettingsRule, advice_on, check_nested, objects_with, part_of
@@ -191,7 +190,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._training_budget)
         training = Training.of(self.get_params(deep=False), self._clip_norm)
-        training = replace(training, refinement=self._training_budget.refinement)
+        training = replace(training, low_noise_factor=self._training_budget.refinement)
         net = training.net(self.module_, objective, self.n_epochs_).initialize()
         net.history.extend(self._history)
         return net
@@ -323,9 +322,13 @@ def checked_training(estimator: NetEstimator, modules: list[object] | None = Non
             + _advice(estimator, sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
-    given = [estimator.module] if modules is None else modules
     params = estimator.get_params(deep=False)
-    check_modules(given, part_of(params, "module"))
+    for module in [estimator.module] if modules is None else modules:
+        if isinstance(module, nn.Module) or not callable(module):
+            raise TypeError(
+                f"module must be a class or function that builds a network, got {module!r}."
+            )
+        check_signature(module, part_of(params, "module"), "module")
     return Training.of(params, estimator._clip_norm)
 
 
@@ -359,9 +362,7 @@ class NetworkSettings:
         return NetworkRecipe.of(self.module, row_shape, plan.n_outputs, settings, inputs)
 
 
-def for_callbacks(
-    X: object, y: object, sample_weight: ArrayLike | None = None
-) -> dict[str, object]:
+def for_callbacks(X: object, y: object, sample_weight: object = None) -> dict[str, object]:
     """Return what `fit` is given as keywords of the hooks of scikit-learn's callbacks."""
     metadata = None if sample_weight is None else {"sample_weight": sample_weight}
     return {"X": X, "y": y, "metadata": metadata}

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..distributions import EmpiricalGaussian, Uncertainty
 from .predicting import as_frame
-from .unwrapping import final_step, has_inside, innermost, members_and_rows, weights_of_voters
+from .unwrapping import components_and_rows, final_step, has_inside, innermost
 
 # Nodes of the quadrature for members after the inverse transform of a target.
 _N_NODES = 32
@@ -259,21 +259,15 @@ def _answer(model, X, inverses=()) -> _Answer:
     if isinstance(model, _MULTI_OUTPUT):
         return _of_outputs(model, X, inverses)
     if inverses:
-        return _of_members(transformed_members(inverses, model.predict_members(X)))
+        members = transformed_members(inverses, model.predict_members(X))
+        distribution = EmpiricalGaussian.from_members(members)
+        found = (distribution.mean, *distribution.uncertainty())
+        is_1d, has_parts = members.shape[2] == 1, members.shape[1] > 1
+        mean, total, *both = (part.numpy()[:, 0] if is_1d else part.numpy() for part in found)
+        aleatoric, epistemic = both if has_parts else (None, None)
+        return _Answer(mean, Uncertainty(total, aleatoric, epistemic, measure="variance"))
     centre = model.predict_proba(X) if is_classifier(model) else model.predict(X)
     return _Answer(centre, model.predict_uncertainty(X))
-
-
-def _of_members(members: np.ndarray) -> _Answer:
-    """Answer of members (n, S, t, 2) with means and variances."""
-    distribution = EmpiricalGaussian.from_members(members)
-    found = (distribution.mean, *distribution.uncertainty())
-    mean, total, aleatoric, epistemic = (
-        part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in found
-    )
-    if members.shape[1] == 1:
-        return _Answer(mean, Uncertainty(total, None, None, measure="variance"))
-    return _Answer(mean, Uncertainty(total, aleatoric, epistemic, measure="variance"))
 
 
 def _of_outputs(model, X, inverses) -> _Answer:
@@ -301,23 +295,21 @@ def _side_by_side(columns: list[Uncertainty]) -> Uncertainty:
 def _answers(model, X, inverses) -> tuple[list[_Answer], np.ndarray]:
     """Return the answers of the estimators in a mixture, and their weights, which sum to one."""
     check_is_fitted(model)
-    if isinstance(model, CalibratedClassifierCV):
-        answers = [_calibrated(one, X) for one in model.calibrated_classifiers_]
-        return answers, np.full(len(answers), 1 / len(answers))
     if isinstance(model, VotingClassifier) and model.voting == "hard":
         raise ValueError(
             'VotingClassifier must have voting="soft" for predict_uncertainty, got "hard": votes '
             "do not tell how sure they are."
         )
-    answers = []
-    for member, rows in members_and_rows(model, X):
-        centre, uncertainty = _answer(member, rows, inverses)
-        if is_classifier(model):
-            centre = align_classes(centre, member.classes_, range(len(model.classes_)))
-        answers.append(_Answer(centre, uncertainty))
-    if isinstance(model, _VOTING):
-        return answers, weights_of_voters(model)
-    return answers, np.full(len(answers), 1 / len(answers))
+    answers, weights = [], []
+    for member, weight, rows in components_and_rows(model, X):
+        is_calibrated = isinstance(model, CalibratedClassifierCV)
+        answer = _calibrated(member, rows) if is_calibrated else _answer(member, rows, inverses)
+        if is_classifier(model) and not is_calibrated:
+            centre = align_classes(answer.centre, member.classes_, range(len(model.classes_)))
+            answer = answer._replace(centre=centre)
+        answers.append(answer)
+        weights.append(weight)
+    return answers, np.array(weights)
 
 
 def _calibrated(calibrated, X) -> _Answer:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
 from sklearn.frozen import FrozenEstimator
@@ -122,31 +123,36 @@ def with_inside(model: BaseEstimator, innermost_model: object) -> BaseEstimator:
     return copied
 
 
-def members_and_rows(
-    model: BaggingClassifier | BaggingRegressor | VotingClassifier | VotingRegressor, X: Any
-) -> Iterator[tuple[Any, Any]]:
-    """Iterate over the fitted estimators of a bag or of voters, each with its X.
+def components(model: BaseEstimator) -> tuple[list[Any], np.ndarray, Any] | None:
+    """Return the estimators that a fitted bag, vote or calibrated classifier averages.
 
-    Their classes are places in the ``classes_`` of `model`.
+    With them come their weights, whose sum is one, and the columns of X that each reads, or None.
     """
+    columns, given = None, None
     if isinstance(model, (VotingClassifier, VotingRegressor)):
-        for member in model.estimators_:
-            yield member, X
-        return
-    checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
-    # The members check that all is finite, as in Bagging.
-    X = validate_data(model, X, reset=False, ensure_all_finite=False, **checks)
-    for member, columns in zip(model.estimators_, model.estimators_features_, strict=True):
-        yield member, X[:, columns]
+        models, given = model.estimators_, model.weights
+    elif isinstance(model, (BaggingClassifier, BaggingRegressor)):
+        models, columns = model.estimators_, model.estimators_features_
+    elif isinstance(model, CalibratedClassifierCV):
+        models = model.calibrated_classifiers_
+    else:
+        return None
+    weights = np.ones(len(models))
+    if given is not None:
+        named = zip(model.estimators, given, strict=True)
+        weights = np.array([weight for (_, voter), weight in named if voter != "drop"], dtype=float)
+    return list(models), weights / weights.sum(), columns
 
 
-def weights_of_voters(voting: VotingClassifier | VotingRegressor) -> np.ndarray:
-    """Return the weight of each of the fitted estimators; they sum to one."""
-    if voting.weights is None:
-        return np.full(len(voting.estimators_), 1 / len(voting.estimators_))
-    named = zip(voting.estimators, voting.weights, strict=True)
-    weights = np.array([weight for (_, voter), weight in named if voter != "drop"], dtype=float)
-    return weights / weights.sum()
+def components_and_rows(model: BaseEstimator, X: Any) -> Iterator[tuple[Any, float, Any]]:
+    """Iterate over components, each with its weight and its X."""
+    models, weights, columns = components(model) or ([], np.ones(0), None)
+    if columns is not None:
+        checks: dict[str, Any] = {"dtype": None, "accept_sparse": ["csr", "csc"]}
+        # The members check that all is finite, as in Bagging.
+        X = validate_data(model, X, reset=False, ensure_all_finite=False, **checks)
+    for number, (member, weight) in enumerate(zip(models, weights, strict=True)):
+        yield member, weight, X if columns is None else X[:, columns[number]]
 
 
 def has_inside(model: BaseEstimator, method: str) -> bool:

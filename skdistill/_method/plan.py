@@ -92,7 +92,7 @@ class TrainingBudget(NamedTuple):
 
     n_epochs: int = 1
     n_rows: float = 1.0  # sum of the samples' weights
-    refinement: float = 1.0  # a student of a teacher next to without noise is trained finer
+    refinement: float = 1.0  # the low-noise factor, by its name in files
 
 
 class Plan(Protocol):
@@ -172,7 +172,7 @@ class Plan(Protocol):
             spread = math.sqrt(n_members / (n_members - self.ddof))
         return self.task.encode_members(members, scaling, dtype, spread)
 
-    def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
+    def auxiliary_outputs(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return by name what is predicted beside the distribution of outputs (S, n, p)."""
         return {}
 

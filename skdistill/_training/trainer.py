@@ -57,7 +57,7 @@ class Training:
 
     `optimizer_settings` and `callback_settings` are the parameters ``optimizer__<name>`` and
     ``callbacks__<callback>__<name>``. The time of `budget` runs from when the parameters are read,
-    at the beginning of a fit. ``lr="auto"`` is divided by `refinement`.
+    at the beginning of a fit. ``lr="auto"`` is divided by `low_noise_factor`.
     """
 
     optimizer: type[torch.optim.Optimizer]
@@ -72,7 +72,7 @@ class Training:
     n_threads: int | str
     verbose: int
     budget: TimeBudget | None = None
-    refinement: float = 1.0
+    low_noise_factor: float = 1.0  # above 1 where the teacher predicts next to no variance
 
     @classmethod
     def of(cls, params: dict[str, Any], clip_norm: float | None = None) -> Training:
@@ -87,16 +87,39 @@ class Training:
                 f"{callbacks!r}."
             )
         steps = Optimizer.of(params["optimizer"])
-        optimizer = _optimizer_class(steps.kind)
-        settings = part_of(params, "optimizer")
-        check_signature(optimizer, settings, "optimizer")
+        optimizer: Any = steps.kind
+        if isinstance(optimizer, str):
+            optimizer = vars(torch.optim).get(optimizer)
+        is_class = isinstance(optimizer, type) and issubclass(optimizer, torch.optim.Optimizer)
+        if not is_class or optimizer.__name__ in _UNSUITED_OPTIMIZERS:
+            raise ValueError(
+                "optimizer must be a torch optimizer class or the name of one in torch.optim, "
+                f"such as 'Adam', and none of {sorted(_UNSUITED_OPTIMIZERS)}; got {steps.kind!r}."
+                + did_you_mean(steps.kind, {*vars(torch.optim)} - _UNSUITED_OPTIMIZERS)
+            )
+        given = part_of(params, "optimizer")
+        check_signature(optimizer, given, "optimizer")
         runtime = Runtime.of(params["runtime"])
         device = device_of(runtime.device)
-        lr = _RATE if params["lr"] == "auto" else params["lr"]
-        _try_out(optimizer, {"lr": lr, **settings}, settings, device)
+        try:
+            weight = torch.zeros(1, device=device)
+            weight.cpu()  # fails on a device without values, such as "meta"
+        except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"runtime__device must be one that torch can use here, got {str(device)!r} "
+                f"({error}). Runtime(device='auto') takes a GPU where there is one, else the CPU."
+            ) from error
+        if given and optimizer.__module__.startswith("torch."):
+            weight.requires_grad_().sum().backward()
+            lr = _RATE if params["lr"] == "auto" else params["lr"]
+            try:  # settings may fail at the first step only
+                optimizer([weight], **{"lr": lr, **given}).step()
+            except Exception as error:  # whatever an optimizer does with what it does not expect
+                named = {f"optimizer__{name}": value for name, value in given.items()}
+                raise ValueError(f"{optimizer.__name__} cannot take {named}: {error}") from error
         return cls(
             optimizer=optimizer,
-            optimizer_settings=settings,
+            optimizer_settings=given,
             callbacks=callbacks,
             callback_settings=part_of(params, "callbacks"),
             device=device,
@@ -131,7 +154,7 @@ class Training:
         from .. import _engine  # skorch takes most of a second to import, and predicting needs none
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
-        lr = learning_rate_for(self.lr, module, self.refinement)
+        lr = learning_rate_for(self.lr, module, self.low_noise_factor)
         step = self._step(optimizer)
         if sampler is None:
             settings = {**optimizer_defaults(optimizer, lr, step, self.device), **settings}
@@ -266,12 +289,12 @@ def n_epochs_for(
     return min(max(n_seen // n_rows, low), high, most)
 
 
-def learning_rate_for(lr: float | str, module: nn.Module, refinement: float = 1.0) -> float:
-    """Return `lr`; "auto" is .01 / refinement, and less where units have more than 150 inputs."""
+def learning_rate_for(lr: float | str, module: nn.Module, low_noise_factor: float = 1.0) -> float:
+    """Return `lr`; "auto" is .01, less for more than 150 inputs, over the factor."""
     if lr != "auto":
         return float(lr)
     n_inputs = max((fan_in for _, fan_in in weights_and_fan_ins(module)), default=1)
-    return min(_RATE, _RATE_TIMES_INPUTS / n_inputs) / refinement
+    return min(_RATE, _RATE_TIMES_INPUTS / n_inputs) / low_noise_factor
 
 
 def batch_size_for(batch_size: int | str, n_rows: int) -> int:
@@ -312,53 +335,6 @@ def _is_callback(value: Any) -> bool:
     is_pair = isinstance(value, tuple) and len(value) == 2
     callback = value[1] if is_pair else value
     return (is_pair and callback is None) or hasattr(callback, "set_params")
-
-
-def _optimizer_class(optimizer: object) -> type[torch.optim.Optimizer]:
-    """Return an optimizer class, given it or its name."""
-    found: Any = optimizer
-    if isinstance(optimizer, str):
-        found = vars(torch.optim).get(optimizer)
-    is_class = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
-    if not is_class or found.__name__ in _UNSUITED_OPTIMIZERS:
-        raise ValueError(
-            "optimizer must be a torch optimizer class or the name of one in torch.optim, "
-            f"such as 'Adam', and none of {sorted(_UNSUITED_OPTIMIZERS)}; got {optimizer!r}."
-            + did_you_mean(optimizer, {*vars(torch.optim)} - _UNSUITED_OPTIMIZERS)
-        )
-    return found
-
-
-def _try_out(
-    optimizer, settings: Mapping[str, object], given: Mapping[str, object], device
-) -> None:
-    """Try the device, and the settings of a torch optimizer, which may fail at its first step."""
-    try:
-        weight = torch.zeros(1, device=device)
-        weight.cpu()  # fails on a device without values, such as "meta"
-    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"runtime__device must be one that torch can use here, got {str(device)!r} ({error}). "
-            "Runtime(device='auto') takes a GPU where there is one, else the CPU."
-        ) from error
-    if not given or not optimizer.__module__.startswith("torch."):
-        return
-    weight.requires_grad_().sum().backward()
-    try:
-        optimizer([weight], **settings).step()
-    except Exception as error:  # whatever an optimizer does with what it does not expect
-        named = {f"optimizer__{name}": value for name, value in given.items()}
-        raise ValueError(f"{optimizer.__name__} cannot take {named}: {error}") from error
-
-
-def check_modules(modules: Sequence[object], settings: Mapping[str, object]) -> None:
-    """Raise unless model classes build networks and take the arguments ``module__<name>``."""
-    for module in modules:
-        if isinstance(module, nn.Module) or not callable(module):
-            raise TypeError(
-                f"module must be a class or function that builds a network, got {module!r}."
-            )
-        check_signature(module, settings, "module")
 
 
 def check_signature(build: Callable, given: Mapping[str, object], prefix: str) -> None:

@@ -136,7 +136,7 @@ class GraphOutputs(nn.Module):
             yield "aleatoric", task.per_target(parts.aleatoric)
             yield "epistemic", task.per_target(parts.epistemic)
         yield "total", task.per_target(parts.total)
-        yield from self.plan.beside(outputs, self.module).items()
+        yield from self.plan.auxiliary_outputs(outputs, self.module).items()
 
 
 class _Codes(nn.Module):

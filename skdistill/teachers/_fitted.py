@@ -36,8 +36,8 @@ _CHUNK_ROWS = 2048
 class FittedModels(BaseEstimator):
     """Fitted models that belong together, as one estimator whose members they are.
 
-    Like ``sklearn.frozen.FrozenEstimator`` it is its own clone, and its fit only checks. Use
-    :func:`as_teacher` to make a teacher of models.
+    Like ``sklearn.frozen.FrozenEstimator`` it is its own clone, and its fit only checks. It may be
+    the `teacher` of a student.
 
     Parameters
     ----------

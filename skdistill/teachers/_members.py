@@ -34,13 +34,7 @@ from torch import nn
 from .._data.checks import refuse_masked
 from .._estimator.base import NetEstimator
 from .._estimator.functions import align_classes, predict_members, transformed_members
-from .._estimator.unwrapping import (
-    final_step,
-    has_members,
-    members_and_rows,
-    tags_of,
-    weights_of_voters,
-)
+from .._estimator.unwrapping import components_and_rows, final_step, has_members, tags_of
 from .._utils.validation import errors_about
 from ._predictive import predictive_moments
 
@@ -211,49 +205,34 @@ def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
 
 
 @members_of_classifier.register(BaggingClassifier)
-def _(model, X):
-    codes = np.arange(len(model.classes_))
-    return _each_of_bag(model, X, lambda member, rows: _probabilities_of_one(member, rows, codes))
-
-
-@members_of_regressor.register(BaggingRegressor)
-def _(model, X, n_targets):
-    return _each_of_bag(model, X, lambda member, rows: moments_of_one(member, rows, n_targets))
-
-
-def _each_of_bag(bag, X, read: Callable) -> np.ndarray:
-    """Results of ``read(member, rows)`` for each member, on the columns that it was fitted on."""
-    jobs = (delayed(read)(member, rows) for member, rows in members_and_rows(bag, X))
-    return np.stack(Parallel(n_jobs=bag.n_jobs, require="sharedmem")(jobs), axis=1)
-
-
 @members_of_classifier.register(VotingClassifier)
 def _(model, X):
     codes = np.arange(len(model.classes_))
-    read = _votes_of_one if model.voting == "hard" else _probabilities_of_one
-    members = np.stack([read(member, X, codes) for member in model.estimators_], axis=1)
-    return members.repeat(_votes(model), axis=1)
+    counts_votes = isinstance(model, VotingClassifier) and model.voting == "hard"
+    read = _votes_of_one if counts_votes else _probabilities_of_one
+    return _of_components(model, X, lambda member, rows: read(member, rows, codes))
 
 
+@members_of_regressor.register(BaggingRegressor)
 @members_of_regressor.register(VotingRegressor)
 def _(model, X, n_targets):
-    members = [moments_of_one(member, X, n_targets) for member in model.estimators_]
-    return np.stack(members, axis=1).repeat(_votes(model), axis=1)
+    return _of_components(model, X, lambda member, rows: moments_of_one(member, rows, n_targets))
 
 
-def _votes(voting) -> np.ndarray:
-    """How often to repeat each voter, since members have equal weights."""
-    if voting.weights is None:
-        return np.ones(len(voting.estimators_), dtype=int)
-    weights = weights_of_voters(voting)
-    for n_votes in range(1, _MOST_VOTES + 1):
-        votes = n_votes * weights
+def _of_components(model, X, read: Callable) -> np.ndarray:
+    """Results of ``read(member, rows)`` for each member, repeated as its weight says."""
+    models, weights, rows_of_each = zip(*components_and_rows(model, X), strict=True)
+    jobs = map(delayed(read), models, rows_of_each)
+    members = np.stack(Parallel(n_jobs=model.n_jobs, require="sharedmem")(jobs), axis=1)
+    counts = range(1, _MOST_VOTES + 1) if np.ptp(weights) else [len(models)]
+    for n_members in counts:  # which have equal weights
+        votes = n_members * np.array(weights)
         if np.allclose(votes, np.round(votes), rtol=0, atol=1e-6):
-            return np.round(votes).astype(int)
+            return members.repeat(np.round(votes).astype(int), axis=1)
     raise ValueError(
-        f"weights of {type(voting).__name__} must be as whole numbers that sum to at most "
+        f"weights of {type(model).__name__} must be as whole numbers that sum to at most "
         f"{_MOST_VOTES}, such as [2, 1, 1], because the members of a teacher have equal weights; "
-        f"got {list(voting.weights)}."
+        f"got {list(model.weights)}."
     )
 
 

@@ -85,7 +85,7 @@ class MixedModels(EstimatorOfModels):
     "Using Stacking to Average Bayesian Predictive Distributions", Eq 4). A mixture of calibrated
     distributions is too wide (Gneiting and Ranjan, 2013, "Combining Predictive Distributions"), so
     a temperature of its members, found after the weights and likewise, narrows it.
-    :func:`as_teacher` makes a teacher of models; see :doc:`/user_guide/teachers`.
+    It may be the `teacher` of a student; see :doc:`/user_guide/teachers`.
 
     Parameters
     ----------
@@ -462,8 +462,8 @@ def check_models(models, *, or_fitted: bool = False) -> None:
             raise TypeError(f"models must be estimators, got {model!r}.")
         if is_prefitted(model) and not or_fitted:
             raise ValueError(
-                "models must not be fitted to be fitted together; a list of fitted ones goes to "
-                f"as_teacher without weights. Got {model!r}."
+                "models must not be fitted to be fitted together; fitted ones are a "
+                f"FittedModels. Got {model!r}."
             )
         check_probabilities(model)
     kinds = {tags_of(model).estimator_type for model in models}

@@ -116,7 +116,7 @@ class QuantileModels(RegressorMixin, EstimatorOfModels):
 
     The quantile function is taken to be linear in the standard normal's between the levels and
     beyond them, so that quantiles of a normal distribution have its moments exactly. Quantiles that
-    cross are sorted. Use :func:`as_teacher` to make a teacher of models.
+    cross are sorted. It may be the `teacher` of a student.
 
     Parameters
     ----------

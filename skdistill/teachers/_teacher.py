@@ -13,14 +13,13 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from .._data.checks import check_trainable, check_weights
 from .._data.columns import as_table
 from .._estimator.functions import align_classes
 from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
 from .._utils.moments import resolves, standardisation
-from .._utils.validation import Number, OneOf
+from .._utils.validation import Number
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._base import EstimatorOfModels
 from ._epistemic_scale import EpistemicScale, has_own_scale, measured_scale
@@ -47,47 +46,30 @@ from ._rows_and_folds import (
 
 
 def as_teacher(
-    model: BaseEstimator,
+    model: object,
     *,
-    task: object = None,
-    classes: ArrayLike | None = None,
     max_members: int | None = None,
-    weights: object = None,
-    quantiles: ArrayLike | None = None,
     batch_size: int | None = None,
-    max_time: float | None = None,
-    epistemic_scale: Any = "halves",
+    epistemic_scale: float | str | None = "halves",
 ) -> BaseEstimator:
-    """Make a teacher, whose members a student can imitate, of a model or several.
+    """Make a teacher, whose members a student can imitate, of a model or of fitted ones.
 
     Parameters
     ----------
-    model : estimator, torch module, list of models or "auto"
+    model : estimator or list of fitted models
         One of
 
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
           TransformedTargetRegressor around one: returned as it is, unless `max_members`,
           `batch_size` or a number for `epistemic_scale` is given;
-        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`, as
-          does what follows;
-        - a torch module, or a list of fitted models that belong together: :class:`FittedModels`,
-          with a member for each, or with all members of ensembles that were fitted apart;
-        - with `weights`, a list of estimators of different kinds, not fitted: :class:`MixedModels`;
-        - "auto", with `task`: :class:`MixedModels` that are networks, boosting and, for small
-          tables, a Gaussian process, weighted by out-of-fold predictions;
-        - with `quantiles`, a list of regressors that predict one each: :class:`QuantileModels`.
-    task : {"classification", "regression"}, default=None
-        Required for torch modules and "auto".
-    classes : array-like of shape (n_classes,), default=None
-        See :class:`FittedModels`.
+        - any other classifier with ``predict_proba``, or regressor, which becomes a
+          :class:`Teacher`: among them :class:`MixedModels`, of models of different kinds,
+          :class:`QuantileModels`, of models that predict a quantile each, and
+          :class:`FittedModels`, of torch modules;
+        - a list of fitted models that belong together: it is short for
+          ``FittedModels(models)``.
     max_members, batch_size : int, default=None
         See :class:`Teacher`.
-    weights : "oof", "equal" or array-like of shape (n_models,), default=None
-        See :class:`MixedModels`.
-    quantiles : array-like of shape (n_models,), default=None
-        See :class:`QuantileModels`.
-    max_time : float, default=None
-        Seconds that the fit of a mixture is to take, see :class:`MixedModels`.
     epistemic_scale : "halves", None or float, default="halves"
         See :class:`Teacher`.
 
@@ -112,54 +94,14 @@ def as_teacher(
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
-    given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
-    given = {name: value for name, value in given.items() if value is not None}
-    of_teacher: dict[str, Any] = {
-        "max_members": max_members,
-        "batch_size": batch_size,
-        "epistemic_scale": epistemic_scale,
-    }
-    if max_time is not None and weights is None and not isinstance(model, str):
-        raise ValueError(
-            f"max_time is for mixtures, model='auto' or a list with weights; got {max_time!r} with "
-            f"{type(model).__name__}."
-        )
-    if isinstance(model, (str, list, tuple, nn.Module)):
-        return Teacher(_of_several(model, max_time, **given), **of_teacher)
-    if given:
-        found = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        raise ValueError(
-            "task and classes are for torch modules and lists of fitted models, weights and "
-            f"quantiles for lists of models to fit; got {found} with {type(model).__name__}."
-        )
+    model = FittedModels(list(model)) if isinstance(model, (list, tuple)) else model
     _check_model(model)
     is_scaled = not (epistemic_scale is None or isinstance(epistemic_scale, str))
     if has_members(model) and max_members is None and batch_size is None and not is_scaled:
         return model
-    return Teacher(model, **of_teacher)
-
-
-def _of_several(
-    models, max_time: float | None, **given: Any
-) -> FittedModels | MixedModels | QuantileModels:
-    """Return the estimator that "auto", a list of models, or a module, stands for."""
-    if isinstance(models, str):
-        OneOf(("auto",)).check(models, "model")
-        if "classes" in given or "quantiles" in given:
-            raise ValueError(f"classes and quantiles are not for model='auto'; got {given}.")
-        return MixedModels(models, max_time=max_time, **given)
-    if len({"weights", "quantiles"} & given.keys()) == 0:
-        models = [models] if isinstance(models, nn.Module) else list(models)
-        return FittedModels(models, **given).fit(None)
-    if len(given) > 1:
-        raise ValueError(
-            "task and classes, weights and quantiles are for different lists of models; got "
-            f"{given}."
-        )
-    check_models(models, or_fitted="quantiles" in given)
-    if "weights" in given:
-        return MixedModels(models, max_time=max_time, **given)
-    return QuantileModels(models, **given)
+    return Teacher(
+        model, max_members=max_members, batch_size=batch_size, epistemic_scale=epistemic_scale
+    )
 
 
 class Teacher(EstimatorOfModels):
@@ -469,7 +411,7 @@ class Teacher(EstimatorOfModels):
         if n_columns != len(self.classes_):
             raise ValueError(
                 f"teacher gives {n_columns} columns, but y holds {len(self.classes_)} classes, "
-                f"{self.classes_.tolist()}; name those of torch modules by as_teacher(..., "
+                f"{self.classes_.tolist()}; name those of torch modules by FittedModels(..., "
                 "classes=...)."
             )
         return self._count_members(X, n_classes=n_columns)
@@ -496,10 +438,14 @@ class Teacher(EstimatorOfModels):
 
 def _check_model(model) -> None:
     inner, _ = final_step(model)
+    if isinstance(inner, FittedModels):
+        inner.fit(None)
+    elif isinstance(inner, QuantileModels):
+        check_models(inner.models, or_fitted=True)
     if isinstance(inner, type) or not (hasattr(inner, "fit") and hasattr(inner, "get_params")):
         raise TypeError(
-            "teacher must be an estimator, a torch module, or a list of fitted models, got "
-            f"{inner!r}."
+            "teacher must be an estimator, or a list of fitted models; FittedModels([module], "
+            f"task=...) is an estimator of torch modules. Got {inner!r}."
         )
     kind = tags_of(model).estimator_type
     if kind not in ("classifier", "regressor"):

@@ -11,12 +11,11 @@ import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
-from .._estimator.unwrapping import inside, weights_of_voters
+from .._estimator.unwrapping import components, inside
 from ._fitted import FittedModels
 from ._teacher import Teacher
 
@@ -84,12 +83,10 @@ def _parts(model: Any, weight: float) -> Iterator[Splits]:
     elif hasattr(model, "models_"):
         models = model.models_
         weights = model.weights_ if hasattr(model, "weights_") else None
-    elif isinstance(model, CalibratedClassifierCV):
-        models = [calibrated.estimator for calibrated in model.calibrated_classifiers_]
-    elif isinstance(model, (VotingClassifier, VotingRegressor)):
-        models, weights = model.estimators_, weights_of_voters(model)
-    elif isinstance(model, (BaggingClassifier, BaggingRegressor)):
-        models, columns = model.estimators_, model.estimators_features_
+    elif (mixture := components(model)) is not None:
+        models, weights, columns = mixture
+        if isinstance(model, CalibratedClassifierCV):
+            models = [calibrated.estimator for calibrated in models]
     elif hasattr(model, "estimators_") and not _trees_of(model):
         models, columns = model.estimators_, [np.arange(model.n_features_in_)]
         columns *= len(models)  # chains read predictions too, behind the columns of X

@@ -21,7 +21,7 @@ from ._disagreement import MemberDisagreement as MemberDisagreement
 from ._maker import GaussianNoise, Mixup, TransferMaker
 from ._maker import filled as filled
 from ._maker import numbered as numbered
-from ._maker import prepare_lacking as prepare_lacking
+from ._maker import prepare_with_missing as prepare_with_missing
 from ._munge import Munge
 from ._munge import nearest_rows as nearest_rows
 

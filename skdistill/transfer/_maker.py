@@ -196,7 +196,7 @@ def filled(X: Tensor) -> Tensor:
     return torch.where(X.isnan(), X.nanmean(0).nan_to_num(0.0), X)
 
 
-def prepare_lacking(maker: Any, X: Tensor, weight: Tensor | None, *teacher: object) -> Draw:
+def prepare_with_missing(maker: Any, X: Tensor, weight: Tensor | None, *teacher: object) -> Draw:
     """Prepare a maker for samples with missing values; those of new samples are missing too."""
     if not bool(X.sum().isnan()):
         return maker.prepare(X, weight, *teacher)

@@ -33,7 +33,7 @@ from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._inputs import compressed
 from skdistill.modules._networks import Periodic, PeriodicLayer
 from skdistill.samplers import DeepEnsemble, MCDropout
-from skdistill.transfer import GaussianNoise, Munge, prepare_lacking
+from skdistill.transfer import GaussianNoise, Munge, prepare_with_missing
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (6,), "random_state": 0}
 
@@ -315,7 +315,7 @@ def test_embeddings_that_make_no_sense(value, message, rows):
 def test_new_rows_lack_what_theirs_lack(maker):
     X = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     X[::4, 1] = torch.nan
-    draw = prepare_lacking(maker, X, None)
+    draw = prepare_with_missing(maker, X, None)
     drawn = draw(X, torch.arange(50), torch.Generator().manual_seed(0))
     assert torch.equal(drawn.isnan(), X.isnan())
     assert not torch.equal(drawn.nan_to_num(), X.nan_to_num())

@@ -24,7 +24,6 @@ from skdistill._engine._flat import FlatUpdate
 from skdistill._method.objective import Objective
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
-from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
 from skdistill.modules import (
@@ -493,7 +492,7 @@ def test_gradient_is_that_of_autograd(build, n_rows, rows):
 )
 def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, settings):
     model = HydraPlusRegressor(max_epochs=3, heads=n_heads, **settings)
-    plan = hydra_plan(model, RegressionTask(2, False)).taught_by(n_members)
+    plan = model._plan_of(RegressionTask(2, False)).of_members(n_members)
     objective = plan.objective(None, TrainingBudget(n_epochs=3))
     generator = torch.Generator().manual_seed(0)
     draw = partial(torch.randn, generator=generator, dtype=torch.float64)

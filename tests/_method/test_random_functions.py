@@ -39,7 +39,7 @@ from skdistill.distributions import (
 )
 from skdistill.metrics import ood_auroc
 from skdistill.samplers import DeepEnsemble
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 
 RNG = np.random.RandomState(0)
 X = np.concatenate([RNG.uniform(-4, -1, (60, 1)), RNG.uniform(1, 4, (60, 1))])
@@ -614,7 +614,7 @@ def test_students_of_an_ensemble_inside_have_functions_of_their_own(teacher, tmp
 @pytest.mark.parametrize("in_pipeline", [False, True])
 def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
     kinds = [_ensemble(n_members=20), DecisionTreeRegressor(min_samples_leaf=10, random_state=0)]
-    teacher = as_teacher(kinds, weights="equal", epistemic_scale=None)
+    teacher = as_teacher(MixedModels(kinds, weights="equal"), epistemic_scale=None)
     teacher.set_params(estimator__random_state=0)
     teacher = make_pipeline(StandardScaler(), teacher) if in_pipeline else teacher
     teacher.fit(X, Y)
@@ -636,7 +636,7 @@ def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
 def test_functions_of_students_grow_as_mixed_models_disagree():
     steep = 20 * X[:, 0] + Y  # beyond the samples networks go on, and the tree does not
     kinds = [_ensemble(n_members=20), DecisionTreeRegressor(min_samples_leaf=10, random_state=0)]
-    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
+    teacher = as_teacher(MixedModels(kinds, weights="equal")).set_params(estimator__random_state=0)
     teacher.fit(X, steep)
     student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
     student.fit(X, steep)

@@ -35,7 +35,7 @@ from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Connection, Optimizer, WeakLearnerSearch
-from skdistill.teachers import as_teacher
+from skdistill.teachers import FittedModels, as_teacher
 from skdistill.transfer import TransferOnly
 
 SMALL = {
@@ -250,7 +250,7 @@ def test_any_single_model_is_a_teacher(digits, diabetes):
         assert is_classifier(booster)
         assert booster.score(*digits[2:]) > 0.5
     module = MLP(64, 10, (5,))
-    teacher = as_teacher(module, task="classification")
+    teacher = as_teacher(FittedModels([module], task="classification"))
     booster = BDistilBooster(teacher, **{**SMALL, "n_rounds": 1}).fit(*digits[:2])
     with torch.no_grad():
         logits = module(torch.tensor(digits[2])).numpy()

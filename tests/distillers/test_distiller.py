@@ -32,7 +32,7 @@ from torch import nn
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
 from skdistill._training.trainer import batch_size_for, learning_rate_for
-from skdistill.distillers._fit import _rows, _student, _validate
+from skdistill.distillers._fit import _rows, _spec, _student
 from skdistill.modules import MLP, stack
 from skdistill.settings import Heads, HydraLoss, Runtime
 from skdistill.transfer import GaussianNoise, Mixup, TransferOnly, TransferSet
@@ -166,7 +166,7 @@ def test_a_teacher_of_the_other_kind_is_refused(wrap, task):
 @pytest.mark.parametrize(
     ("teacher", "message"),
     [
-        ([LinearRegression()], "must be a classifier or a regressor, .*one of a list"),
+        ([LinearRegression()], "must be a classifier or a regressor, .*one of fitted models"),
         (nn.Linear(3, 3), "must be a classifier or a regressor, .*torch module"),
         ("forest", "must be a classifier or a regressor, .*Got 'forest'"),
         (RandomForestClassifier, "must be a classifier or a regressor"),
@@ -545,7 +545,7 @@ def test_noise_is_in_units_of_each_columns_deviation(task, witness):
 
 
 def test_auto_draws_no_rows_for_numbers_on_large_tables(witness, task, monkeypatch):
-    monkeypatch.setattr(_validate, "_MANY_ROWS", 59)
+    monkeypatch.setattr(_spec, "_MANY_ROWS", 59)
     model = task.student(witness, batch_size=20).fit(*task.data)
     is_asked_once = np.array_equal(asked_in_training(model), task.X)
     assert is_asked_once != task.is_classification
@@ -644,8 +644,8 @@ def test_auto_takes_larger_batches_of_larger_tables(n_rows, of_members, of_stude
 def test_auto_takes_smaller_steps_where_units_have_many_inputs(n_inputs, rate):
     network = stack([MLP(n_inputs, 2, hidden_units=(16,))])
     assert learning_rate_for("auto", network) == pytest.approx(rate)
-    assert learning_rate_for("auto", network, refinement=4.0) == pytest.approx(rate / 4)
-    assert learning_rate_for(0.3, network, refinement=4.0) == 0.3
+    assert learning_rate_for("auto", network, low_noise_factor=4.0) == pytest.approx(rate / 4)
+    assert learning_rate_for(0.3, network, low_noise_factor=4.0) == 0.3
 
 
 def encoded(means, variances):
@@ -668,7 +668,7 @@ def encoded(means, variances):
 def test_auto_is_finer_where_the_teacher_predicts_little_variance(
     means, variances, weight, expected
 ):
-    found = _student._refinement_for(encoded(means, variances), np.array(weight))
+    found = _student._low_noise_factor_for(encoded(means, variances), np.array(weight))
     assert found == pytest.approx(expected, abs=0.005)
 
 

@@ -21,7 +21,6 @@ from skdistill import predict_members
 from skdistill._engine import _traced
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask, RegressionTask
-from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import MLP
 from skdistill.settings import Heads, HydraLoss, Optimizer
 
@@ -255,7 +254,7 @@ def objective_of(task, n_epochs, **settings):
         if "Classifier" in task.Student.__name__
         else RegressionTask(1, True)
     )
-    return hydra_plan(model, task_).taught_by(3).objective(None, TrainingBudget(n_epochs))
+    return model._plan_of(task_).of_members(3).objective(None, TrainingBudget(n_epochs))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask
 from skdistill.distillers.hydra import _plan
-from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Heads, HydraLoss
@@ -53,7 +52,7 @@ def objective_of(case, epoch=3, **settings):
     """The objective of a student in an epoch, by default the last of four."""
     model = HydraPlusClassifier(loss=HydraLoss(**settings))
     model.set_params(heads=len(case.heads))
-    plan = hydra_plan(model, ClassificationTask(np.arange(4))).taught_by(len(case.members))
+    plan = model._plan_of(ClassificationTask(np.arange(4))).of_members(len(case.members))
     objective = plan.objective(None, TrainingBudget(n_epochs=4))
     objective.begin_epoch(epoch)
     return objective

@@ -20,7 +20,6 @@ from torch.distributions import Normal, kl_divergence
 from skdistill import HydraPlusRegressor, predict_members
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
-from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distillers.hydra._plan import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.settings import HydraLoss
@@ -82,8 +81,8 @@ def objective_of(n_members, n_heads, n_epochs=4, **settings):
     model = HydraPlusRegressor(loss=HydraLoss(**settings))
     model.set_params(heads=n_heads)
     return (
-        hydra_plan(model, RegressionTask(1, True))
-        .taught_by(n_members)
+        model._plan_of(RegressionTask(1, True))
+        .of_members(n_members)
         .objective(None, TrainingBudget(n_epochs))
     )
 

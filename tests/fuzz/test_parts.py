@@ -28,7 +28,7 @@ from skdistill.distributions import (
 )
 from skdistill.expectations import Expectation
 from skdistill.samplers import SGHMC, SGLD, MCDropout
-from skdistill.teachers import as_teacher, check_member_predictions
+from skdistill.teachers import FittedModels, as_teacher, check_member_predictions
 from skdistill.transfer import (
     Disagreement,
     GaussianNoise,
@@ -335,9 +335,15 @@ def test_nonsense_for_a_transfer_set_or_a_teacher_is_refused(data, fuzz, tally):
         repr(TransferSet(value))
     with fuzz.refused_by_name("model", "models"):
         as_teacher(value)
-    for name in ("task", "classes", "max_members", "batch_size"):
+    for name in ("task", "classes"):
         with fuzz.refused_by_name(name):
-            as_teacher([torch.nn.Linear(3, 2)], **{"task": "classification", name: value})
+            models = FittedModels(
+                [torch.nn.Linear(3, 2)], **{"task": "classification", name: value}
+            )
+            as_teacher(models)
+    for name in ("max_members", "batch_size"):
+        with fuzz.refused_by_name(name):
+            as_teacher(FittedModels([torch.nn.Linear(3, 2)], "classification"), **{name: value})
     with fuzz.refused_by_name("member_predictions"):
         check_member_predictions(value, 2, n_classes=3)
 

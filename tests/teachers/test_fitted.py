@@ -23,7 +23,7 @@ from torch import nn
 
 from skdistill import BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
-from skdistill.teachers import as_teacher
+from skdistill.teachers import FittedModels, as_teacher
 
 LABELS = np.array(["ash", "elm", "oak"])
 
@@ -80,7 +80,7 @@ def test_ensembles_that_were_fitted_apart_are_joined(numbers):
 def test_torch_modules_give_logits(classes):
     X, y = classes
     modules = [network(3, seed).train() for seed in range(2)]
-    teacher = as_teacher(modules, task="classification").fit(X, y)
+    teacher = as_teacher(FittedModels(modules, task="classification")).fit(X, y)
     expected = np.stack([softmax(outputs(module, X), axis=-1) for module in modules], axis=1)
     assert_allclose(teacher.predict_members(X), expected, rtol=1e-5)
     assert_array_equal(teacher.predict(X), LABELS[expected.mean(axis=1).argmax(axis=-1)])
@@ -92,7 +92,7 @@ def test_torch_modules_give_means_and_raw_variances(n_targets, classes):
     X = classes[0]
     y = X[:, :n_targets].squeeze()
     modules = [network(2 * n_targets, seed) for seed in range(3)]
-    teacher = as_teacher(modules, task="regression").fit(X, y)
+    teacher = as_teacher(FittedModels(modules, task="regression")).fit(X, y)
     assert teacher.residual_variance_ is None
     members = teacher.predict_members(X)
     for s, module in enumerate(modules):
@@ -142,7 +142,7 @@ def fitted_nb(labels):
             r"task must be one of \['classification', 'regression'\].*Linear; got None",
         ),
         (
-            lambda: as_teacher([nn.Linear(1, 2)], task="ranking"),
+            lambda: as_teacher(FittedModels([nn.Linear(1, 2)], task="ranking")),
             ValueError,
             "task must be one of.*got 'ranking'",
         ),
@@ -152,7 +152,7 @@ def fitted_nb(labels):
             "models must be of one task.*GaussianNB.*DummyRegressor",
         ),
         (
-            lambda: as_teacher([fitted_nb([0, 1])], task="regression"),
+            lambda: as_teacher(FittedModels([fitted_nb([0, 1])], task="regression")),
             ValueError,
             "models must be of one task; got task='regression'",
         ),
@@ -162,7 +162,7 @@ def fitted_nb(labels):
             r"same classes.*number 0\)': \['a', 'b'\].*number 1\)': \['a', 'c'\]",
         ),
         (
-            lambda: as_teacher([fitted_nb(["a", "b"])], classes=["a", "c"]),
+            lambda: as_teacher(FittedModels([fitted_nb(["a", "b"])], classes=["a", "c"])),
             ValueError,
             r"same classes.*parameter classes': \['a', 'c'\].*\['a', 'b'\]",
         ),
@@ -172,24 +172,28 @@ def fitted_nb(labels):
             "models must have predict_proba.*LinearSVC",
         ),
         (
-            lambda: as_teacher(nn.Linear(5, 3), task="regression").fit(np.ones((9, 5)), np.ones(9)),
+            lambda: as_teacher(FittedModels([nn.Linear(5, 3)], task="regression")).fit(
+                np.ones((9, 5)), np.ones(9)
+            ),
             ValueError,
             r"a raw variance, for each of 1 target.*Linear gives shape \(1, 3\)",
         ),
         (
-            lambda: as_teacher(nn.Flatten(0), task="regression").fit(np.ones((9, 5)), np.ones(9)),
+            lambda: as_teacher(FittedModels([nn.Flatten(0)], task="regression")).fit(
+                np.ones((9, 5)), np.ones(9)
+            ),
             ValueError,
             r"models must give two axes.*Flatten gives shape \(5,\)",
         ),
         (
-            lambda: as_teacher([nn.Linear(5, 2), nn.Linear(5, 3)], task="classification").fit(
-                np.ones((4, 5)), [0, 1, 0, 1]
-            ),
+            lambda: as_teacher(
+                FittedModels([nn.Linear(5, 2), nn.Linear(5, 3)], task="classification")
+            ).fit(np.ones((4, 5)), [0, 1, 0, 1]),
             ValueError,
             r"as many probabilities each, got shapes \[\(1, 2\), \(1, 3\)\]",
         ),
         (
-            lambda: as_teacher([nn.Linear(5, 1)], task="classification").fit(
+            lambda: as_teacher(FittedModels([nn.Linear(5, 1)], task="classification")).fit(
                 np.ones((4, 5)), [0, 1, 0, 1]
             ),
             ValueError,

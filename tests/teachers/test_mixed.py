@@ -157,9 +157,15 @@ def test_temperature_is_that_of_the_best_mixture_of_numbers():
     assert best < 0.6  # both models are centred where half of the samples are not
     assert_allclose(mixed.temperature_, best, rtol=0.1)  # groups of members share their means
     assert loss(mixed.temperature_) < loss(1.0)
-    teacher = as_teacher(models, weights="oof").set_params(estimator__random_state=0).fit(X, y)
+    teacher = (
+        as_teacher(MixedModels(models, weights="oof"))
+        .set_params(estimator__random_state=0)
+        .fit(X, y)
+    )
     uncertainty = teacher.predict_uncertainty(X[:1])
-    given = as_teacher(models, weights=mixed.weights_).fit(X, y).predict_uncertainty(X[:1])
+    given = (
+        as_teacher(MixedModels(models, weights=mixed.weights_)).fit(X, y).predict_uncertainty(X[:1])
+    )
     assert_allclose(uncertainty.epistemic, given.epistemic)
     assert_allclose(uncertainty.aleatoric, mixed.temperature_ * given.aleatoric, rtol=1e-6)
 
@@ -183,7 +189,7 @@ def test_temperature_is_that_of_the_best_mixture_of_classes():
 @pytest.mark.parametrize("weights", ["equal", [2, 1, 1], [1, 0, 3]])
 def test_regressors_by_hand(weights, numbers):
     X, y = numbers
-    teacher = as_teacher(REGRESSORS, weights=weights).fit(X, y)
+    teacher = as_teacher(MixedModels(REGRESSORS, weights=weights)).fit(X, y)
     assert teacher.n_members_ == teacher.estimator_.n_members
     given = np.ones(3) if weights == "equal" else np.asarray(weights, dtype=float)
     given = given / given.sum()
@@ -201,7 +207,7 @@ def test_regressors_by_hand(weights, numbers):
 
 def test_classifiers_by_hand(classes):
     X, y = classes
-    teacher = as_teacher(CLASSIFIERS, weights=[3, 1, 2]).fit(X, y)
+    teacher = as_teacher(MixedModels(CLASSIFIERS, weights=[3, 1, 2])).fit(X, y)
     each = [clone(model).fit(X, y).predict_proba(X) for model in CLASSIFIERS]
     assert_allclose(teacher.predict_proba(X), np.average(each, axis=0, weights=[3, 1, 2]))
     assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
@@ -210,8 +216,10 @@ def test_classifiers_by_hand(classes):
 
 
 TEACHERS = [
-    as_teacher([DecisionTreeRegressor(max_depth=3, random_state=0), Ridge()], weights="equal"),
-    as_teacher([GaussianNB(), LogisticRegression()], weights=[1, 2]),
+    as_teacher(
+        MixedModels([DecisionTreeRegressor(max_depth=3, random_state=0), Ridge()], weights="equal")
+    ),
+    as_teacher(MixedModels([GaussianNB(), LogisticRegression()], weights=[1, 2])),
 ]
 
 
@@ -235,7 +243,7 @@ def test_every_student_of_regressors(student, numbers, tmp_path):
         HistGradientBoostingRegressor(max_iter=5),
     ]
     settings = {**SMALL, "n_rounds": 2} if student is BDistilBooster else SMALL
-    fitted = student(as_teacher(models, weights="oof"), **settings).fit(X, y)
+    fitted = student(as_teacher(MixedModels(models, weights="oof")), **settings).fit(X, y)
     assert fitted.predict(X).shape == y.shape
     again = clone(fitted).fit(X, y)
     assert_array_equal(again.predict(X), fitted.predict(X))
@@ -251,7 +259,7 @@ def test_every_student_of_classifiers(student, classes):
         HistGradientBoostingClassifier(max_iter=5),
     ]
     settings = {**SMALL, "n_rounds": 2} if student is BDistilBooster else SMALL
-    teacher = as_teacher(models, weights="oof")
+    teacher = as_teacher(MixedModels(models, weights="oof"))
     fitted = student(teacher, **settings).fit(X, y, sample_weight=np.ones(len(y)))
     assert fitted.predict_proba(X).shape == (len(y), 3)
 
@@ -269,7 +277,7 @@ def test_every_student_of_classifiers(student, classes):
 )
 def test_wrong_models_are_refused(models, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        as_teacher(models, weights="oof")
+        as_teacher(MixedModels(models, weights="oof"))
 
 
 @pytest.mark.parametrize(
@@ -343,7 +351,7 @@ def test_fits_on_thirds_have_seeds_of_their_own(numbers):
 def test_density_of_the_mixture(numbers):
     X, y = numbers
     kinds = [LinearRegression(), DummyRegressor()]
-    teacher = as_teacher(kinds, weights=[1, 1], epistemic_scale=None).fit(X, y)
+    teacher = as_teacher(MixedModels(kinds, weights=[1, 1]), epistemic_scale=None).fit(X, y)
     teacher.estimator_.n_members = 2  # a member for each
     alone = [as_teacher(kind).fit(X, y) for kind in kinds]
     densities = [norm.pdf(y, one.predict(X), np.sqrt(one.residual_variance_)) for one in alone]

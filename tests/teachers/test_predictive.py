@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import ARDRegression, BayesianRidge, LinearRegression
 
 from skdistill import HydraPlusRegressor
-from skdistill.teachers import as_teacher
+from skdistill.teachers import QuantileModels, as_teacher
 from skdistill.teachers._predictive import LEVELS, moments_of_quantiles
 
 
@@ -218,7 +218,7 @@ def test_a_model_for_each_quantile():
     X = random.uniform(-1, 1, size=(2000, 1))
     y = 3 * X[:, 0] + (1 + X[:, 0] ** 2) * random.normal(size=2000)
     models = [boosting(level) for level in LEVELS_OF_BOOSTING]
-    teacher = as_teacher(models, quantiles=LEVELS_OF_BOOSTING).fit(X, y)
+    teacher = as_teacher(QuantileModels(models, LEVELS_OF_BOOSTING)).fit(X, y)
     assert teacher.n_members_ == 1
     of_each = np.stack([clone(model).fit(X, y).predict(X) for model in models], axis=1)
     mean, variance = moments_of_quantiles(of_each, LEVELS_OF_BOOSTING)
@@ -227,7 +227,7 @@ def test_a_model_for_each_quantile():
     assert_allclose(np.sqrt(variance).mean(), (1 + X**2).mean(), rtol=0.1)
     assert_allclose(mean, 3 * X[:, 0], atol=1)
     frozen = [FrozenEstimator(model) for model in teacher.estimator_.models_]
-    again = as_teacher(frozen, quantiles=LEVELS_OF_BOOSTING).fit(X[:9], y[:9])
+    again = as_teacher(QuantileModels(frozen, LEVELS_OF_BOOSTING)).fit(X[:9], y[:9])
     assert_allclose(again.predict(X), mean)
 
 
@@ -242,7 +242,7 @@ def test_a_model_for_each_quantile():
 )
 def test_wrong_quantiles_are_refused(quantiles, message, numbers):
     with pytest.raises(ValueError, match=message):
-        as_teacher([boosting(0.5)] * 3, quantiles=quantiles).fit(*numbers)
+        as_teacher(QuantileModels([boosting(0.5)] * 3, quantiles)).fit(*numbers)
 
 
 @pytest.mark.parametrize("library", ["catboost", "xgboost"])

@@ -44,7 +44,7 @@ from sklearn_checks import cases_of
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, teachers
-from skdistill.teachers import Teacher, out_of_fold_members
+from skdistill.teachers import MixedModels, Teacher, out_of_fold_members
 
 # Members as their models have them; test_epistemic_scale.py is about the scale.
 as_teacher = partial(teachers.as_teacher, epistemic_scale=None)
@@ -411,7 +411,7 @@ def test_a_teacher_is_what_its_model_is(model, kind):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (None, "teacher must be an estimator, a torch module, or a list.*got None"),
+        (None, "teacher must be an estimator, or a list.*Got None"),
         (RandomForestClassifier, "teacher must be an estimator.*RandomForestClassifier"),
         (np.zeros(3), "teacher must be an estimator"),
         (make_pipeline(StandardScaler(), "passthrough"), "teacher must be an estimator.*passthr"),
@@ -594,7 +594,7 @@ def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
         lambda model: make_pipeline(StandardScaler(), model),
         lambda model: GridSearchCV(model, {"cv": [2]}, cv=2),
         FrozenEstimator,
-        lambda model: as_teacher([model, GaussianNB()], weights="equal"),
+        lambda model: as_teacher(MixedModels([model, GaussianNB()], weights="equal")),
     ],
 )
 def test_a_stack_is_asked_for_probabilities_once_it_is_fitted(wrap, classes):
@@ -617,9 +617,9 @@ def test_what_predicts_no_probabilities_is_found_before_or_after_fit(classes):
     with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
         as_teacher(stack).fit(X, y)
     with pytest.raises(TypeError, match="must predict probabilities, which LinearSVC"):
-        as_teacher([LinearSVC(), GaussianNB()], weights="oof")
+        as_teacher(MixedModels([LinearSVC(), GaussianNB()], weights="oof"))
     with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
-        as_teacher([stack, GaussianNB()], weights="oof").fit(X, y)
+        as_teacher(MixedModels([stack, GaussianNB()], weights="oof")).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -636,7 +636,7 @@ def test_weights_of_a_model_that_takes_none_are_refused(model, numbers):
     X, y = numbers
     weight = np.linspace(0.5, 1, len(y))
     message = "sample_weight must be None for a KNeighborsRegressor, which takes no weights"
-    for teacher in (as_teacher(model), as_teacher([model, Ridge()], weights="equal")):
+    for teacher in (as_teacher(model), as_teacher(MixedModels([model, Ridge()], weights="equal"))):
         with pytest.raises(ValueError, match=message):
             teacher.fit(X, y, sample_weight=weight)
     fitted = FrozenEstimator(clone(model).fit(X, y))

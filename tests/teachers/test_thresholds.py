@@ -78,7 +78,9 @@ MODELS = {
     "AdaBoost of pipelines": lambda: AdaBoostRegressor(
         make_pipeline(StandardScaler(), tree()), n_estimators=3, random_state=0
     ),
-    "mixture of votes": lambda: as_teacher([MODELS["vote"](), DummyRegressor()], weights="oof"),
+    "mixture of votes": lambda: as_teacher(
+        MixedModels([MODELS["vote"](), DummyRegressor()], weights="oof")
+    ),
     "list": lambda: as_teacher([MODELS["forest"]().fit(X, Y), tree().fit(X, Y)]),
     "search": lambda: GridSearchCV(tree(), {"max_leaf_nodes": [4, 5]}, cv=2),
     "transformed": lambda: TransformedTargetRegressor(tree(), func=np.exp, inverse_func=np.log),

@@ -29,10 +29,9 @@ from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...losses import Categories
 from ...modules import GaussianStack, stack, unstack
 from ...teachers import MixedModels, Splits, Teacher, splits_of
-from ...transfer import Measure, Munge, prepare_lacking
-from ._spec import FitSpec
+from ...transfer import Measure, Munge, prepare_with_missing
+from ._spec import AUTO_NOISE, FitSpec, maker_that_changes
 from ._teacher import MemberPredictions, distribution_of, inside_wrappers, predictor_of
-from ._validate import AUTO_NOISE, maker_that_changes
 
 # For batch_size="auto": samples of a minibatch, if they are at most a third of all; of large tables
 # they are as many as an ensemble's. With batches of 256 the NLL was higher by up to .02 on
@@ -61,7 +60,7 @@ _SHARE_OF_MUNGE = 0.5
 _N_ASKED = 2
 
 
-def suited_to(spec: FitSpec, teacher: object) -> FitSpec:
+def adapted_to_teacher(spec: FitSpec, teacher: object) -> FitSpec:
     """Return the spec for the student of this fitted teacher, which is no ensemble of ours.
 
     Trees change at thresholds, so a student of theirs has inputs that do, with
@@ -78,14 +77,12 @@ def suited_to(spec: FitSpec, teacher: object) -> FitSpec:
     if has_trees:
         takes_embeddings = "embeddings" in inspect.signature(spec.recipe.module).parameters
         is_auto = spec.recipe.settings.get("embeddings", "auto") == "auto"
-        if spec.mode.before is None and takes_embeddings and is_auto:
+        if spec.before is None and takes_embeddings and is_auto:
             spec = replace(spec, recipe=with_steps(spec.recipe, spec.X, splits))
         spec = replace(spec, more_epochs=_MORE_EPOCHS)
-    transfer = spec.settings.transfer
-    is_auto = isinstance(transfer, str) and transfer == "auto"
-    has_usual_maker = is_auto and spec.maker is not None and spec.stream is None
+    has_usual_maker = spec.transfer == "auto" and spec.maker is not None and spec.stream is None
     if has_usual_maker and (has_trees or isinstance(model, MixedModels)):
-        maker = Munge(base=AUTO_NOISE[spec.settings.kind], share=_SHARE_OF_MUNGE)
+        maker = Munge(base=AUTO_NOISE[spec.kind], share=_SHARE_OF_MUNGE)
         spec = replace(spec, maker=maker_that_changes(spec, maker))
     return spec
 
@@ -154,7 +151,7 @@ def training_set(spec: FitSpec, predictions: MemberPredictions) -> TrainingSet:
         members,
         labelled,
     )
-    first = len(X) if spec.settings.transfer_only else 0
+    first = len(X) if spec.transfer_only else 0
     kept: list[Any] = [None if array is None else array[first:] for array in joined]
     return TrainingSet(*kept)
 
@@ -171,7 +168,7 @@ def training_rows(
     from ..._engine import AnswersOnFile, DistillationRows, PooledRows, drawn_rows
 
     maker, (X, y, weight, members, labelled) = spec.maker, rows
-    transfer_only = spec.settings.transfer_only
+    transfer_only = spec.transfer_only
     n_repeats, n_kept = 1, 0
     is_kept = members is not None or not (maker is None or maker.keeps_labels)
     if maker is not None and is_kept and not transfer_only:
@@ -184,7 +181,7 @@ def training_rows(
     inputs, known = put(X, n_repeats), None if members is None else put(members)
     draw = prepare_maker(spec, inputs, weights, predictions.teacher)
     dealt: dict[str, Any] = {
-        "batch_size": _batch_size(spec.settings.batch_size, len(X)),
+        "batch_size": _batch_size(spec.params["batch_size"], len(X)),
         "seeds": [seed],
     }
     deal: Callable[..., Any] = partial(
@@ -216,7 +213,7 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     from ..._engine import AnswersOnFile, DistillationRows
 
     put = partial(on_device, device=spec.training.device, dtype=stream.dtype)
-    batch_size = _batch_size(spec.settings.batch_size, stream.n_rows)
+    batch_size = _batch_size(spec.params["batch_size"], stream.n_rows)
     mean_weight = stream.total_weight / stream.n_rows
     # The spread of the columns, and their correlations, are those of the examples.
     weight = put(spec.weight) if stream.is_weighted else None
@@ -254,21 +251,21 @@ def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Base
     if maker is None:
         return None
     if not maker.asks_teacher:
-        return prepare_lacking(maker, X, weight)
+        return prepare_with_missing(maker, X, weight)
     # Not what the student learns from, such as expectations, but what the members predict.
     predict = predictor_of(teacher, spec, task)
     if (count := predict(spec.X[:1]).shape[1]) < 2:  # one disagrees with nobody
         name = type(inside_wrappers(teacher, FrozenEstimator, Teacher)).__name__
         raise ValueError(
-            f"transfer={spec.settings.transfer!r} needs a teacher of at least two members; {name} "
-            f"has {count}."
+            f"transfer={spec.transfer!r} needs a teacher of at least two members; "
+            f"{name} has {count}."
         )
     model = inside_wrappers(teacher, FrozenEstimator)
     is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
     # Of categories its networks may know other codes.
     asks_networks = is_ensemble and spec.schema.columns is None
     networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
-    return prepare_lacking(maker, X, weight, networks or AnswersThatDisagree(task, predict))
+    return prepare_with_missing(maker, X, weight, networks or AnswersThatDisagree(task, predict))
 
 
 class NetworksThatDisagree:

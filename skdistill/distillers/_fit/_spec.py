@@ -1,110 +1,76 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the fit of a distiller is told: rules of its parameters, and all it has, read once."""
+"""The state of a distiller's fit as one value, read and checked before the teacher is fitted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from torch import Tensor
+import torch
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_array, check_random_state
 
-from ..._data.columns import COLUMN_PARAMETERS
+from ..._data.checks import check_trainable
+from ..._data.columns import as_table, names_of_columns, with_days
+from ..._data.encoding import InputSettings
 from ..._data.schema import InputSchema
-from ..._estimator.base import Fitted, NetEstimator, ObservedTask, fit_task, for_callbacks
-from ..._estimator.predicting import DistributionEstimator
+from ..._estimator.base import Fitted, checked_training
 from ..._estimator.unwrapping import tags_of
-from ..._estimator.warm_start import all_weights
-from ..._method.task import Buffers, ClassificationTask, Task
-from ..._training.resume import resumable
-from ..._training.stream import Stream
+from ..._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
+from ..._method.plan import build_module
+from ..._method.task import (
+    TASKS,
+    Buffers,
+    ClassificationTask,
+    prepare_to_compute,
+    read_samples,
+)
+from ..._training.stream import Stream, is_stream, refuse_with_stream
 from ..._training.trainer import SEED_LIMIT, Training
-from ..._utils.settings import SettingsRule
-from ..._utils.validation import Number, OneOf, errors_about, is_number
-from ...families import Family, known_families
-from ...pruning import GroupLasso
-from ...settings import Runtime, WeakLearnerSearch
-from ...transfer import MAKERS, TransferMaker, TransferOnly, make_transfer
+from ..._utils.validation import errors_about
+from ..._utils.warnings import warn
+from ...distributions import Calibratable
+from ...pruning import ProximalStep
+from ...settings import Checkpoint, Runtime
+from ...teachers import check_member_predictions
+from ...transfer import (
+    Disagreement,
+    GaussianNoise,
+    TransferMaker,
+    TransferOnly,
+    TransferSet,
+    filled,
+    make_transfer,
+    numbered,
+)
 
-
-class TransferRule:
-    """Rule of `transfer`; `objects` are the settings that its names stand for."""
-
-    objects = tuple(MAKERS.values())
-
-    def check(self, value: object, name: str) -> None:
-        try:
-            given = value.transfer if isinstance(value, TransferOnly) else value
-            if not (isinstance(given, str) and given == "auto"):
-                make_transfer(given)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{error} It may also be 'auto'.") from None
-
-
-class FamilyRule:
-    """Rule of `family`, whose name also depends on the teacher; `objects` as of `transfer`."""
-
-    objects = tuple(known_families("regressor", "classifier").values())
-
-    def check(self, value: object, name: str) -> None:
-        if not isinstance(value, (str, Family)):
-            raise TypeError(
-                f"{name} must be a name, or a Family such as {self.objects[0].__name__}(), got "
-                f"{value!r}."
-            )
-
-
-class FoldsRule:
-    """Rule of `teacher_cv`."""
-
-    def check(self, value: Any, name: str) -> None:
-        is_count = is_number(value, Integral)
-        is_folds = hasattr(value, "split") or isinstance(value, Iterable)
-        are_no_folds = isinstance(value, (str, bytes, type, np.ndarray, Tensor))
-        if are_no_folds or not (value is None or is_count or is_folds):
-            raise TypeError(
-                f"{name} must be None, a number of folds, a cross-validation splitter, or an "
-                f"iterable of pairs of train and test samples; got {value!r}."
-            )
-        if is_count and value < 2:
-            raise ValueError(f"{name} must be at least 2 folds, got {value!r}.")
-
-
-class MemoryRule:
-    """Rule of `memory`."""
-
-    def check(self, value: object, name: str) -> None:
-        if not (value is None or isinstance(value, str) or hasattr(value, "cache")):
-            raise ValueError(
-                f"{name} must be None, the path of a folder as a string, or a joblib.Memory, got "
-                f"{value!r}."
-            )
-
-
-PARAMETER_TABLE = {
-    **DistributionEstimator._parameter_table,
-    "lr": Number(Real, 0, closed="neither", others=("auto",)),
-    "max_epochs": Number(Integral, 1, others=("auto",)),
-    "transfer": TransferRule(),
-    "teacher_cv": FoldsRule(),
-    "memory": MemoryRule(),
-    **COLUMN_PARAMETERS,
+# What transfer="auto" stands for, by the kind of the student.
+AUTO_NOISE: dict[str, TransferMaker] = {
+    "regressor": GaussianNoise(correlated=True, categorical="auto"),
+    "classifier": GaussianNoise(scale=1.0, correlated=True),
 }
 
-STUDENT_PARAMETERS = {
-    "calibration_fraction": Number(Real, 0, 1, closed="neither", others=(None,)),
-    "runtime": SettingsRule(Runtime, OneOf((None,)), ("member_block",)),
-    "batch_size": Number(Integral, 1, others=("auto",)),
-    "warm_start": OneOf((True, False)),
-    "ddof": OneOf((0, 1)),
-}
+# From more samples than so many on, "auto" is None for numbers: samples lie so close that new ones
+# tell a student less than more epochs do. Of a stream, whose new samples the teacher is asked about
+# in every epoch, this holds for fewer.
+_MANY_ROWS, _MANY_STREAMED = 50_000, 10_000
 
-PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}
+# Samples, at most, that tell whether noise leaves a table as it is.
+_ROWS_LOOKED_AT = 2_000
+
+# Further samples, at least, and the factor between widths of ranges, that tell of other units.
+_LEAST_TO_SPREAD, _OTHER_UNIT = 10, 10.0
+
+# What parameters must be where X gives batches, which are trained on as they are read.
+_WITH_STREAM = {
+    "teacher_cv": None,
+    "memory": None,
+    "warm_start": False,
+    "runtime__checkpoint": None,
+    "calibration_fraction": None,
+}
 
 
 def kind_of(teacher: BaseEstimator) -> str | None:
@@ -120,102 +86,245 @@ def kind_of(teacher: BaseEstimator) -> str | None:
     return kind if kind in ("classifier", "regressor") else None
 
 
-def _kind(distiller: BaseEstimator) -> str | None:
-    """Kind of a distiller: that of its teacher, and after `fit` that of the fitted student."""
-    fitted = "_plan" in vars(distiller)
-    return distiller._plan.task.kind if fitted else kind_of(distiller.teacher)
+class FitArguments(NamedTuple):
+    """X, y and weights as the user has given them to `fit`, for the fit of the teacher."""
+
+    X: Any
+    y: Any
+    sample_weight: Any
 
 
-kind_as_teacher = property(_kind)
+@dataclass(frozen=True, eq=False)
+class FitSpec:
+    """Everything that a fit needs; X, y and weight are of the samples of positive weight."""
+
+    name: str  # of the estimator's class
+    kind: str  # "classifier" or "regressor"
+    params: dict[str, Any]  # of the estimator
+    transfer: Any  # the parameter, without TransferOnly
+    transfer_only: bool
+    checkpoint: Checkpoint | None
+    teacher: Any  # the parameter, or the estimator that None stands for
+    training: Training
+    random_state: np.random.RandomState
+    before: Fitted | None  # the fit that training goes on from
+    is_pass: bool  # one pass over samples, which others may follow, as in `partial_fit`
+    arguments: FitArguments
+    schema: InputSchema  # of X
+    plan: Any
+    recipe: Any
+    scaling: Buffers
+    X: np.ndarray
+    y: np.ndarray  # encoded
+    weight: np.ndarray
+    X_transfer: np.ndarray
+    X_monitor: np.ndarray | None = None  # of GPED
+    maker: TransferMaker | None = None  # generates further samples for the teacher to predict
+    member_predictions: np.ndarray | None = None  # (n, S, ...), encoded
+    stream: Stream | None = None  # of which X, y and weight are examples then
+    more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
+
+    @property
+    def data(self) -> dict[str, object]:
+        """What the fit was given, by name: it must be the same when it goes on."""
+        data = self.arguments._asdict() | {"X_transfer": self.X_transfer}
+        data["member_predictions"] = self.member_predictions
+        if self.before is not None:
+            data["the fitted student"] = all_weights(self.before.module)
+        return {k: None if value is None else np.asarray(value) for k, value in data.items()}
+
+    def draw_seeds(self, size: int) -> list[int]:
+        """Draw seeds from `random_state`."""
+        return self.random_state.randint(SEED_LIMIT, size=size).tolist()
 
 
-def check_kind(teacher: BaseEstimator, member_predictions: ArrayLike) -> None:
-    """Raise TypeError unless it is a teacher, ValueError for a name without predictions."""
+def read_fit(
+    estimator: Any,
+    X: Any,
+    y: object,
+    sample_weight: object = None,
+    X_transfer: object = None,
+    member_predictions: object = None,
+    *,
+    is_pass: bool = False,
+    classes: object = None,
+) -> FitSpec:
+    """Read what the fit of a distiller needs, and check all that can be before it takes time.
+
+    Nothing that the fit calls later gets the estimator. `is_pass` is True and `classes` are given
+    in `partial_fit`.
+    """
+    params, has_teacher = estimator.get_params(deep=False), member_predictions is None
+    teacher = params["teacher"]
+    teacher = estimator._default_teacher() if teacher is None else teacher
     if kind_of(teacher) is None:
         raise TypeError(
             "teacher must be a classifier or a regressor, or, with member_predictions, "
-            "'classifier' or 'regressor'; skdistill.teachers.as_teacher makes one of a list of "
-            f"fitted models, or of a torch module. Got {teacher!r}."
+            "'classifier' or 'regressor'; skdistill.teachers.FittedModels makes one of fitted "
+            f"models, or of torch modules. Got {teacher!r}."
         )
-    if isinstance(teacher, str) and member_predictions is None:
+    if isinstance(teacher, str) and has_teacher:
         raise ValueError(
             f"teacher={teacher!r} goes with member_predictions, which are None; without "
             "them teacher must be an estimator."
         )
+    training = checked_training(estimator, estimator._model_classes())
+    transfer_only = isinstance(params["transfer"], TransferOnly)
+    transfer = params["transfer"].transfer if transfer_only else params["transfer"]
+    is_streamed = estimator._takes_streams and is_stream(X)
+    if is_streamed:
+        given = {"y": y, "sample_weight": sample_weight, "X_transfer": X_transfer}
+        given["member_predictions"] = member_predictions
+        refuse_with_stream(estimator.get_params(), _WITH_STREAM, given)
+        if is_pass:
+            raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
+    goes_on, share = is_pass or params.get("warm_start", False), params.get("calibration_fraction")
+    before = Fitted.of(estimator) if goes_on else None
+    pruning, random_state = params.get("pruning"), check_random_state(params["random_state"])
+    runtime = Runtime.of(params["runtime"])
+    if goes_on and pruning is not None:
+        why = "partial_fit" if is_pass else "warm_start=True"
+        raise ValueError(
+            f"pruning must be None with {why}, as units are removed when training ends; got "
+            f"{pruning!r}."
+        )
+    if before is None:
+        estimator._reset()
+    kind = estimator._kind
+    maker = _maker(transfer, estimator._auto_transfer.get(kind, AUTO_NOISE[kind]), has_teacher)
+    known: Any = None if before is None else before.plan.task
+    if is_pass and kind == "classifier":
+        known = _checked_classes(classes, known)
+    elif classes is not None:
+        raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
+    n_embedded = estimator._embedded_from
+    normalize_y, kept = params["normalize"] in (True, "y"), None
 
-
-@dataclass(frozen=True, eq=False)
-class StudentSettings:
-    """Parameters of a distiller when its fit begins; not all have those with a default here."""
-
-    name: str  # of the class
-    kind: str  # of the task
-    teacher: Any
-    transfer: Any
-    transfer_only: bool
-    teacher_cv: Any
-    memory: Any
-    max_epochs: int | str
-    batch_size: Any
-    normalize: bool | str
-    checkpoint: Any
-    verbose: int
-    random_state: Any
-    dtype: str | None  # None is that of X
-    device: Any
-    pruning: GroupLasso | None = None
-    calibration_fraction: float | None = None
-    warm_start: bool = False
-    n_rounds: int = 0
-    search: WeakLearnerSearch | None = None
-    estimate: Any = None
-
-    @classmethod
-    def of(cls, estimator: NetEstimator) -> StudentSettings:
-        """Read an estimator's parameters."""
-        runtime, transfer = Runtime.of(estimator.runtime), estimator.transfer
-        transfer_only = isinstance(transfer, TransferOnly)
-        takes_dtype = "dtype" not in estimator._parameter_table["runtime"].unread
-        found = estimator.get_params(deep=False) | {
-            "name": type(estimator).__name__,
-            "kind": estimator._kind,
-            "dtype": runtime.dtype if takes_dtype else None,
-            "device": runtime.device,
-            "checkpoint": runtime.checkpoint,
-            "transfer": transfer.transfer if transfer_only else transfer,
-            "transfer_only": transfer_only,
-        }
-        names = [field.name for field in fields(cls) if field.name in found]
-        return cls(**{name: found[name] for name in names})
-
-
-class FitMode(NamedTuple):
-    """Which part of a student's training a call is; without ``warm_start`` a fit is all of it."""
-
-    before: Fitted | None = None  # what training goes on from
-    is_pass: bool = False  # one pass over samples, which others may follow, as in `partial_fit`
-    keeps_state: bool = False  # of the training, for a later one
-    task: Task | None = None  # if it is known before y is
-
-    @classmethod
-    def of(
-        cls, settings: StudentSettings, before: Fitted | None, is_pass: bool, classes: object
-    ) -> FitMode:
-        """Return the mode of a call of `fit` or `partial_fit`; ValueError for wrong `classes`."""
-        if not (is_pass or settings.warm_start):
-            return cls()
-        if settings.pruning is not None:
-            why = "partial_fit" if is_pass else "warm_start=True"
+    stream, weight = None, None
+    if is_streamed:
+        is_noise = maker is None or type(maker) is GaussianNoise
+        if transfer_only or not is_noise:
             raise ValueError(
-                f"pruning must be None with {why}, as units are removed when training ends; got "
-                f"{settings.pruning!r}."
+                "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
+                f"from all samples; got {params['transfer']!r}."
             )
-        known: Any = None if before is None else before.plan.task
-        if is_pass and settings.kind == "classifier":
-            known = _checked_classes(classes, known)
-        elif classes is not None:
-            raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
-        return cls(before, is_pass, True, known)
+        stream = Stream(estimator, X)
+        schema, task, row_shape = stream.schema, stream.task, stream.row_shape
+        reading = InputSettings.of(params, kind, schema.columns)
+        plan, inputs = estimator._plan_of(task), stream.inputs(reading, n_embedded)
+        recipe = estimator._recipe_of(plan, row_shape, inputs)
+        scaling = stream.scaling(task, normalize_y)
+        rows, encoded, weight = stream.encoded_examples(scaling)
+        n_rows, many, arguments = stream.n_rows, _MANY_STREAMED, FitArguments(X, None, None)
+    else:
+        X = as_table(X)
+        rows, y_read, schema = read_samples(
+            estimator, X, y, None if before is None else estimator._input_schema
+        )
+        check: Any = TASKS[kind].check
+        targets, task = check(y_read, known)
+        if before is not None:
+            schema = schema.with_further(X, rows) if is_pass else schema
+            rows = in_dtype_of(before.module, rows)
+            task = replace(task, dtype=before.plan.task.dtype)
+        elif "dtype" not in estimator._parameter_table["runtime"].unread:
+            rows, task = prepare_to_compute(runtime.dtype, runtime.device, rows, task)
+        plan = estimator._plan_of(task)
+        weight = task.weights_of_rows(targets, sample_weight)
+        # A slice copies nothing: X may be a memory map.
+        kept = slice(None) if weight is None or weight.all() else weight > 0
+        rows, targets = rows[kept], targets[kept]
+        weight = None if weight is None else weight[kept]
+        reading = InputSettings.of(params, kind, schema.columns)
+        inputs = reading.encoding(rows, targets, weight, n_embedded)
+        recipe = estimator._recipe_of(plan, rows.shape[1:], inputs)
+        if before is None:
+            scaling = task.scaling(targets, weight, rows.dtype, normalize_y)
+            is_scaled = is_pass and scaling and normalize_y
+            if is_scaled and (targets == targets[0]).all(axis=0).any():
+                warn(
+                    "y of the first call of partial_fit is constant, and all later y keep its "
+                    "scale, 1. Where they vary, begin with samples that tell their scale."
+                )
+        else:
+            recipe, scaling = same_recipe(before.recipe, recipe), scaling_of(before.module)
+        if np.asarray(y).shape[1:] == (1,):
+            y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
+        encoded = task.encode(targets, scaling, rows.dtype)
+        weight = np.ones(len(rows)) if weight is None else weight
+        n_rows, many, arguments = len(rows), _MANY_ROWS, FitArguments(X, y, sample_weight)
+
+    if is_pass:  # whose learning rate is constant, and which has all the time it takes
+        training = replace(training, lr_schedule=None, budget=None)
+    elif (budget := training.budget) and share is not None:
+        # Half of the time is for the second student, by which this one is calibrated.
+        training = replace(training, budget=budget.keeping(budget.seconds / 2))
+    spec = FitSpec(
+        type(estimator).__name__,
+        kind,
+        params,
+        transfer,
+        transfer_only,
+        Checkpoint.of(runtime.checkpoint),
+        teacher,
+        training,
+        random_state,
+        before,
+        is_pass,
+        arguments,
+        schema,
+        plan,
+        recipe,
+        scaling,
+        rows,
+        encoded,
+        weight,
+        X_transfer=rows[:0],
+        stream=stream,
+    )
+    if transfer == "auto" and kind == "regressor" and n_rows > many:
+        maker = None
+    maker = maker_that_changes(spec, maker)
+    if X_transfer is not None:
+        spec = replace(spec, X_transfer=check_further_rows(spec, X_transfer, "X_transfer"))
+    elif transfer_only and (maker is None or maker.keeps_labels):
+        raise ValueError(
+            "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
+            f"got None and TransferOnly({transfer!r})."
+        )
+    # A module that does not fit is found here, before the teacher is fitted.
+    module = build_module(plan, recipe, [0], torch.float64)
+    if pruning is not None:
+        ProximalStep(module, pruning.strength)  # it raises for modules that cannot be pruned
+    if share is not None:
+        for what, is_given in {
+            "member_predictions": not has_teacher,
+            "partial_fit": is_pass,
+        }.items():
+            if is_given:
+                raise ValueError(f"calibration_fraction must be None with {what}; got {share!r}.")
+        found = module.distribution(torch.zeros(1, *recipe.row_shape, dtype=torch.float64))
+        if not isinstance(found, Calibratable):
+            raise ValueError(
+                f"calibration_fraction must be None for a student that predicts a "
+                f"{type(found).__name__}, whose epistemic part cannot be changed for each target "
+                f"by itself; got {share!r}."
+            )
+    if not has_teacher:
+        is_kind = isinstance(teacher, str) and teacher == kind
+        is_teacher = params["teacher"] is not None and not is_kind
+        if is_teacher or params["teacher_cv"] is not None or len(spec.X_transfer):
+            raise ValueError(
+                "member_predictions come instead of a teacher: teacher, teacher_cv and X_transfer "
+                f"must be None; got teacher={params['teacher']!r}, teacher_cv="
+                f"{params['teacher_cv']!r} and X_transfer with {len(spec.X_transfer)} samples."
+            )
+        members = check_member_predictions(
+            member_predictions, len(arguments.y), name="member_predictions", **task.shape_of_members
+        )
+        members = plan.encode_members(members[kept], scaling, rows.dtype)
+        return replace(spec, maker=maker, member_predictions=members)
+    return replace(spec, maker=maker)
 
 
 def _checked_classes(classes: object, known: ClassificationTask | None) -> ClassificationTask:
@@ -237,64 +346,106 @@ def _checked_classes(classes: object, known: ClassificationTask | None) -> Class
     return given
 
 
-class FitArguments(NamedTuple):
-    """X, y and weights as the user has given them to `fit`, for the fit of the teacher."""
-
-    X: Any
-    y: Any
-    sample_weight: Any
-
-
-@dataclass(frozen=True, eq=False)
-class FitSpec:
-    """Everything that a fit needs; X, y and weight are of the samples of positive weight."""
-
-    settings: StudentSettings
-    mode: FitMode
-    training: Training
-    arguments: FitArguments
-    random_state: np.random.RandomState
-    schema: InputSchema  # of X
-    plan: Any
-    recipe: Any
-    scaling: Buffers
-    X: np.ndarray
-    y: np.ndarray  # encoded
-    weight: np.ndarray
-    X_transfer: np.ndarray
-    maker: TransferMaker | None = None  # generates further samples for the teacher to predict
-    member_predictions: np.ndarray | None = None  # (n, S, ...), encoded
-    stream: Stream | None = None  # of which X, y and weight are examples then
-    more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
-
-    @property
-    def data(self) -> dict[str, object]:
-        """What the fit was given, by name: it must be the same when it goes on."""
-        data = self.arguments._asdict() | {"X_transfer": self.X_transfer}
-        data["member_predictions"] = self.member_predictions
-        if self.mode.before is not None:
-            data["the fitted student"] = all_weights(self.mode.before.module)
-        return {k: None if value is None else np.asarray(value) for k, value in data.items()}
-
-    def draw_seeds(self, size: int) -> list[int]:
-        """Draw seeds from `random_state`."""
-        return self.random_state.randint(SEED_LIMIT, size=size).tolist()
+def _maker(transfer: Any, auto: TransferMaker, has_teacher: bool) -> TransferMaker | None:
+    """Return what generates samples for the teacher to predict; None without a teacher."""
+    if isinstance(transfer, str) and transfer == "auto":
+        return auto if has_teacher else None
+    maker = make_transfer(transfer)
+    if isinstance(maker, Disagreement) and maker.base is None:
+        maker = clone(maker).set_params(base=auto)
+    if maker is not None and not has_teacher:
+        raise ValueError(
+            "transfer must be 'auto' or None with member_predictions, which are known for X "
+            f"alone; got {transfer!r}."
+        )
+    return maker
 
 
-@contextmanager
-def begun(
-    estimator: NetEstimator, spec: FitSpec, *, resumes: bool = True
-) -> Iterator[tuple[FitSpec, ObservedTask]]:
-    """Begin a fit, or go on from the estimator's checkpoint, and end it: of teacher and student.
+def maker_that_changes(spec: FitSpec, maker: TransferMaker | None) -> TransferMaker | None:
+    """Check the maker, and return it, or None for one that leaves samples as they are.
 
-    The estimator keeps what is known of it before it is trained.
+    The codes of columns that hold categories are left alone, or exchanged.
     """
-    estimator._keep({"_input_schema": spec.schema, **spec.plan.task.fitted_attributes})
-    resumes = resumes and not spec.mode.is_pass and spec.settings.checkpoint is not None
-    with (
-        fit_task(estimator, for_callbacks(*spec.arguments), 2) as task,
-        resumable(estimator, spec.random_state, spec.data)
-        if resumes
-        else nullcontext(spec.random_state) as random_state,
-    ):
-        yield replace(spec, random_state=random_state), task
+    if maker is None:
+        return None
+    rows, columns = spec.X, spec.schema.columns
+    maker = numbered(maker, spec.schema.names)
+    maker.check(rows.shape)
+    if not len(rows):
+        return maker
+    # A copy: X may be a memory map.
+    some = torch.from_numpy(rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy())
+    some = filled(some) if some.ndim == 2 else some
+    maker = maker if columns is None else _knowing(maker, some, list(columns.categories))
+    return maker if maker.changes(some) else None
+
+
+def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int]) -> TransferMaker:
+    """Return a maker that treats further columns as categorical."""
+    settings: dict[str, Any] = maker.get_params(deep=False)
+    changed: dict[str, Any] = {}
+    if "categorical" in settings:
+        variables, mask = maker._variables(some.shape), maker._is_categorical(some)
+        of_maker = [] if mask is None else mask.nonzero().flatten().tolist()
+        for column in [*of_maker, *categorical]:
+            if not any(column in variable for variable in variables):
+                variables.append((column,))
+        changed["categorical"] = variables
+    if settings.get("base") is not None:
+        changed["base"] = _knowing(settings["base"], some, categorical)
+    return clone(maker).set_params(**changed)
+
+
+def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
+    """Return samples, an array or a TransferSet, checked to have the shape and columns of X."""
+    X, columns = spec.X, spec.schema.columns
+    given = given.rows if isinstance(given, TransferSet) else given
+    row_shape = X.shape[1:]
+    with errors_about(name):
+        if len(given) == 0:
+            raise ValueError(f"{name} must have at least one sample, or be None; got none.")
+        names = names_of_columns(given)
+        given = with_days(as_table(given, name))
+        given = given if columns is None else columns.encode(given, is_training=True)
+        reads_missing = spec.params["normalize"] in (True, "X")
+        may_lack = "allow-nan" if X.ndim == 2 and reads_missing else True
+        settings = {"allow_nd": True, "ensure_all_finite": may_lack}
+        rows = check_array(given, dtype=X.dtype, input_name=name, **settings)
+    if rows.shape[1:] != row_shape:
+        raise ValueError(
+            f"{name} must have {row_shape[0]} columns as X has, got {rows.shape[1]}."
+            if rows.ndim == len(row_shape) + 1 == 2
+            else f"{name} must have samples of shape {row_shape} as X has, got {rows.shape[1:]}."
+        )
+    check_names(spec, names, f"{name} has")
+    check_trainable(rows, X.dtype, name)
+    if X.ndim == 2:
+        _warn_of_other_units(X, rows, name)
+    return rows
+
+
+def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
+    """Warn of further samples that seem to have other units than X, in most features.
+
+    They are all beyond X by more than its range, or their range is ten times as wide, or a tenth.
+    """
+    low, high = np.fmin.reduce(X), np.fmax.reduce(X)
+    bottom, top = np.fmin.reduce(rows), np.fmax.reduce(rows)
+    widths = high - low, top - bottom
+    is_other = (top < low - widths[0]) | (bottom > high + widths[0])
+    if len(rows) >= _LEAST_TO_SPREAD:
+        is_other |= np.maximum(*widths) > _OTHER_UNIT * np.minimum(*widths)
+    if 2 * np.count_nonzero(is_other & (widths[0] > 0)) > X.shape[1]:
+        warn(
+            f"{name} seems to have other units than X in most features: has one of them been "
+            "scaled, and not the other? A Pipeline transforms X only. So that its steps transform "
+            f"{name} too, call sklearn.set_config(enable_metadata_routing=True) and the student's "
+            f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
+        )
+
+
+def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:
+    """Hold the names of columns, if there are any, against those of X."""
+    own_names = spec.schema.names
+    if names is not None and own_names is not None and list(names) != list(own_names):
+        raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import as_rows, read_in_chunks, rows_first
 from ..._estimator.calibration import ApproximationError, fit_calibration
 from ..._estimator.warm_start import in_dtype_of, load_weights, scaling_of
-from ..._method.objective import Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
 from ..._method.random_functions import (
     LEAST_SAMPLES,
@@ -40,11 +39,11 @@ from ..._utils.warnings import warn
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...losses import moments
 from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
-from ...pruning import GroupLasso, ProximalStep, prune, widths
+from ...pruning import ProximalStep, prune, widths
 from ...settings import Runtime
 from ...teachers import in_chunks
 from ...transfer import filled, nearest_rows
-from ._rows import student_rows, suited_to
+from ._rows import adapted_to_teacher, student_rows
 from ._spec import FitArguments, FitSpec
 from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
 
@@ -60,9 +59,9 @@ _EPOCHS_WITHIN = (10, 400)
 # variance of 1e-5 four times lowered the NLL gap of three families from .15 to .30 to .02 to .05;
 # twice the epochs alone, or half the rate, left .08 or more. Twice lowered it by up to .045 where
 # the variance is 3e-4, .01 where it is 7e-4, and .002 where it is 2e-3, in twice the seconds.
-# Beyond half of the finest, epochs are more by as much again: on the first of these tables twice
-# as many raised the rank correlation of the epistemic part from .75 to .83, means of three seeds.
-_ORDINARY_VARIANCE, _FINEST = 3e-3, 4.0
+# Beyond half of the largest factor, epochs are more by as much again: on the first of these tables
+# twice as many raised the rank correlation of the epistemic part from .75 to .83 (three seeds).
+_ORDINARY_VARIANCE, _LARGEST_FACTOR = 3e-3, 4.0
 
 # Samples, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
@@ -85,27 +84,27 @@ def train_student(
     """
     from ..._engine import ContinuedTraining
 
-    before = spec.mode.before
+    before, pruning = spec.before, spec.params["pruning"]
     with stage("transfer samples", is_measured=False):
-        if predictions.is_of_others:
-            spec = suited_to(spec, predictions.teacher)
+        if not predictions.is_ensemble:
+            spec = adapted_to_teacher(spec, predictions.teacher)
         seeds = spec.draw_seeds(plan.n_networks + 1)
         rows, total_weight = student_rows(spec, predictions, seeds.pop())
         recipe, module = _initial(spec, plan, predictions, seeds, rows.X.dtype)
-        refinement = _refinement(spec, predictions, len(rows))
-    n_before, n_epochs, n_of_first = _planned_epochs(spec, len(rows), refinement)
+        low_noise_factor = _low_noise_factor(spec, predictions, len(rows))
+    n_before, n_epochs, n_of_first = _planned_epochs(spec, len(rows), low_noise_factor)
     if n_epochs == 0:
         return
-    budget = TrainingBudget(n_of_first, total_weight, refinement)
+    budget = TrainingBudget(n_of_first, total_weight, low_noise_factor)
     objective = plan.objective(module, budget)
     objective.start_at(n_before)
     continued, share = None, predictions.found_share
-    if spec.mode.keeps_state:
+    if spec.is_pass or spec.params.get("warm_start", False):
         # There is no state where warm_start has come later.
         state = None if before is None else before.facts.get("_training_state")
         continued = ContinuedTraining(rows, draws_globally(module), state)
     student = Student(
-        replace(spec.training, refinement=refinement),
+        replace(spec.training, low_noise_factor=low_noise_factor),
         plan,
         recipe,
         budget,
@@ -113,23 +112,41 @@ def train_student(
         facts,
         [] if before is None else before.history,
         continued,
-        spec.mode.is_pass,
+        spec.is_pass,
         spec.X,
         OwnFunctions(spec, share, predictions.teacher) if share > 0 else None,
     )
-
-    def anew(recipe: NetworkRecipe) -> DistributionStack:
-        return _initial(replace(spec, recipe=recipe), plan, predictions, seeds, rows.X.dtype)[1]
-
-    pruning = spec.settings.pruning
-    yield from _stages(student, pruning, module, objective, rows, n_epochs, task, anew)
+    finetune_epochs = 0 if pruning is None else pruning.finetune_epochs
+    n_more = n_epochs if finetune_epochs == "auto" else int(finetune_epochs)
+    n_all = n_epochs + n_more
+    task = task.subtask("student", max_subtasks=n_all)
+    lasso = None if pruning is None else ProximalStep(module, pruning.strength)
+    with task.running(), stage(f"student, {n_all} epochs"):
+        how: dict[str, Any] = {"proximal": lasso, "share": n_epochs / n_all}
+        per_epoch = task.per_epoch(student.in_training)
+        fitted = yield from student.train(module, objective, rows, n_epochs, [per_epoch], **how)
+        if pruning is None:
+            return
+        student, fitted = student.pruned(fitted, pruning.threshold)
+        yield fitted
+        if not n_more:
+            return
+        module = fitted.module
+        if pruning.restart:
+            smaller = replace(spec, recipe=student.recipe)
+            _, module = _initial(smaller, plan, predictions, seeds, rows.X.dtype)
+            objective = plan.objective(module, budget)
+        else:
+            objective.start_at(n_epochs)  # weights that grow over the epochs have grown
+        how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
+        yield from student.train(module, objective, rows, n_more, [per_epoch], **how)
 
 
 def _initial(
     spec: FitSpec, plan: Plan, predictions: MemberPredictions, seeds: list[int], dtype: torch.dtype
 ) -> tuple[NetworkRecipe, DistributionStack]:
     """Return the recipe of the student, with functions of the teacher, and the module to train."""
-    recipe, functions, before = spec.recipe, predictions.functions, spec.mode.before
+    recipe, functions, before = spec.recipe, predictions.functions, spec.before
     if functions is not None:
         if plan.n_heads > 1:
             known, numbers = functions.members, range(plan.n_heads)
@@ -153,46 +170,48 @@ def first_predictions(spec: FitSpec, predictions: MemberPredictions) -> tuple[An
     return np.concatenate(answers), spec.weight[::every]
 
 
-def _refinement(spec: FitSpec, predictions: MemberPredictions, n_rows: int) -> float:
-    """Return by how much finer a student is trained where its teacher predicts little variance.
+def _low_noise_factor(spec: FitSpec, predictions: MemberPredictions, n_rows: int) -> float:
+    """Return by what to divide the learning rate where the teacher predicts next to no variance.
 
     Smaller steps need more epochs: they are smaller by no more than `max_epochs` exceeds "auto".
     """
-    max_epochs = spec.settings.max_epochs
+    max_epochs = spec.params["max_epochs"]
     most = math.inf if max_epochs == "auto" else int(max_epochs) / _n_epochs("auto", n_rows)
-    if spec.mode.is_pass or spec.plan.task.kind != "regressor" or most <= 1:
+    if spec.is_pass or spec.kind != "regressor" or most <= 1:
         return 1.0
     members, weight = first_predictions(spec, predictions)
     if np.ndim(members) < 4:  # expectations, of GPED
         return 1.0
-    return min(_refinement_for(members, weight), most)
+    return min(_low_noise_factor_for(members, weight), most)
 
 
-def _refinement_for(predictions: np.ndarray, weight: np.ndarray) -> float:
-    """Return the refinement for predictions of members, (n, M, t, 2), on standardised targets."""
+def _low_noise_factor_for(predictions: np.ndarray, weight: np.ndarray) -> float:
+    """Return the factor for predictions of members, (n, M, t, 2), on standardised targets."""
     every = -(-len(predictions) // _ROWS_FOR_START)
     members = torch.as_tensor(predictions[::every]).double().transpose(0, 1)
     total, _ = moments(Gaussian(*members.unbind(-1)))
-    least = _ORDINARY_VARIANCE / _FINEST**4
+    least = _ORDINARY_VARIANCE / _LARGEST_FACTOR**4
     log_variance = total.variance.clamp(min=least).log().mean(-1).numpy()
     variance = math.exp(np.average(log_variance, weights=weight[::every]))
     # Rounded, as answers to portions of other sizes are, so that these do not matter.
     return max(1.0, round((_ORDINARY_VARIANCE / variance) ** 0.25, 2))
 
 
-def _planned_epochs(spec: FitSpec, n_rows: int, refinement: float) -> tuple[int, int, int]:
+def _planned_epochs(spec: FitSpec, n_rows: int, low_noise_factor: float) -> tuple[int, int, int]:
     """Return how many epochs were trained before, are to be trained now, and the first fit planned.
 
     Over the last ones the weights of a loss change.
     """
-    mode, max_epochs = spec.mode, spec.settings.max_epochs
-    more_epochs = refinement * max(1.0, 2 * refinement / _FINEST) * spec.more_epochs
+    before, max_epochs = spec.before, spec.params["max_epochs"]
+    more_epochs = (
+        low_noise_factor * max(1.0, 2 * low_noise_factor / _LARGEST_FACTOR) * spec.more_epochs
+    )
     n_planned = _n_epochs(max_epochs, n_rows, more_epochs)
     n_before, n_of_first = 0, n_planned
-    if mode.before is not None:
-        n_before = n_epochs_in(mode.before.history)
-        n_of_first = mode.before.training_budget.n_epochs
-    if mode.is_pass:
+    if before is not None:
+        n_before = n_epochs_in(before.history)
+        n_of_first = before.training_budget.n_epochs
+    if spec.is_pass:
         return n_before, 1, n_of_first
     if n_planned < n_before and max_epochs != "auto":
         raise ValueError(
@@ -214,40 +233,6 @@ def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
     low, high = _EPOCHS_WITHIN
     within = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
     return round(within * more)
-
-
-def _stages(
-    student: Student,
-    pruning: GroupLasso | None,
-    module: DistributionStack,
-    objective: Objective,
-    rows: object,
-    n_epochs: int,
-    task: ObservedTask,
-    anew: Callable[[NetworkRecipe], DistributionStack],
-) -> Iterator[Fitted]:
-    """Train a student, and with `pruning` prune it and distil the teacher into what is left."""
-    more = 0 if pruning is None else pruning.finetune_epochs
-    n_more = n_epochs if more == "auto" else int(more)
-    n_all = n_epochs + n_more
-    task = task.subtask("student", max_subtasks=n_all)
-    lasso = None if pruning is None else ProximalStep(module, pruning.strength)
-    with task.running(), stage(f"student, {n_all} epochs"):
-        how: dict[str, Any] = {"proximal": lasso, "share": n_epochs / n_all}
-        per_epoch = task.per_epoch(student.in_training)
-        fitted = yield from student.train(module, objective, rows, n_epochs, [per_epoch], **how)
-        if pruning is not None:
-            student, fitted = student.pruned(fitted, pruning.threshold)
-            yield fitted
-        if pruning is not None and n_more:
-            module = fitted.module
-            if pruning.restart:
-                module = anew(student.recipe)
-                objective = student.plan.objective(module, student.training_budget)
-            else:
-                objective.start_at(n_epochs)  # weights that grow over the epochs have grown
-            how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
-            yield from student.train(module, objective, rows, n_more, [per_epoch], **how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,7 +415,7 @@ def with_approximation_error(
     known = plan.read_mean(torch.from_numpy(target).unsqueeze(0)).numpy()
     squares = (known - student).astype(np.float64) ** 2
     error = np.average(squares, axis=0, weights=weight)
-    return read_by(replace(plan, calibration=ApproximationError(tuple(error.tolist()))), fitted)
+    return with_plan(replace(plan, calibration=ApproximationError(tuple(error.tolist()))), fitted)
 
 
 def _beside(X: np.ndarray, columns: Columns | None) -> np.ndarray:
@@ -447,7 +432,7 @@ def _beside(X: np.ndarray, columns: Columns | None) -> np.ndarray:
     return mirrored
 
 
-def read_by(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
+def with_plan(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
     """Return a student whose outputs another plan reads as a distribution, with further facts."""
     trained = fitted.module
     module = plan.wrap(trained.network, dict(trained.named_buffers(recurse=False))).eval()
@@ -470,7 +455,7 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     pilot.fit(*kept, X_transfer=spec.X_transfer if len(spec.X_transfer) else None)
     task, module = pilot._plan.task, pilot.module_
     X, y, _ = read_samples(pilot, held_out.X, held_out.y, pilot._input_schema)
-    X, (y, _) = in_dtype_of(module, X), TASKS[spec.settings.kind].check(y, task)
+    X, (y, _) = in_dtype_of(module, X), TASKS[spec.kind].check(y, task)
     weight = task.weights_of_rows(y, held_out.sample_weight)
     spec = replace(spec, scaling=scaling_of(module))
     networks, *_ = networks_and_functions(pilot.teacher_, spec)
@@ -488,17 +473,17 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
             "that calibration_fraction holds out, and is constant now.",
         )
     plan: Any = fitted.plan
-    return read_by(replace(plan, calibration=found), fitted, calibration_=found)
+    return with_plan(replace(plan, calibration=found), fitted, calibration_=found)
 
 
 def split_rows(spec: FitSpec) -> tuple[FitArguments, FitArguments]:
     """Return what a student is fitted on that is to be calibrated, and the samples held out."""
     X, y, sample_weight = spec.arguments
-    y, share = np.asarray(y), spec.settings.calibration_fraction
+    y, share = np.asarray(y), spec.params["calibration_fraction"]
     weight = check_weights(sample_weight, len(y))
     given = [X, y] if weight is None else [X, y, weight]
     (seed,) = spec.draw_seeds(1)
-    is_classifier = spec.settings.kind == "classifier"
+    is_classifier = spec.kind == "classifier"
     with errors_about("calibration_fraction"):
         parts = train_test_split(
             *given, test_size=share, random_state=seed, stratify=y if is_classifier else None

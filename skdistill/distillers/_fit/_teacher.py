@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ from ...teachers import (
     interpolates,
     out_of_fold_members,
 )
-from ._spec import FitArguments, FitSpec, StudentSettings, kind_of
+from ._spec import FitArguments, FitSpec, check_names, kind_of
 
 # Of `max_time`, for the teacher. Without it default ensembles of 500 to 20,000 samples took a half
 # to two thirds of the time of a fit for numbers, and a fifth to a third for classes.
@@ -71,12 +71,7 @@ class MemberPredictions(NamedTuple):
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
     found_share: float = 0.0  # of the variance of functions that the student finds for itself
     teacher: Any = None  # fitted
-    is_of_others: bool = False  # than ensembles of ours
-
-    @property
-    def facts(self) -> dict[str, object]:
-        """Attributes of the student's estimator."""
-        return {} if self.teacher is None else {"teacher_": self.teacher}
+    is_ensemble: bool = True  # of ours, or unknown
 
     def count(self, X: np.ndarray) -> int:
         """Return the number of members."""
@@ -90,23 +85,16 @@ class MemberPredictions(NamedTuple):
         return counts[0]
 
 
-def fit_teacher_of(
-    spec: FitSpec, task: ObservedTask, default: Callable[[], BaseEstimator] | None = None
-) -> MemberPredictions:
-    """Fit the teacher, as a part of `task`, unless there are `member_predictions`.
-
-    `default` makes the teacher that ``teacher=None`` stands for.
-    """
-    settings = spec.settings
+def fit_teacher_of(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
+    """Fit the teacher, as a part of `task`, unless there are `member_predictions`."""
     (seed,) = spec.draw_seeds(1)
     if spec.member_predictions is not None:
         return MemberPredictions(spec.member_predictions, None)
-    teacher = unfitted_teacher(settings, seed, default)
+    teacher, cv = unfitted_teacher(spec, seed), spec.params["teacher_cv"]
     _share_time(teacher, spec)
     task, of_X = task.subtask("teacher"), None
-    of_folds = None if settings.teacher_cv is None else clone(teacher)  # the fit changes `verbose`
-    before = spec.mode.before
-    fitted = None if before is None else before.facts.get("teacher_")
+    of_folds = None if cv is None else clone(teacher)  # the fit changes `verbose`
+    fitted = None if spec.before is None else spec.before.facts.get("teacher_")
     if fitted is None:
         fitted = _fitted(teacher, spec, task)
     else:
@@ -115,28 +103,23 @@ def fit_teacher_of(
         with stage("out-of-fold predictions"):
             of_X = _out_of_fold(of_folds, fitted, spec, seed)
     networks, functions, share = networks_and_functions(fitted, spec)
-    is_of_others = not isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
+    is_ensemble = isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
     predict = predictor_of(networks, spec)
-    return MemberPredictions(of_X, predict, functions, share, fitted, is_of_others)
+    return MemberPredictions(of_X, predict, functions, share, fitted, is_ensemble)
 
 
-def unfitted_teacher(
-    settings: StudentSettings, seed: int, default: Callable[[], BaseEstimator] | None = None
-) -> BaseEstimator:
-    """Return a copy of `teacher` to fit, seeded if the fit may be repeated or go on.
+def unfitted_teacher(spec: FitSpec, seed: int) -> BaseEstimator:
+    """Return a copy of the teacher to fit, seeded if the fit may be repeated or go on.
 
-    `default` makes the one that ``teacher=None`` stands for. One of the other kind is refused.
+    One of the other kind is refused.
     """
-    if settings.teacher is None and default is not None:
-        teacher = default()
-    elif (found := kind_of(settings.teacher)) == settings.kind:
-        teacher = as_teacher(clone(settings.teacher))
-    else:
+    if (found := kind_of(spec.teacher)) != spec.kind:
         raise ValueError(
-            f"teacher must be a {settings.kind} to teach {settings.name}; "
-            f"{type(settings.teacher).__name__} is a {found}."
+            f"teacher must be a {spec.kind} to teach {spec.name}; {type(spec.teacher).__name__} "
+            f"is a {found}."
         )
-    if settings.random_state is not None or settings.checkpoint is not None:
+    teacher = as_teacher(clone(spec.teacher))
+    if spec.params["random_state"] is not None or spec.checkpoint is not None:
         seed_where_unset(teacher, seed)
     return teacher
 
@@ -155,7 +138,7 @@ def _share_time(teacher: BaseEstimator, spec: FitSpec) -> None:
     runs_chains = isinstance(params.get("inference"), (SGLD, SGHMC))
     if runs_chains or params.get("max_time", ...) is not None:
         return
-    n_fits, cv = 1, spec.settings.teacher_cv
+    n_fits, cv = 1, spec.params["teacher_cv"]
     if isinstance(cv, Iterator):  # which can be counted once
         n_fits += length_hint(cv, 5)
     elif cv is not None:
@@ -178,11 +161,11 @@ def _out_of_fold(
 
     Their epistemic part has the scale of the `fitted` teacher.
     """
-    settings = spec.settings
-    predict = check_memory(settings.memory).cache(out_of_fold_members, ignore=["verbose"])
-    has_ensemble = ensemble_inside(teacher, _ENSEMBLES, fitted=False) is not None
-    if spec.plan.takes_functions and has_ensemble:
-        ensemble_inside(teacher, _ENSEMBLES, fitted=False).set_params(distance_aware=False)
+    params, task = spec.params, spec.plan.task
+    predict = check_memory(params["memory"]).cache(out_of_fold_members, ignore=["verbose"])
+    ensemble = ensemble_inside(teacher, _ENSEMBLES, fitted=False)
+    if spec.plan.takes_functions and ensemble is not None:
+        ensemble.set_params(distance_aware=False)
     scaled, _ = final_step(fitted)
     if isinstance(scaled, Teacher):
         final_step(teacher)[0].set_params(epistemic_scale=None)
@@ -191,80 +174,95 @@ def _out_of_fold(
         teacher,
         X,
         y,
-        cv=settings.teacher_cv,
+        cv=params["teacher_cv"],
         sample_weight=sample_weight,
         # A seed of chance would keep the predictions from being found in the memory again.
-        random_state=None if settings.random_state is None else seed,
+        random_state=None if params["random_state"] is None else seed,
         name="teacher_cv",
-        verbose=settings.verbose,
+        verbose=params["verbose"],
     )
-    members = _checked(spec, members, len(members), teacher)
+    members = check_member_predictions(
+        members,
+        len(members),
+        name=f"the predictions of teacher {type(teacher).__name__}",
+        **task.shape_of_members,
+    )
     if isinstance(scaled, Teacher):
         members = scaled.on_scale(members)
-    weight = spec.plan.task.weights_of_rows(members, sample_weight)
+    weight = task.weights_of_rows(members, sample_weight)
     kept = members if weight is None else members[weight > 0]
     return spec.plan.encode_members(kept, spec.scaling, spec.X.dtype)
 
 
 def _fitted(teacher: object, spec: FitSpec, task: ObservedTask) -> BaseEstimator:
     """Return the teacher, fitted on the samples of its student and held against them."""
-    settings, model = spec.settings, inside_wrappers(teacher, Teacher)
-    is_fitted_before = is_prefitted(model)
-    warn_of_refit(settings.teacher)
-    memory = check_memory(None if is_fitted_before else settings.memory)
-    fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
-    given = _arguments_for(model, spec)
-    with nullcontext() if is_fitted_before else _stage_of(model):
-        fitted = fit(teacher, *given, task, settings.verbose)
-    check_teacher(fitted, spec)
-    if settings.teacher_cv is None:
-        _warn_of_interpolation(fitted, model, given)
-    if is_fitted_before:
-        _warn_of_useless(spec, model, predictor_of(fitted, spec, spec.plan.task))
-    return fitted
-
-
-def _stage_of(model: BaseEstimator) -> AbstractContextManager[None]:
-    """Return the stage in which a model is fitted; only one ensemble tells how much is done."""
+    model, stream, verbose = inside_wrappers(teacher, Teacher), spec.stream, spec.params["verbose"]
+    name, is_fitted_before = type(final_step(model)[0]).__name__, is_prefitted(model)
+    given = spec.arguments
+    if stream is not None and not isinstance(model, _ENSEMBLES):
+        if not is_fitted_before:
+            raise ValueError(
+                "teacher must be fitted, in a FrozenEstimator, or be a BayesianEnsembleClassifier "
+                f"or BayesianEnsembleRegressor where X gives batches; got {model!r}."
+            )
+        X, y, weight = stream.examples
+        as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
+        given = FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
+    # Only one ensemble tells how much of its fit is done.
     ensemble = None if is_search(model) else ensemble_inside(model, _ENSEMBLES, fitted=False)
-    if ensemble is None:
-        return stage(f"teacher, {type(model).__name__}", is_measured=False)
-    return stage(f"teacher, {ensemble.n_members} members")
+    shown: Any = stage(f"teacher, {type(model).__name__}", is_measured=False)
+    if is_fitted_before:
+        shown = nullcontext()
+    elif ensemble is not None:
+        shown = stage(f"teacher, {ensemble.n_members} members")
+    warn_of_refit(spec.teacher)
+    memory = check_memory(None if is_fitted_before else spec.params["memory"])
+    with shown:
+        fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
+        fitted = fit(teacher, *given, task, verbose)
+    check_teacher(fitted, spec)
+    # Ensembles of this package, which are no Teacher, are regularised.
+    may_interpolate = spec.params["teacher_cv"] is None and isinstance(
+        final_step(fitted)[0], Teacher
+    )
+    if may_interpolate and interpolates(fitted, *given):
+        if is_fitted_before:
+            warn(
+                f"The fitted teacher, {name}, nearly hits the targets given to fit, as it hits "
+                "those that it was fitted on: its variance for these samples may say little of the "
+                "others. Give fit samples that the teacher has not seen; or give it the model "
+                "unfitted, with teacher_cv=5, so that models that have not seen a sample answer "
+                "for it."
+            )
+        else:
+            warn(
+                f"The teacher, {name}, nearly hits the targets that it was fitted on, so that its "
+                "variance for these samples may say little of the others. teacher_cv=5 lets models "
+                "that have not seen a sample answer for it, and so does a teacher fitted on other "
+                "samples, in a FrozenEstimator."
+            )
+    if is_fitted_before:
+        _warn_of_useless(spec, name, predictor_of(fitted, spec, spec.plan.task))
+    return fitted
 
 
 def warn_of_refit(teacher: BaseEstimator) -> None:
     """Warn of a fitted teacher that is fitted anew."""
     model = inside_wrappers(teacher, Teacher)
-    if is_prefitted(model) or not (_is_fitted(teacher) or _is_fitted(model)):
+
+    is_fitted = False
+    for found in () if is_prefitted(model) else (teacher, model):
+        with suppress(NotFittedError, TypeError):  # the latter of what has no fit
+            check_is_fitted(found)
+            # Others count as fitted always.
+            is_fitted |= tags_of(final_step(found)[0]).requires_fit
+    if not is_fitted:
         return
     again = " The search runs again; best_estimator_ is the model that it has found."
     warn(
         f"teacher is a fitted {type(model).__name__}, and a clone of it is fitted anew. To keep "
         "the fitted one, write teacher=FrozenEstimator(teacher)." + again * is_search(model)
     )
-
-
-def _is_fitted(model: BaseEstimator) -> bool:
-    try:
-        check_is_fitted(model)
-    except (NotFittedError, TypeError):  # the latter for what has no fit
-        return False
-    return tags_of(final_step(model)[0]).requires_fit  # others count as fitted always
-
-
-def _arguments_for(model: BaseEstimator, spec: FitSpec) -> FitArguments:
-    """Return what the teacher is fitted on: of a stream, examples if the model is fitted."""
-    stream = spec.stream
-    if stream is None or isinstance(model, _ENSEMBLES):
-        return spec.arguments
-    if not is_prefitted(model):
-        raise ValueError(
-            "teacher must be fitted, in a FrozenEstimator, or be a BayesianEnsembleClassifier or "
-            f"BayesianEnsembleRegressor where X gives batches; got {model!r}."
-        )
-    X, y, weight = stream.examples
-    as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
-    return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
 
 
 def fit_teacher(teacher, X, y, sample_weight, task, verbose):
@@ -296,38 +294,7 @@ def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
-def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:
-    """Hold the names of columns, if there are any, against those of X."""
-    own_names = spec.schema.names
-    if names is not None and own_names is not None and list(names) != list(own_names):
-        raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")
-
-
-def _warn_of_interpolation(
-    teacher: BaseEstimator, model: BaseEstimator, given: FitArguments
-) -> None:
-    """Warn of a teacher whose answers about these samples say little of those about others."""
-    # Ensembles of this package, which are no Teacher, are regularised.
-    if not isinstance(final_step(teacher)[0], Teacher) or not interpolates(teacher, *given):
-        return
-    name = type(final_step(model)[0]).__name__
-    if is_prefitted(model):
-        warn(
-            f"The fitted teacher, {name}, nearly hits the targets given to fit, as it hits those "
-            "that it was fitted on: its variance for these samples may say little of the others. "
-            "Give fit samples that the teacher has not seen; or give it the model unfitted, with "
-            "teacher_cv=5, so that models that have not seen a sample answer for it."
-        )
-    else:
-        warn(
-            f"The teacher, {name}, nearly hits the targets that it "
-            "was fitted on, so that its variance for these samples may say little of the others. "
-            "teacher_cv=5 lets models that have not seen a sample answer for it, and so does a "
-            "teacher fitted on other samples, in a FrozenEstimator."
-        )
-
-
-def _warn_of_useless(spec: FitSpec, model: BaseEstimator, predict: Predict) -> None:
+def _warn_of_useless(spec: FitSpec, name: str, predict: Predict) -> None:
     """Warn of a fitted teacher that predicts X and y no better than a constant would.
 
     `predict` gives the predictions of its members, encoded by the task.
@@ -345,7 +312,7 @@ def _warn_of_useless(spec: FitSpec, model: BaseEstimator, predict: Predict) -> N
     if loss < 1:
         return
     warn(
-        f"The fitted teacher, {type(final_step(model)[0]).__name__}, gets other samples than it "
+        f"The fitted teacher, {name}, gets other samples than it "
         f"was fitted on, or has learnt nothing: it has {words} for X and y. Have they been scaled, "
         "as by a Pipeline around the student, or have they other units or another order of "
         "columns? Students scale their columns themselves (normalize=True), so give fit the "
@@ -386,12 +353,13 @@ def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> 
     encoder = spec.plan if encoder is None else encoder
     task = spec.plan.task
     labels = task.labels if task.kind == "classifier" else None
+    name = f"the predictions of teacher {type(teacher).__name__}"
 
     def predict(rows: np.ndarray) -> np.ndarray:
         members = predict_members(teacher, as_frame(rows))
         if labels is not None:
             members = align_classes(members, teacher.classes_, labels)
-        members = _checked(spec, members, len(rows), teacher)
+        members = check_member_predictions(members, len(rows), name=name, **task.shape_of_members)
         return encoder.encode_members(members, spec.scaling, spec.X.dtype)
 
     return predict
@@ -414,13 +382,6 @@ def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarra
         return lambda rows: pd.DataFrame(rows, columns=list(names))
     keyword = "schema" if type(X).__module__.startswith("polars") else "columns"
     return lambda rows: type(X)(rows, **{keyword: list(names)})
-
-
-def _checked(spec: FitSpec, members: object, n_rows: int, teacher: BaseEstimator) -> np.ndarray:
-    """Check members' predictions for `n_rows` samples."""
-    name = f"the predictions of teacher {type(teacher).__name__}"
-    kind = spec.plan.task.shape_of_members
-    return check_member_predictions(members, n_rows, name=name, **kind)
 
 
 def distribution_of(task: Task, members: torch.Tensor) -> Distribution:
@@ -483,15 +444,3 @@ def inside_wrappers(model: object, *wrappers: Any) -> BaseEstimator:
     while isinstance(model, wrappers):
         model = model.estimator
     return model
-
-
-def has_fitted_teacher(distiller: BaseEstimator) -> bool:
-    """Condition for ``available_if``: the teacher is fitted already."""
-    teacher = distiller.teacher
-    is_model = kind_of(teacher) is not None and not isinstance(teacher, str)
-    if not (is_model and is_prefitted(inside_wrappers(teacher, Teacher))):
-        raise AttributeError(
-            "teacher must be fitted for partial_fit, which does not fit it on a part of the "
-            f"samples: write teacher=FrozenEstimator(fitted). Got {teacher!r}."
-        )
-    return True

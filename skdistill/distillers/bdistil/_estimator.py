@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import partial
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,20 +14,19 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..._data.encoding import MANY_ROWS
-from ..._estimator.base import NetworkSettings, available_if, with_callbacks
+from ..._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
 from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
-from ..._estimator.predicting import DistributionEstimator, check_return_std, is_a
+from ..._estimator.predicting import check_return_std, is_a
 from ..._method.task import Task
 from ..._utils.settings import SettingsRule
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import Number, OneOf
 from ...distributions import Distribution
-from ...modules import MLP, DistributionStack
+from ...modules import MLP
 from ...settings import Connection, Optimizer, Runtime, WeakLearnerSearch
 from ...transfer import TransferMaker, TransferOnly
-from .._fit._spec import PARAMETER_TABLE, begun, check_kind, kind_as_teacher
-from .._fit._teacher import fit_teacher_of
-from .._fit._validate import fit_spec
+from .._fit._base import Distiller
+from .._fit._spec import FitSpec
 from ._anytime import (
     Anytime,
     EarlyExits,
@@ -43,43 +41,7 @@ from ._plan import LearnerRecipes, RoundsPlan
 from ._search import Round, play_game
 
 
-def model_classes(module: DistributionStack) -> list[Any]:
-    """Return the model classes of `module` as a list."""
-    if not isinstance(module, (list, tuple)):
-        return [module]
-    if not module:
-        raise ValueError("module must have at least one model class, got an empty list.")
-    return list(module)
-
-
-def plan_of(booster: DistributionEstimator, task: Task) -> RoundsPlan:
-    """Return the plan of a booster; raise for parameters that do not go together."""
-    connection, search = Connection.of(booster.connection), WeakLearnerSearch.of(booster.search)
-    if task.kind == "regressor" and search.temperature != 1:
-        raise ValueError(
-            "search__temperature must be 1 with a regressor as teacher, whose loss is the squared "
-            f"error; got {search.temperature!r}."
-        )
-    if task.kind == "regressor" and booster.early:
-        raise ValueError(
-            "early must be False with a regressor as teacher, which has no class to be "
-            f"confident of early; got {booster.early!r}."
-        )
-    last = 0 if connection.kind == "none" else connection.expansions - 1
-    first = min(last, 1) if connection.connect == "always" else 0
-    numbers = range(len(model_classes(booster.module)))
-    return RoundsPlan(
-        task,
-        connection.head_layers,
-        connection.kind,
-        booster.early,
-        search.gamma,
-        search.temperature,
-        tuple(itertools.product(numbers, range(first, last + 1))),
-    )
-
-
-class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
+class BDistilBooster(MetaEstimatorMixin, Distiller):
     """Decompose a teacher into small networks whose mean approaches it round by round [1]_.
 
     Each round searches for a *weak learner*, a network whose errors oppose the sum of the errors of
@@ -91,7 +53,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     ----------
     teacher : estimator, "classifier" or "regressor"
         The model to decompose: one that predicts probabilities or numbers, such as a boosting model
-        of scikit-learn, an ensemble, whose mean is learnt, or ``as_teacher`` of a torch module. An
+        of scikit-learn, an ensemble, whose mean is learnt, or FittedModels of a torch module. An
         unfitted one is cloned and fitted as `teacher_`, one in ``sklearn.frozen.FrozenEstimator``
         is used as it is. A name goes with `member_predictions` in `fit`.
     n_rounds : int, default=7
@@ -192,9 +154,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     (5, 3)
     """
 
-    _kind = kind_as_teacher
     _parameter_table = {
-        **PARAMETER_TABLE,
+        **Distiller._parameter_table,
         "n_rounds": Number(Integral, 1),
         "connection": SettingsRule(Connection, Connection._parameter_table["kind"]),
         "search": SettingsRule(WeakLearnerSearch, OneOf((None,))),
@@ -205,6 +166,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         "regressor": {"hidden_units": (32, 32)},
     }
 
+    _embedded_from = MANY_ROWS  # inputs are most of what a weak learner costs
     rounds_: list[Round]
 
     def __init__(
@@ -234,44 +196,45 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     ):
         self._set_arguments(locals())
 
-    @with_callbacks
-    def fit(
-        self,
-        X: object,
-        y: object,
-        sample_weight: ArrayLike | None = None,
-        X_transfer: object = None,
-        member_predictions: Any = None,
-    ) -> Self:
-        """Fit the teacher, if it is not fitted, and decompose it.
+    def _model_classes(self) -> list[Any]:
+        if not isinstance(self.module, (list, tuple)):
+            return [self.module]
+        if not self.module:
+            raise ValueError("module must have at least one model class, got an empty list.")
+        return list(self.module)
 
-        Parameters
-        ----------
-        X, y, sample_weight : as in :meth:`DistributionDistiller.fit`
-        X_transfer, member_predictions : as in :meth:`DistributionDistiller.fit`
+    def _plan_of(self, task: Task) -> RoundsPlan:
+        connection, search = Connection.of(self.connection), WeakLearnerSearch.of(self.search)
+        if task.kind == "regressor" and search.temperature != 1:
+            raise ValueError(
+                "search__temperature must be 1 with a regressor as teacher, whose loss is the "
+                f"squared error; got {search.temperature!r}."
+            )
+        if task.kind == "regressor" and self.early:
+            raise ValueError(
+                "early must be False with a regressor as teacher, which has no class to be "
+                f"confident of early; got {self.early!r}."
+            )
+        last = 0 if connection.kind == "none" else connection.expansions - 1
+        first = min(last, 1) if connection.connect == "always" else 0
+        numbers = range(len(self._model_classes()))
+        return RoundsPlan(
+            task,
+            connection.head_layers,
+            connection.kind,
+            self.early,
+            search.gamma,
+            search.temperature,
+            tuple(itertools.product(numbers, range(first, last + 1))),
+        )
 
-        Returns
-        -------
-        self
-        """
-        check_kind(self.teacher, member_predictions)
-        arguments = X, y, sample_weight, X_transfer, member_predictions
-        modules = model_classes(self.module)
+    def _recipe_of(self, *how: Any) -> LearnerRecipes:
+        own = self.get_params(deep=False), self._module_defaults[self._kind]
+        networks = (NetworkSettings.of(*own, module) for module in self._model_classes())
+        return LearnerRecipes(tuple(one.recipe(*how) for one in networks))
 
-        def recipe_of(*how: Any) -> LearnerRecipes:
-            own = self.get_params(deep=False), self._module_defaults[self._kind]
-            networks = (NetworkSettings.of(*own, module) for module in modules)
-            return LearnerRecipes(tuple(one.recipe(*how) for one in networks))
-
-        # Embedded from many rows on: inputs are most of what a weak learner costs.
-        reading: Any = {"recipe_of": recipe_of, "modules": modules, "embedded_from": MANY_ROWS}
-        spec = fit_spec(self, partial(plan_of, self), *arguments, **reading)
-        with begun(self, spec) as (spec, task):
-            predictions = fit_teacher_of(spec, task)
-            self._keep(predictions.facts)
-            for fitted in play_game(spec, predictions, task):
-                self._keep(fitted.attributes)
-        return self
+    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
+        return play_game(spec, self._fit_teacher(spec, task), task)
 
     # --- predictions from some of the rounds
 

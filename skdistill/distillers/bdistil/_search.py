@@ -70,13 +70,11 @@ def play_game(
             on_device(values, device=spec.training.device)
             for values in _rows_and_targets(spec, predictions, seed)
         )
-    eta = WeakLearnerSearch.of(spec.settings.search).eta
+    n_rounds, eta = spec.params["n_rounds"], WeakLearnerSearch.of(spec.params["search"]).eta
     size = spec.plan.task.size  # of regressors the means; raw variances are learnt beside them
-    game = DistillationGame(
-        target, spec.settings.n_rounds, None if eta == "auto" else eta, weight, size
-    )
+    game = DistillationGame(target, n_rounds, None if eta == "auto" else eta, weight, size)
     task = task.subtask("student", max_subtasks=None)
-    with task.running(), stage(f"booster, {spec.settings.n_rounds} rounds"):
+    with task.running(), stage(f"booster, {n_rounds} rounds"):
         search = Search(spec, game, X, task)
         try:
             search.play()
@@ -100,7 +98,7 @@ def _rows_and_targets(
         draw = prepare_maker(spec, rows, weights, predictions.teacher)
         generator = torch.Generator().manual_seed(seed)
         drawn = draw(rows, torch.arange(len(X)), generator).numpy()
-        if spec.settings.transfer_only:
+        if spec.transfer_only:
             X, members = drawn, None
         else:
             X, weight = np.concatenate([X, drawn]), np.concatenate([weight, weight])
@@ -150,10 +148,11 @@ class Search:
 
     def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
         self.spec = spec
-        self.settings = spec.settings
-        self.max_search = WeakLearnerSearch.of(spec.settings.search).max_search
+        self.n_rounds = spec.params["n_rounds"]
+        self.max_search = WeakLearnerSearch.of(spec.params["search"]).max_search
+        max_epochs = spec.params["max_epochs"]
         self.n_epochs = n_epochs_for(
-            spec.settings.max_epochs, len(X), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
+            max_epochs, len(X), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
         )
         self.plan: RoundsPlan = spec.plan
         self.game = game
@@ -174,7 +173,7 @@ class Search:
     def play(self) -> None:
         """Find learners (Algorithm 1)."""
         start = time.monotonic()
-        n_rounds, budget = self.settings.n_rounds, self.spec.training.budget
+        n_rounds, budget = self.n_rounds, self.spec.training.budget
         while len(self.rounds) < n_rounds and not (self.rounds and self.game.is_over):
             with part(1 / (n_rounds - len(self.rounds))):
                 is_found = self.find()
@@ -192,7 +191,7 @@ class Search:
                     )
                 warn(message, ConvergenceWarning)
                 return
-            if self.settings.verbose > 1:
+            if self.spec.params["verbose"] > 1:
                 self._print_round(time.monotonic() - start)
 
     def find(self) -> bool:
@@ -225,7 +224,7 @@ class Search:
         recipe = self.spec.recipe.of_classes[number]
         learner = self.plan.build_learner(recipe, sources, self._seed())
         learner.to(self.played.x)
-        phase = f"round {len(self.rounds) + 1} of {self.settings.n_rounds}, network {n_searches}"
+        phase = f"round {len(self.rounds) + 1} of {self.n_rounds}, network {n_searches}"
         history = self.train(learner, barrier.weight, phase)
         if history is None:  # it diverged
             barrier.change(was_too_light=False)
@@ -265,7 +264,7 @@ class Search:
         )
 
     def _print_round(self, seconds: float) -> None:
-        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.settings.n_rounds
+        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.n_rounds
         print_line(
             f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of class "
             f"{found.module} with {found.n_connections} connections, weight {found.weight:.2g}, "
@@ -278,10 +277,10 @@ class Search:
         """Train a learner (Eq 6); return the history, None if it diverged."""
         from ..._engine import DivergenceGuard, Rows
 
-        settings, guard = self.settings, DivergenceGuard()
+        guard, batch_size = DivergenceGuard(), self.spec.params["batch_size"]
         X = learner.pack(self.played.x, self.played.sources_of(learner))
         targets = self.target, self.game.wanted().to(self.target)
-        rows = Rows(X, targets, self.weight, settings.batch_size, [self._seed()])
+        rows = Rows(X, targets, self.weight, batch_size, [self._seed()])
         module = stack([learner.trainable()])
         task = self.task.subtask("learner", max_subtasks=self.n_epochs)
         with task.running():
@@ -292,7 +291,7 @@ class Search:
                 self.n_epochs,
                 callbacks=[task.per_epoch(), guard],
                 phase=phase,
-                share=1 / (self.settings.n_rounds - len(self.rounds)),  # of the time left
+                share=1 / (self.n_rounds - len(self.rounds)),  # of the time left
             )
         if net.interrupted_:
             raise KeyboardInterrupt

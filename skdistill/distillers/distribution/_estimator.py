@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +15,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..._estimator.base import Fitted, available_if, with_callbacks
+from ..._estimator.base import Fitted, ObservedTask, available_if
 from ..._estimator.batched import read_rows
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
-from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import Number, OneOf, Seed
@@ -29,18 +28,10 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...settings import Optimizer, Runtime
 from ...transfer import TransferMaker, TransferOnly
-from .._fit._spec import (
-    PARAMETER_TABLE,
-    PRUNING,
-    STUDENT_PARAMETERS,
-    FamilyRule,
-    begun,
-    check_kind,
-    kind_as_teacher,
-)
-from .._fit._student import calibrated, first_predictions, read_by, train_student
-from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
-from .._fit._validate import fit_spec, stream_spec
+from .._fit._base import FamilyRule, IncrementalDistiller
+from .._fit._spec import FitSpec
+from .._fit._student import first_predictions, train_student, with_plan
+from .._fit._teacher import MemberPredictions
 from ._plan import FamilyPlan
 
 # Members whose predictions differ by no more agree: on standardised targets, or in nats.
@@ -71,7 +62,7 @@ class Agreement:
         """Return a student that predicts the mean, with an epistemic part of 0, if they agree."""
         plan: Any = fitted.plan
         is_mean = self.holds and plan.family.tells_parts
-        return read_by(replace(plan, members_agree=True), fitted) if is_mean else fitted
+        return with_plan(replace(plan, members_agree=True), fitted) if is_mean else fitted
 
     def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
         members: np.ndarray = self._predict(rows)
@@ -84,68 +75,7 @@ class Agreement:
             self.holds = bool(same.all())
 
 
-def family_plan(distiller: DistributionEstimator, task: Task) -> FamilyPlan:
-    """Return the plan of a student; raise for parameters that do not go together."""
-    family, weight = make_family(distiller.family, task.kind), distiller.supervised_weight
-    if weight and isinstance(distiller.transfer, TransferOnly):
-        raise ValueError(
-            "supervised_weight must be 0 with transfer=TransferOnly(...), whose samples have no "
-            f"labels; got {weight!r}."
-        )
-    return FamilyPlan(task, clone(family).for_task(task), weight, ddof=int(distiller.ddof))
-
-
-@with_callbacks
-def _fit(distiller: DistributionEstimator, X, y, *arguments, **part: object) -> Any:
-    """Fit the teacher, if it is not fitted, and distil it; for `part` see :func:`fit_spec`."""
-    check_kind(distiller.teacher, arguments[-1])
-    read: Any = stream_spec if is_stream(X) else fit_spec
-    spec = read(distiller, partial(family_plan, distiller), X, y, *arguments, **part)
-    before: Any = spec.mode.before
-    family = clone(make_family(distiller.family, spec.settings.kind))
-    if before is not None and type(family) is not type(before.facts["family_"]):
-        raise ValueError(
-            f"family must be {before.facts['family_']!r}, as in the fit that training goes on "
-            f"from; got {distiller.family!r}."
-        )
-    with begun(distiller, spec) as (spec, task):
-        predictions = fit_teacher_of(spec, task)
-        distiller._keep(predictions.facts)
-        agreement = Agreement(predictions, before is None or before.plan.members_agree)
-        predictions = agreement.predictions
-        plan = replace(spec.plan, n_members=predictions.count(spec.X))
-        if plan.learns_from_members:
-            if before is None:
-                plan = plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
-            else:
-                plan = replace(plan, family=plan.family.informed_as(before.plan.family))
-            spec = replace(spec, recipe=spec.recipe.with_outputs(plan.n_outputs))
-        if plan.n_members == 1 and family.tells_parts:
-            warn(
-                "The teacher has one member, and so no spread to learn: the student cannot tell "
-                "the parts of the uncertainty, which are None.",
-            )
-        fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
-        for fitted in train_student(spec, plan, predictions, task, **facts):
-            distiller._keep(agreement.read(fitted).attributes)
-        fitted = agreement.read(fitted)
-        distiller._keep(fitted.attributes)
-        _warn_of_agreement(fitted.plan)
-        if distiller.calibration_fraction is not None:
-            distiller._keep(calibrated(fitted, spec, clone(distiller)).attributes)
-    return distiller
-
-
-def _warn_of_agreement(plan: Any) -> None:
-    if plan.members_agree and plan.n_members > 1:
-        warn(
-            "The teacher's members never disagreed about the samples that the student learnt "
-            "from: its epistemic uncertainty is 0 everywhere. Let it learn from other samples, by "
-            "transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
-        )
-
-
-class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
+class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
     """Distil an ensemble into one network that predicts a distribution over predictions.
 
     The student, one network without heads, is a classifier if its teacher is one, else a regressor.
@@ -259,13 +189,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     """
 
     _plan: FamilyPlan
-    _kind = kind_as_teacher
     _parameter_table = {
-        **PARAMETER_TABLE,
+        **IncrementalDistiller._parameter_table,
         "family": FamilyRule(),
         "supervised_weight": Number(Real, 0),
-        **PRUNING,
-        **STUDENT_PARAMETERS,
     }
     _module_defaults = {
         "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
@@ -301,100 +228,53 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ):
         self._set_arguments(locals())
 
-    def fit(
-        self,
-        X: object,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        X_transfer: object = None,
-        member_predictions: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the teacher, if it is not fitted, and distil it.
+    def _plan_of(self, task: Task) -> FamilyPlan:
+        family, weight = make_family(self.family, task.kind), self.supervised_weight
+        if weight and isinstance(self.transfer, TransferOnly):
+            raise ValueError(
+                "supervised_weight must be 0 with transfer=TransferOnly(...), whose samples have "
+                f"no labels; got {weight!r}."
+            )
+        return FamilyPlan(task, clone(family).for_task(task), weight, ddof=int(self.ddof))
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, or images or series of shape (n_samples, ...) if `module` takes them. float32 is
-            computed in float32, all else in float64. Predictions have the same dtype, but are
-            float64 where float32 would round targets that are far from 0. A memory map is not
-            copied. Or batches that need not fit in memory, see :mod:`skdistill.streams`: an object
-            that gives ``(X, y)`` or ``(X, y, sample_weight)`` each time that it is iterated over.
-        y : array-like of shape (n_samples,), default=None
-            Targets, for regression also of shape (n_samples, n_targets), or class labels; None with
-            batches.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples, in the teacher's fit and in the student's loss.
-        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
-            Further samples, without labels, on which the student imitates the teacher, with weight
-            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
-        member_predictions : array-like, default=None
-            Predictions for X of a teacher's members, instead of a teacher: class probabilities of
-            shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
-            means and variances, (n_samples, n_members, n_targets, 2), in units of y. `teacher`
-            is "classifier" or "regressor" then, and there are no transfer samples.
+    def _read_fit(self, *arguments: object, **part: object) -> FitSpec:
+        spec = super()._read_fit(*arguments, **part)
+        known = None if spec.before is None else spec.before.facts["family_"]
+        if known is not None and type(make_family(self.family, spec.kind)) is not type(known):
+            raise ValueError(
+                f"family must be {known!r}, as in the fit that training goes on from; got "
+                f"{self.family!r}."
+            )
+        return spec
 
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter or an argument is invalid, or does not go with batches, the teacher is
-            for another task, has no members or was fitted on other columns or classes, the module's
-            output does not have the width that it should, or the student diverged.
-        KeyboardInterrupt
-            On Ctrl-C; during the student's training it is kept as trained so far.
-        """
-        return _fit(self, X, y, sample_weight, X_transfer, member_predictions)
-
-    @available_if(has_fitted_teacher)
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-    ) -> Self:
-        """Train for one epoch on the given samples, going on from the calls before, or from `fit`.
-
-        So samples may come in parts, or not fit in memory. The classes, the location and scale of
-        the targets, and `teacher_` are those of the first call. The optimizer's state, the order of
-        the samples and the noise go on from call to call, also through pickle and
-        :func:`skdistill.save`; after a `fit` with ``warm_start=False`` they begin anew. `transfer`
-        generates samples from the given ones.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, computed in the dtype of the first call.
-        y : array-like of shape (n_samples,)
-            Targets, for regression also of shape (n_samples, n_targets), or class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples, compared with each other within the call.
-        classes : array-like of shape (n_classes,), default=None
-            The labels of all classes that y will hold. A classifier's first call needs them.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        AttributeError
-            If `teacher` is not fitted: write ``teacher=FrozenEstimator(fitted)``.
-        TypeError, ValueError
-            As in `fit`; if y holds a label that is not in `classes`, or X other columns than
-            before. The student stays as it was.
-
-        Notes
-        -----
-        Each call counts as an epoch: in `n_epochs_`, in `history_`, and for weights of the loss and
-        temperatures that change over the epochs, up to `max_epochs` calls. The learning rate is
-        `lr`, without `lr_schedule`, as the last call is not known. `checkpoint` and `max_time` are
-        for `fit` alone. A student that is still worse than a constant is not warned of.
-        """
-        return _fit(self, X, y, sample_weight, None, None, is_pass=True, classes=classes)
+    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
+        before: Any = spec.before
+        family = clone(make_family(self.family, spec.kind))
+        predictions = self._fit_teacher(spec, task)
+        agreement = Agreement(predictions, before is None or before.plan.members_agree)
+        predictions = agreement.predictions
+        plan = replace(spec.plan, n_members=predictions.count(spec.X))
+        if plan.learns_from_members:
+            if before is None:
+                plan = plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
+            else:
+                plan = replace(plan, family=plan.family.informed_as(before.plan.family))
+            spec = replace(spec, recipe=spec.recipe.with_outputs(plan.n_outputs))
+        if plan.n_members == 1 and family.tells_parts:
+            warn(
+                "The teacher has one member, and so no spread to learn: the student cannot tell "
+                "the parts of the uncertainty, which are None.",
+            )
+        fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
+        for fitted in train_student(spec, plan, predictions, task, **facts):
+            yield agreement.read(fitted)
+        yield agreement.read(fitted)
+        if agreement.holds and family.tells_parts and plan.n_members > 1:
+            warn(
+                "The teacher's members never disagreed about the samples that the student learnt "
+                "from: its epistemic uncertainty is 0 everywhere. Let it learn from other samples, "
+                "by transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
+            )
 
     @available_if(_draws_functions)
     def sample_members(

@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._estimator.base import Fitted, ObservedTask, with_callbacks
+from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import check_rows, read_in_chunks
-from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
 from ..._training.resume import NO_MATTER
 from ..._utils.settings import SettingsRule
@@ -27,7 +26,7 @@ from ...expectations import Expectation
 from ...modules import MLP
 from ...pruning import GroupLasso
 from ...samplers import SGHMC, SGLD
-from ...settings import Checkpoint, Estimate, Optimizer, Runtime
+from ...settings import Estimate, Optimizer, Runtime
 from ...transfer import (
     Mixup,
     Munge,
@@ -36,32 +35,16 @@ from ...transfer import (
     TransferSet,
     make_transfer,
 )
-from .._fit._spec import PARAMETER_TABLE, PRUNING, FitSpec, begun, check_kind, kind_as_teacher
+from .._fit._base import PRUNING, Distiller
+from .._fit._spec import FitSpec, check_further_rows, maker_that_changes
 from .._fit._student import train_student, with_approximation_error
-from .._fit._teacher import MemberPredictions, fit_teacher_of
-from .._fit._validate import check_further_rows, fit_spec, maker_that_changes
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 # From more samples than so many on, transfer="auto" is None: each would be predicted too seldom.
 _MANY_ROWS = 50_000
 
 
-def _auto_maker(spec: FitSpec) -> TransferMaker | None:
-    """What transfer="auto" stands for with chains, of images nothing."""
-    is_table = len(spec.recipe.row_shape) == 1
-    is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
-    if is_table and is_small and spec.plan.all_online:
-        return maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
-    return None
-
-
-def runs_chains(teacher: BaseEstimator) -> bool:
-    """Tell whether a teacher is an unfitted ensemble whose members are drawn by Markov chains."""
-    ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
-    return isinstance(teacher, ensembles) and isinstance(teacher.inference, (SGLD, SGHMC))
-
-
-class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
+class GPEDDistiller(MetaEstimatorMixin, Distiller):
     """Distil posterior expectations into one network, without storing posterior samples [1]_.
 
     With an unfitted teacher whose members are drawn by Markov chains, no posterior sample is
@@ -183,9 +166,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     """
 
     _plan: ExpectationsPlan
-    _kind = kind_as_teacher
     _parameter_table = {
-        **PARAMETER_TABLE,
+        **Distiller._parameter_table,
         **PRUNING,
         "estimate": SettingsRule(Estimate),
     }
@@ -220,14 +202,13 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     ):
         self._set_arguments(locals())
 
-    @with_callbacks
     def fit(
         self,
         X: object,
-        y: object,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         X_transfer: object = None,
-        member_predictions: Any = None,
+        member_predictions: ArrayLike | None = None,
         X_monitor: object = None,
     ) -> Self:
         """Fit teacher and student.
@@ -244,27 +225,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         -------
         self
         """
-        check_kind(self.teacher, member_predictions)
-        runs_online = runs_chains(self.teacher) and member_predictions is None
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        spec = fit_spec(self, self._plan_of, *arguments)
-        if spec.settings.transfer == "auto":
-            spec = replace(spec, maker=_auto_maker(spec) if runs_online else None)
-        monitored = None
-        if X_monitor is not None:
-            monitored = check_further_rows(spec, X_monitor, "X_monitor")
-        with begun(self, spec, resumes=not runs_online) as (spec, task):
-            if runs_online:
-                from ._online import distil_online
-
-                checkpoint = self._checkpoint(spec, monitored)
-                stages = distil_online(spec, task, checkpoint, monitored)
-            else:
-                predictions = fit_teacher_of(spec, task)
-                self._keep(predictions.facts)
-                stages = distil_members(spec, predictions, task, monitored)
-            for fitted in stages:
-                self._keep(fitted.attributes)
+        self._fit(*arguments, X_monitor=X_monitor)
         if X_monitor is not None:
             rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
             self.monitor_error_ = {
@@ -273,18 +235,57 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             }
         return self
 
+    @property
+    def _runs_online(self) -> bool:
+        """Whether the teacher is an unfitted ensemble whose members are drawn by Markov chains."""
+        ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
+        is_ensemble = isinstance(self.teacher, ensembles)
+        return is_ensemble and isinstance(self.teacher.inference, (SGLD, SGHMC))
+
+    @property
+    def _resumes(self) -> bool:  # type: ignore[override]
+        return not self._runs_online  # chains and student have a checkpoint of their own
+
+    def _read_fit(self, *arguments: object, X_monitor: Any = None, **part: object) -> FitSpec:
+        spec, maker = super()._read_fit(*arguments, **part), None
+        if spec.transfer == "auto":
+            is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
+            is_small_table = len(spec.recipe.row_shape) == 1 and is_small
+            if self._runs_online and is_small_table and spec.plan.all_online:
+                maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
+            spec = replace(spec, maker=maker)
+        if X_monitor is None:
+            return spec
+        return replace(spec, X_monitor=check_further_rows(spec, X_monitor, "X_monitor"))
+
+    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
+        if self._runs_online:
+            from ._online import distil_online
+
+            yield from distil_online(spec, task, self._checkpoint(spec))
+            return
+        predictions, plan = self._fit_teacher(spec, task), spec.plan
+        if spec.X_monitor is not None and predictions.predict is None:
+            raise ValueError(
+                "X_monitor must be None with member_predictions, which are for X alone."
+            )
+        predictions.count(spec.X)
+        for fitted in train_student(spec, plan, predictions, task):
+            fitted = with_approximation_error(fitted, spec, predictions)
+            yield fitted
+        if spec.X_monitor is not None:
+            expected = plan.target_of(predictions.predict(spec.X_monitor))
+            yield plan.monitored(fitted, torch.from_numpy(expected))
+
     def _plan_of(self, task: Task) -> ExpectationsPlan:
         """Return the plan of a student; raise for parameters that do not go together."""
         estimate = Estimate.of(self.estimate).kind
         expectations = chosen_expectations(self.expectations, estimate, task.kind)
         estimates = chosen_estimates(estimate, expectations)
-        runs_online = runs_chains(self.teacher)
-        if runs_online:
-            self._check_runs_online(estimates)
-        return expectations_plan(task, expectations, estimates, replays=not runs_online)
-
-    def _check_runs_online(self, estimates: list[str]) -> None:
-        """Raise a ValueError for parameters that do not go with chains."""
+        replays = not self._runs_online
+        plan = expectations_plan(task, expectations, estimates, replays)
+        if replays:
+            return plan
         defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
         for name, value in defaults.items():
             if getattr(self, name) != value:
@@ -292,8 +293,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                     f"{name} must be {value!r} beside chains: the student learns while they run, "
                     f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
                 )
-        given = self.transfer
-        transfer = given.transfer if isinstance(given, TransferOnly) else given
+        is_wrapped = isinstance(self.transfer, TransferOnly)
+        transfer = self.transfer.transfer if is_wrapped else self.transfer
         transfer = None if isinstance(transfer, str) and transfer == "auto" else transfer
         maker = make_transfer(transfer)
         if maker is not None and maker.asks_teacher:
@@ -313,16 +314,16 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                 "are 'online': the last samples are gone when the student has been pruned. Got "
                 f"{finetune_epochs!r}."
             )
+        return plan
 
-    def _checkpoint(self, spec: FitSpec, monitored: np.ndarray | None) -> Any:
+    def _checkpoint(self, spec: FitSpec) -> Any:
         """Return the context of a checkpoint of chains and student, or of None."""
-        wanted = Checkpoint.of(Runtime.of(self.runtime).checkpoint)
-        if wanted is None:
+        if (wanted := spec.checkpoint) is None:
             return nullcontext()
         from ..._engine import CheckpointFile
         from ..._serialization.digest import digests
 
-        belongs_to = digests(self, {**spec.data, "X_monitor": monitored}, NO_MATTER)
+        belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
         return CheckpointFile(wanted.path, wanted.every, belongs_to)
 
     def predict_expectation(self, X: object, name: str) -> np.ndarray:
@@ -348,21 +349,3 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
         values = plan.predicted(name, torch.from_numpy(outputs))
         return plan.in_units(name, values, self.module_).numpy()
-
-
-def distil_members(
-    spec: FitSpec, predictions: MemberPredictions, task: ObservedTask, monitored: np.ndarray | None
-) -> Iterator[Fitted]:
-    """Train the student on the teacher's members; give it after each stage.
-
-    For the rows of `X_monitor` the last one tells what the members expect.
-    """
-    plan, predict = spec.plan, predictions.predict
-    if monitored is not None and predict is None:
-        raise ValueError("X_monitor must be None with member_predictions, which are for X alone.")
-    predictions.count(spec.X)
-    for fitted in train_student(spec, plan, predictions, task):
-        fitted = with_approximation_error(fitted, spec, predictions)
-        yield fitted
-    if monitored is not None and predict is not None:
-        yield plan.monitored(fitted, torch.from_numpy(plan.target_of(predict(monitored))))

@@ -54,9 +54,9 @@ from ...ensembles import (
     fit_ensemble,
 )
 from ...modules import DistributionStack
-from ...pruning import GroupLasso, ProximalStep
+from ...pruning import ProximalStep
 from ...settings import Estimate
-from ...transfer import prepare_lacking
+from ...transfer import prepare_with_missing
 from .._fit._rows import training_set
 from .._fit._spec import FitSpec
 from .._fit._student import Student
@@ -86,36 +86,57 @@ _MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30
 _NOTED_EVERY = 100
 
 
-def distil_online(
-    spec: FitSpec, task: ObservedTask, checkpoint: Any, monitored: np.ndarray | None
-) -> Iterator[Fitted]:
+def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fitted]:
     """Run the chains of the teacher and train the student; give the student after each stage.
 
     `checkpoint` is the context of a CheckpointFile or None. For the rows of `X_monitor`, if there
     are some, the last student tells what the chains' samples expect.
     """
-    settings, plan = spec.settings, spec.plan
-    teacher = _chains(spec)
+    params, plan, pruning = spec.params, spec.plan, spec.params["pruning"]
+    teacher: Any = unfitted_teacher(spec, *spec.draw_seeds(1))
+    checked_training(teacher)
+    # The chains may burn in for long before there is anything to tell of the student.
+    pass_on_verbose(teacher, params["verbose"])
     with checkpoint as opened:
-        module_seed, order_seed = spec.draw_seeds(2)
+        seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
         waits = plan.all_online  # for the final means
-        n_asked = Estimate.of(settings.estimate).n_asked if "online" in plan.estimates else 1
-        n_predicted = len(due) * n_asked * settings.batch_size
+        n_asked = Estimate.of(params["estimate"]).n_asked if "online" in plan.estimates else 1
+        n_predicted = len(due) * n_asked * params["batch_size"]
         rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)
+        device, dtype = rows.X.device, rows.X.dtype
         scaling = as_tensors(spec.scaling)
-        module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
-        n_batches = -(-len(rows) // rows.batch_size)
-        n_epochs = _n_epochs(due, epoch_length, _buffer_size(rows))
-        budget = TrainingBudget(-(-len(due) // n_batches) if waits else n_epochs)
-        how = spec.training, plan, spec.recipe, budget, budget.n_epochs
-        student = Student(*how, X=spec.X)
+        module = build_module(plan, spec.recipe, [seed], dtype, scaling)
+        if waits:
+            n_epochs = -(-len(due) // -(-len(rows) // rows.batch_size))
+        else:  # beside chains, with epochs of that length
+            n_steps = np.bincount(due // (epoch_length * _epochs_together(epoch_length)))
+            n_epochs = int((-(-n_steps // _buffer_size(rows))).sum())
+        budget = TrainingBudget(n_epochs)
+        student = Student(spec.training, plan, spec.recipe, budget, n_epochs, X=spec.X)
+        proximal = None if pruning is None else ProximalStep(module, pruning.strength)
+        net: Any = None
+        if not waits:
+            net = spec.training.net(
+                module,
+                plan.objective(module, budget),
+                n_epochs,
+                phase="student",
+                callbacks=[("guard", DivergenceGuard())],
+                flop_per_step=flop_per_step(module, rows),
+                proximal=proximal,
+            ).initialize()
+        monitor, monitored = None, spec.X_monitor
+        if monitored is not None:  # of which all expectations are means over the samples so far
+            all_online = ["online"] * len(plan.expectations)
+            learnt = plan.expectations, plan.n_values, all_online
+            means = Targets(*learnt, len(monitored), device, math.inf)
+            monitor = Monitor(on_device(monitored, device=device).split(rows.batch_size), means)
         learnt = plan.expectations, plan.n_values, plan.estimates
-        monitor = None if monitored is None else _monitor(plan, monitored, rows)
         distillation = OnlineDistillation(
-            None if waits else _student_net(student, module, rows, settings.pruning),
+            net,
             Stream(rows),
-            Targets(*learnt, len(rows), rows.X.device, working_memory()),
+            Targets(*learnt, len(rows), device, working_memory()),
             partial(plan.members_of, module),
             due,
             epoch_length,
@@ -125,25 +146,31 @@ def distil_online(
             opened,
         )
         with stage("Markov chains" if waits else "Markov chains and student"):
-            facts = _run_chains(teacher, spec, distillation, module_seed, task)
+            _run_chains(teacher, spec, distillation, seed, task)
+        facts = {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}
         student = replace(student, facts=facts)
-        seeds = [module_seed]
-        anew = partial(build_module, plan, seeds=seeds, dtype=rows.X.dtype, buffers=scaling)
-        fitted = yield from _stages(student, module, distillation, settings.pruning, anew)
+        if net is not None:
+            fitted = yield from student.trained(module, net, distillation.guard)
+        else:
+            with stage(f"student, {n_epochs} epochs"):
+                how = student, module, n_epochs, distillation, proximal
+                fitted = yield from _trained_on_means(*how)
+        if pruning is not None:
+            student, fitted = student.pruned(fitted, pruning.threshold)
+            yield fitted
+            chosen = pruning.finetune_epochs
+            n_more = n_epochs if chosen == "auto" else int(chosen)
+            if waits and n_more:
+                module = fitted.module
+                with stage("student after pruning"):
+                    if pruning.restart:
+                        module = build_module(plan, student.recipe, [seed], dtype, scaling)
+                    how = student, module, n_more, distillation, None
+                    fitted = yield from _trained_on_means(*how)
         if opened is not None:
             opened.remove()
     if monitor is not None:
         yield plan.monitored(fitted, monitor.targets.of_rows(slice(None)))
-
-
-def _chains(spec: FitSpec) -> BaseEstimator:
-    """Return the teacher, whose chains are to be run."""
-    (seed,) = spec.draw_seeds(1)
-    teacher = unfitted_teacher(spec.settings, seed)
-    checked_training(teacher)
-    # The chains may burn in for long before there is anything to tell of the student.
-    pass_on_verbose(teacher, spec.settings.verbose)
-    return teacher
 
 
 def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, int]:
@@ -175,19 +202,19 @@ def _transfer_rows(spec: FitSpec, seed: int, n_predicted: int | None) -> Rows:
     is_weighted = not (weight == weight[0]).all()
     draw = None
     if spec.maker is not None:
-        draw = prepare_lacking(spec.maker, rows, weights if is_weighted else None)
+        draw = prepare_with_missing(spec.maker, rows, weights if is_weighted else None)
     if draw is not None and n_predicted is not None:
         n_copies = n_predicted // (_PREDICTED_AT_LEAST * len(rows)) - 1
         n_copies = min(max(n_copies, 1), _MOST_COPIES)
         drawn = [drawn_rows(rows, draw, seed + 1 + number) for number in range(n_copies)]
-        kept = [] if spec.settings.transfer_only else [rows]
+        kept = [] if spec.transfer_only else [rows]
         rows, draw = torch.cat([*kept, *drawn]), None
         weights = weights.repeat(len(kept) + n_copies)
     return Rows(
         rows,
         (torch.arange(len(rows), device=device),),
         weights[None] if is_weighted else None,
-        spec.settings.batch_size,
+        spec.params["batch_size"],
         [seed],
         draw,
     )
@@ -203,42 +230,11 @@ def _buffer_size(rows: Rows) -> int:
     return max(1, min(_N_BUFFERED, _BUFFER_BYTES // (rows.batch_size * rows.X[:1].nbytes)))
 
 
-def _n_epochs(due: np.ndarray, epoch_length: int, buffer_size: int) -> int:
-    """Return how many epochs the student trains for, beside chains with epochs of that length."""
-    n_steps = np.bincount(due // (epoch_length * _epochs_together(epoch_length)))
-    return int((-(-n_steps // buffer_size)).sum())
-
-
-def _monitor(plan: Any, monitored: np.ndarray, rows: Rows) -> Monitor:
-    """Return what is to keep the teacher's expectations for the rows of `X_monitor`."""
-    device, all_online = rows.X.device, ["online"] * len(plan.expectations)
-    learnt = plan.expectations, plan.n_values, all_online
-    means = Targets(*learnt, len(monitored), device, math.inf)
-    return Monitor(on_device(monitored, device=device).split(rows.batch_size), means)
-
-
-def _student_net(
-    student: Student, module: DistributionStack, rows: Rows, pruning: GroupLasso | None
-) -> StackNet:
-    return student.training.net(
-        module,
-        student.plan.objective(module, student.training_budget),
-        student.training_budget.n_epochs,
-        phase="student",
-        callbacks=[("guard", DivergenceGuard())],
-        flop_per_step=flop_per_step(module, rows),
-        proximal=None if pruning is None else ProximalStep(module, pruning.strength),
-    ).initialize()
-
-
 def _run_chains(
     teacher: Any, spec: FitSpec, distillation: OnlineDistillation, seed: int, task: ObservedTask
-) -> dict[str, object]:
-    """Fit the teacher with the student as an observer; only the chains' last states are kept.
-
-    Returned are attributes of the student's estimator: the teacher, if the chains have ended.
-    """
-    warn_of_refit(spec.settings.teacher)
+) -> None:
+    """Fit the teacher with the student as an observer; only the chains' last states are kept."""
+    warn_of_refit(spec.teacher)
     net, shown = distillation.student, distillation.stream.rows
     X, y, sample_weight = spec.arguments
     if net is not None:
@@ -260,36 +256,6 @@ def _run_chains(
         raise
     if net is not None:
         net.notify("on_train_end", X=shown, y=None)
-    return {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}
-
-
-def _stages(
-    student: Student,
-    module: DistributionStack,
-    distillation: OnlineDistillation,
-    pruning: GroupLasso | None,
-    anew: Callable[..., DistributionStack],
-) -> Generator[Fitted, None, Fitted]:
-    """Train the student unless it has been trained beside the chains; prune it, and train again."""
-    n_epochs, waits = student.n_epochs, distillation.student is None
-    if distillation.student is not None:
-        fitted = yield from student.trained(module, distillation.student, distillation.guard)
-    else:
-        with stage(f"student, {n_epochs} epochs"):
-            proximal = None if pruning is None else ProximalStep(module, pruning.strength)
-            means = student, module, n_epochs, distillation, proximal
-            fitted = yield from _trained_on_means(*means)
-    if pruning is None:
-        return fitted
-    student, fitted = student.pruned(fitted, pruning.threshold)
-    yield fitted
-    chosen = pruning.finetune_epochs
-    n_more = n_epochs if chosen == "auto" else int(chosen)
-    if waits and n_more:
-        with stage("student after pruning"):
-            module = anew(recipe=student.recipe) if pruning.restart else fitted.module
-            fitted = yield from _trained_on_means(student, module, n_more, distillation)
-    return fitted
 
 
 def _trained_on_means(

@@ -92,7 +92,7 @@ class ExpectationsPlan(Plan):
         """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def beside(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
+    def auxiliary_outputs(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return the other expectations, as ``expectation_<name>``."""
         return {
             f"expectation_{e.label}": self.in_units(e.label, e.predict(outputs[0, :, at]), module)

@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Self
 
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from ..._estimator.base import available_if, with_callbacks
-from ..._estimator.predicting import DistributionEstimator
+from ..._estimator.base import Fitted, ObservedTask, available_if
 from ..._method.task import Task
-from ..._training.stream import is_stream
 from ..._utils.settings import SettingsRule
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from ..._utils.validation import OneOf
@@ -23,81 +20,84 @@ from ...modules import MLP
 from ...pruning import GroupLasso
 from ...settings import Heads, HydraLoss, Optimizer, Runtime
 from ...transfer import GaussianNoise, TransferMaker, TransferOnly
-from .._fit._spec import (
-    PARAMETER_TABLE,
-    PRUNING,
-    STUDENT_PARAMETERS,
-    begun,
-    check_kind,
-)
-from .._fit._student import calibrated, train_student
-from .._fit._teacher import fit_teacher_of, has_fitted_teacher
-from .._fit._validate import fit_spec, stream_spec
+from .._fit._base import IncrementalDistiller, has_fitted_teacher
+from .._fit._spec import FitSpec
+from .._fit._student import train_student
 from ._plan import HydraPlan
 
-# What transfer="auto" stands for where it is not as usual.
-_AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
 
-# The teachers that None stands for.
-_DEFAULT_TEACHERS: dict[str, Callable[..., BaseEstimator]] = {
-    "classifier": BayesianEnsembleClassifier,
-    "regressor": BayesianEnsembleRegressor,
-}
+class HydraPlus(IncrementalDistiller):
+    """Base of the classifier and the regressor, which have the same parameters."""
 
-_HYDRA_PARAMETERS = {
-    **PARAMETER_TABLE,
-    "heads": SettingsRule(Heads, Heads._parameter_table["n_heads"]),
-    "loss": SettingsRule(HydraLoss, OneOf((None,))),
-    **PRUNING,
-    **STUDENT_PARAMETERS,
-}
+    _parameter_table = {
+        **IncrementalDistiller._parameter_table,
+        "heads": SettingsRule(Heads, Heads._parameter_table["n_heads"]),
+        "loss": SettingsRule(HydraLoss, OneOf((None,))),
+    }
+    _module_defaults = {
+        # Rectified first, as the teacher; then smooth, which ranks samples by the epistemic part
+        # better.
+        "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
+        # Bounded first, so that far from the data the student levels off as its teacher does.
+        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
+    }
+    _auto_transfer = {"classifier": GaussianNoise(share_power=1.5)}
 
-_LOSS_OF_NUMBERS = SettingsRule(
-    HydraLoss, OneOf((None,)), ("aggregate_temperature", "member_temperature")
-)
+    def __init__(
+        self,
+        teacher: BaseEstimator | None = None,
+        *,
+        module: ModelClass = MLP,
+        heads: int | str | Heads | None = "auto",
+        loss: HydraLoss | None = None,
+        ddof: int = 1,
+        transfer: str | TransferMaker | TransferOnly | None = "auto",
+        teacher_cv: Folds = None,
+        calibration_fraction: float | None = None,
+        pruning: GroupLasso | None = None,
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
+        lr: float | str = "auto",
+        max_epochs: int | str = "auto",
+        max_time: float | None = None,
+        batch_size: int | str = "auto",
+        normalize: bool | str = True,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        memory: str | Memory | None = None,
+        warm_start: bool = False,
+        callbacks: Callbacks = None,
+        runtime: Runtime | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
+    ):
+        self._set_arguments(locals())
+
+    def _default_teacher(self) -> BaseEstimator:
+        is_classifier = self._kind == "classifier"
+        ensemble = BayesianEnsembleClassifier if is_classifier else BayesianEnsembleRegressor
+        # It reads X as the student does, and always standardises y.
+        normalize = True if self.normalize in (True, "X") else "y"
+        return ensemble(normalize=normalize, categorical_features=self.categorical_features)
+
+    def _plan_of(self, task: Task) -> HydraPlan:
+        """Return the plan of a student, as far as it is known before its teacher is fitted."""
+        loss = copy.copy(HydraLoss.of(self.loss))
+        if isinstance(self.transfer, TransferOnly) and loss.teacher_weight < 1:
+            raise ValueError(
+                "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose samples "
+                f"have no labels; got {loss.teacher_weight!r}."
+            )
+        heads = self.heads if isinstance(self.heads, Heads) else Heads(self.heads)
+        wanted, ddof = heads.n_heads, int(self.ddof)
+        return HydraPlan(task, heads.head_layers, loss, wanted_heads=wanted, ddof=ddof)
+
+    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
+        predictions = self._fit_teacher(spec, task)
+        plan = spec.plan.of_members(predictions.count(spec.X))
+        return train_student(spec, plan, predictions, task, n_heads_=plan.n_heads)
 
 
-@with_callbacks
-def _fit(hydra: DistributionEstimator, X, y, *arguments, **part: object) -> DistributionEstimator:
-    """Fit the teacher, if it is not fitted, and distil it; for `part` see :func:`fit_spec`."""
-    if hydra.teacher is not None:
-        check_kind(hydra.teacher, arguments[-1])
-    auto = _AUTO_TRANSFER.get(hydra._kind)
-    read: Any = stream_spec if is_stream(X) else fit_spec
-    spec = read(hydra, hydra._plan_of, X, y, *arguments, auto_transfer=auto, **part)
-    with begun(hydra, spec) as (spec, task):
-        default = partial(
-            _DEFAULT_TEACHERS[hydra._kind],
-            # It reads X as the student does, and always standardises y.
-            normalize=True if hydra.normalize in (True, "X") else "y",
-            categorical_features=hydra.categorical_features,
-        )
-        predictions = fit_teacher_of(spec, task, default)
-        hydra._keep(predictions.facts)
-        plan = spec.plan.taught_by(predictions.count(spec.X))
-        fitted: Any = spec.mode.before
-        for fitted in train_student(spec, plan, predictions, task, n_heads_=plan.n_heads):
-            hydra._keep(fitted.attributes)
-        if hydra.calibration_fraction is not None:
-            hydra._keep(calibrated(fitted, spec, clone(hydra)).attributes)
-    return hydra
-
-
-def hydra_plan(hydra: DistributionEstimator, task: Task) -> HydraPlan:
-    """Return the plan of a student, as far as it is known before its teacher is fitted."""
-    loss = copy.copy(HydraLoss.of(hydra.loss))
-    if isinstance(hydra.transfer, TransferOnly) and loss.teacher_weight < 1:
-        raise ValueError(
-            "loss__teacher_weight must be 1 with transfer=TransferOnly(...), whose samples have no "
-            f"labels; got {loss.teacher_weight!r}."
-        )
-    heads = hydra.heads if isinstance(hydra.heads, Heads) else Heads(hydra.heads)
-    return HydraPlan(
-        task, heads.head_layers, loss, wanted_heads=heads.n_heads, ddof=int(hydra.ddof)
-    )
-
-
-class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
+class HydraPlusRegressor(RegressorMixin, HydraPlus):
     """Distil an ensemble of regressors into one network with a shared core and many heads [1]_.
 
     Head n mod M imitates member n of the teacher. The loss is Eq 10 of [1]_, plus two terms of this
@@ -242,63 +242,15 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     """
 
     _kind = "regressor"
-    _fit, _plan_of = _fit, hydra_plan  # methods of both classes
-    _parameter_table = {**_HYDRA_PARAMETERS, "loss": _LOSS_OF_NUMBERS}
-    # Bounded first, so that far from the data the student levels off as its teacher does.
-    _module_defaults = {"regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")}}
-
-    def __init__(
-        self,
-        teacher: BaseEstimator | None = None,
-        *,
-        module: ModelClass = MLP,
-        heads: int | str | Heads | None = "auto",
-        loss: HydraLoss | None = None,
-        ddof: int = 1,
-        transfer: str | TransferMaker | TransferOnly | None = "auto",
-        teacher_cv: Folds = None,
-        calibration_fraction: float | None = None,
-        pruning: GroupLasso | None = None,
-        optimizer: str | OptimizerClass | Optimizer = "Adam",
-        lr: float | str = "auto",
-        max_epochs: int | str = "auto",
-        max_time: float | None = None,
-        batch_size: int | str = "auto",
-        normalize: bool | str = True,
-        categorical_features: str | ArrayLike | None = "from_dtype",
-        memory: str | Memory | None = None,
-        warm_start: bool = False,
-        callbacks: Callbacks = None,
-        runtime: Runtime | None = None,
-        verbose: int | bool = 0,
-        random_state: RandomStateLike = None,
-        **kwargs: object,
-    ):
-        self._set_arguments(locals())
-
-    def fit(
-        self,
-        X: object,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        X_transfer: object = None,
-        member_predictions: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the teacher, if it is not fitted, and distil it.
-
-        Parameters
-        ----------
-        X, y, sample_weight, X_transfer, member_predictions : as in :class:`DistributionDistiller`
-            With `member_predictions` `teacher` is None.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(X, y, sample_weight, X_transfer, member_predictions)
+    _parameter_table = {
+        **HydraPlus._parameter_table,
+        "loss": SettingsRule(
+            HydraLoss, OneOf((None,)), ("aggregate_temperature", "member_temperature")
+        ),
+    }
 
     @available_if(has_fitted_teacher)
-    def partial_fit(
+    def partial_fit(  # type: ignore[override]  # it has no classes
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Train for one epoch on these samples, as :meth:`DistributionDistiller.partial_fit` does.
@@ -311,10 +263,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, None, None, is_pass=True)
+        return self._fit(X, y, sample_weight, is_pass=True)
 
 
-class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
+class HydraPlusClassifier(ClassifierMixin, HydraPlus):
     """Distil an ensemble of classifiers into one network with a shared core and many heads [1]_.
 
     Head n mod M imitates member n of the teacher. The loss is Eq 10 of [1]_, plus a term of this
@@ -387,79 +339,3 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     """
 
     _kind = "classifier"
-    _fit, _plan_of = _fit, hydra_plan  # methods of both classes
-    _parameter_table = _HYDRA_PARAMETERS
-    # Rectified first, as the teacher; then smooth, which ranks samples by the epistemic part
-    # better.
-    _module_defaults = {"classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")}}
-
-    def __init__(
-        self,
-        teacher: BaseEstimator | None = None,
-        *,
-        module: ModelClass = MLP,
-        heads: int | str | Heads | None = "auto",
-        loss: HydraLoss | None = None,
-        ddof: int = 1,
-        transfer: str | TransferMaker | TransferOnly | None = "auto",
-        teacher_cv: Folds = None,
-        calibration_fraction: float | None = None,
-        pruning: GroupLasso | None = None,
-        optimizer: str | OptimizerClass | Optimizer = "Adam",
-        lr: float | str = "auto",
-        max_epochs: int | str = "auto",
-        max_time: float | None = None,
-        batch_size: int | str = "auto",
-        normalize: bool | str = True,
-        categorical_features: str | ArrayLike | None = "from_dtype",
-        memory: str | Memory | None = None,
-        warm_start: bool = False,
-        callbacks: Callbacks = None,
-        runtime: Runtime | None = None,
-        verbose: int | bool = 0,
-        random_state: RandomStateLike = None,
-        **kwargs: object,
-    ):
-        self._set_arguments(locals())
-
-    def fit(
-        self,
-        X: object,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        X_transfer: object = None,
-        member_predictions: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the teacher, if it is not fitted, and distil it.
-
-        Parameters
-        ----------
-        X, y, sample_weight, X_transfer, member_predictions : as in :class:`HydraPlusRegressor`
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(X, y, sample_weight, X_transfer, member_predictions)
-
-    @available_if(has_fitted_teacher)
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-    ) -> Self:
-        """Train for one epoch on these samples, as :meth:`DistributionDistiller.partial_fit` does.
-
-        Parameters
-        ----------
-        X, y, sample_weight : as in :meth:`fit`
-        classes : array-like of shape (n_classes,), default=None
-            The labels of all classes; the first call needs them.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit(X, y, sample_weight, None, None, is_pass=True, classes=classes)

@@ -61,8 +61,8 @@ class HydraPlan(Plan):
     wanted_heads: Any = "auto"  # see `Heads`
     ddof: int = 0
 
-    def taught_by(self, n_members: int) -> HydraPlan:
-        """Return the plan of a student of so many members, as is known when they are fitted."""
+    def of_members(self, n_members: int) -> HydraPlan:
+        """Return the plan of a student of so many members, known when they are fitted."""
         words: dict[Any, int] = {"auto": min(n_members, _MOST_HEADS), None: n_members}
         n_heads: int = words.get(self.wanted_heads, self.wanted_heads)
         is_numeric = isinstance(self.task, RegressionTask)
@@ -103,8 +103,8 @@ class HydraObjective(Objective):
     """The loss of Hydra+ (Eq 10) with a term that matches spreads; subclasses define the terms.
 
     Targets are the teacher's members (S, n, N, ...), the labels (S, n, ...), and whether a sample
-    has a label (S, n). Outputs are the heads', (S, M, n, ...). `refinement` is by how much finer
-    than others the student is trained.
+    has a label (S, n). Outputs are the heads', (S, M, n, ...). `low_noise_factor` is above
+    1 where the teacher predicts next to no variance.
     """
 
     member_index: Tensor
@@ -112,12 +112,12 @@ class HydraObjective(Objective):
     diversity_weight: Tensor
     spread_weight: Tensor
 
-    def __init__(self, plan: HydraPlan, n_epochs: int, refinement: float):
+    def __init__(self, plan: HydraPlan, n_epochs: int, low_noise_factor: float):
         super().__init__()
         self.plan = plan
         self.n_epochs = n_epochs
-        self.residual_floor = _RESIDUAL_FLOOR / refinement**2
-        self.spread_floor = _SPREAD_FLOOR / refinement**2
+        self.residual_floor = _RESIDUAL_FLOOR / low_noise_factor**2
+        self.spread_floor = _SPREAD_FLOOR / low_noise_factor**2
         self.in_order = plan.n_members == plan.n_heads
         member_index, head_index = losses.pairing(plan.n_members, plan.n_heads)
         self.register_buffer("member_index", member_index)

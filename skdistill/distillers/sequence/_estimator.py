@@ -37,7 +37,7 @@ from ...families import Family, make_family
 from ...modules import DistributionStack, RecurrentSequenceModel, stack
 from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
 from ...settings import Optimizer, Runtime
-from .._fit._spec import FamilyRule
+from .._fit._base import FamilyRule
 from .._fit._student import Student
 
 # Members predict so many samples at a time that their predictions take about these bytes.
