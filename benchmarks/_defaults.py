@@ -33,7 +33,8 @@ def defaults() -> dict[str, str]:
     for name in skdistill.__all__:
         if hasattr(public := getattr(skdistill, name), "get_params"):
             used = sorted(line for path in modules_used_by(public) for line in constants(path))
-            found[name] = defaults_of(public), used, getattr(public, "_module_defaults", {})
+            rules = [getattr(public, rule, {}) for rule in ("_module_defaults", "_auto_transfer")]
+            found[name] = defaults_of(public), used, *filter(None, rules)
     for name in SHARED:
         module = importlib.import_module(f"skdistill.{name}")
         kinds = [kind for kind in map(module.__dict__.get, module.__all__) if inspect.isclass(kind)]
