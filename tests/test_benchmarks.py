@@ -71,6 +71,13 @@ def in_this_process(common, monkeypatch):
 
 
 @pytest.fixture
+def growing_peaks(common, monkeypatch):
+    """In one process the peak of memory does not grow any more."""
+    peaks = itertools.accumulate([3, 1, 3, 2, 3, 5])  # before and after each step
+    monkeypatch.setattr(common, "peak_mib", peaks.__next__)
+
+
+@pytest.fixture
 def one_graph(monkeypatch):
     """Scripts write the graph of their first model for each; one takes seconds to make."""
     export, graphs = skdistill.export_onnx, []
@@ -100,7 +107,7 @@ def test_help_says_what_is_measured(run, script, capsys):
 SMOKE = {
     "active.py": ("--sets energy", "few_epochs in_this_process"),
     "amounts.py": ("", "few_epochs"),
-    "bdistil.py": ("--parts average --sets concrete", "few_epochs"),
+    "bdistil.py": ("--parts toys", "few_epochs"),
     "conformal.py": ("--sets boston --splits 1", "few_epochs"),
     "decisions.py": ("--sets wine", "few_epochs"),
     "drift.py": ("", "few_epochs"),
@@ -115,7 +122,7 @@ SMOKE = {
     "gpu.py": ("", "few_epochs"),
     "hydra.py": ("--ablations", "few_epochs"),
     "logits.py": ("", "few_epochs"),
-    "many_classes.py": ("", "in_this_process"),
+    "many_classes.py": ("", "in_this_process growing_peaks"),
     "mnist.py": ("--threads 1 --masks 29", "few_images"),
     "optimise.py": ("--parts functions", "few_epochs"),
     "parallel.py": ("", "few_epochs"),
@@ -158,7 +165,6 @@ def test_quick_run_prints_a_table_and_writes_json(run, script, data_dir, tmp_pat
     assert len(text.splitlines()) > 3
     rows = list(rows_of({key: result[key] for key in set(result) - {"machine", "versions"}}))
     assert rows
-    assert all(str(row["target"]) in text for row in rows if {"reached", "target"} <= set(row))
 
 
 def test_results_are_resumed_on_the_same_hardware(common, tmp_path):
@@ -476,7 +482,7 @@ def test_statistics_of_drift_are_those_of_scipy(common):
     found = drift.statistics(X, np.sort(reference, axis=0))
     expected = ks_2samp(X, reference, method="asymp")
     np.testing.assert_allclose(found, expected.statistic)
-    for name, (level, _) in drift.TESTS.items():
+    for name, level in drift.TESTS.items():
         is_alarm = expected.pvalue <= level
         np.testing.assert_array_equal(found >= drift.LIMITS[name], is_alarm)
         assert 0 < is_alarm.sum() < 20

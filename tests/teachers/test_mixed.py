@@ -268,7 +268,7 @@ def test_every_student_of_classifiers(student, classes):
     ("models", "message"),
     [
         ([], "models must be a list of at least one"),
-        (LinearRegression(), "weights and quantiles for lists of models to fit"),
+        (LinearRegression(), "models must be a list of at least one"),
         ([LinearRegression(), LinearRegression], "models must be estimators"),
         ([LinearRegression(), LogisticRegression()], "all classifiers or all regressors"),
         ([StandardScaler()], "all classifiers or all regressors"),
