@@ -3,8 +3,7 @@
 
 __version__ = "0.1.0"
 
-# The API page of an estimator, to which scikit-learn's HTML representation links: of what is
-# imported from skdistill itself, and of what is imported from one of its modules.
+# Pages to which scikit-learn's HTML representation links: of skdistill, and of its modules.
 DOCUMENTATION = "https://skdistill.readthedocs.io/en/stable/"
 API_PAGE = DOCUMENTATION + "generated/skdistill.{estimator_name}.html"
 API_PAGE_OF_MODULE = DOCUMENTATION + "generated/{estimator_module}.{estimator_name}.html"

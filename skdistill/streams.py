@@ -22,8 +22,7 @@ from ._utils.validation import Number
 
 __all__ = ["Batches"]
 
-# Rows of a batch, for tables.
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 65_536  # of a table, in a batch
 
 
 @dataclass(eq=False, repr=False)

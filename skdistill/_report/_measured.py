@@ -31,8 +31,7 @@ from ._measurements import (
 )
 from ._model_report import ModelReport, Picture
 
-# Fewer samples say nothing of calibration.
-_LEAST_ROWS = 20
+_LEAST_ROWS = 20  # samples: fewer say nothing of calibration
 
 
 def measured(
@@ -146,8 +145,7 @@ def _check_y(student: BaseEstimator, X: ArrayLike, y: Any) -> np.ndarray:
     return y
 
 
-# Coverages below this do not scale the axis: one error among few samples would dwarf the rest.
-_LEAST_COVERAGE = 0.05
+_LEAST_COVERAGE = 0.05  # that scales the axis: one error among few samples would dwarf the rest
 
 # Told apart by colour, from the palette of Okabe and Ito, and by the line.
 _STYLES: dict[str, dict[str, Any]] = {

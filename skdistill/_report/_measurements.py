@@ -24,14 +24,9 @@ from ..model_selection import flops, latency, n_parameters
 from ..persistence import save
 from ._model_report import Measurement
 
-# Levels of the predicted quantiles.
-LEVELS = np.linspace(0.05, 0.95, 19)
-
-# Groups of samples, each of which is left out once, for standard errors.
-_N_GROUPS = 20
-
-# Samples of a batch whose latency is measured, beside that of one sample.
-_BATCH = 256
+LEVELS = np.linspace(0.05, 0.95, 19)  # of the predicted quantiles
+_N_GROUPS = 20  # of samples, each of which is left out once, for standard errors
+_BATCH = 256  # samples whose latency is measured, beside that of one sample
 
 
 @dataclass(frozen=True)

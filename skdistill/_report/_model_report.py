@@ -188,8 +188,7 @@ _TILES = [
 # Columns that compare; costs and latencies by their ratio.
 _RATIO, _DIFFERENCE = "student / teacher", "student − teacher"
 
-# Inches of a picture, and its pixels per inch: of the picture, and of the page.
-_SIZE, _DPI, _PAGE_DPI = (4.6, 3.7), 160, 96
+_SIZE, _DPI, _PAGE_DPI = (4.6, 3.7), 160, 96  # inches; pixels an inch of a picture, of the page
 
 
 def _tiles(measurements: list[Measurement]) -> Iterator[tuple[str, str, str]]:

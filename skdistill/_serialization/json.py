@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 _LARGEST_TEXT = 2**24  # bytes of an array of text, such as labels
-
-# Samples from which on columns as arrays, which take about a hundred bytes each, are worth it.
-_LEAST_ROWS = 8
+_LEAST_ROWS = 8  # samples from which on columns are arrays, which take about a hundred bytes each
 
 
 class Encoder:

@@ -22,8 +22,7 @@ from ..modules import (
     unstack,
 )
 
-# Samples whose features are computed at a time: their intermediate values stay in the cache.
-_CHUNK = 1024
+_CHUNK = 1024  # samples at a time: their intermediate values stay in the cache
 
 
 class GradientSketch:

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from scipy.special import entr
 
-# Features that are computed with at a time: parts of a larger array in float16 become float32.
-_CHUNK_ROWS = 2048
+_CHUNK_ROWS = 2048  # features, at a time: parts of a larger array in float16 become float32
 
 
 def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
@@ -114,8 +113,7 @@ def _by_chunk(
     return np.empty(0, dtype) if out is None else out
 
 
-# Configurations of the labels of a batch: so many are summed over, or drawn if there are more.
-_CONFIGURATIONS = 1000
+_CONFIGURATIONS = 1000  # of the labels of a batch: summed over, or drawn if there are more
 
 
 def margins(proba: np.ndarray) -> np.ndarray:

@@ -18,15 +18,10 @@ from ._greedy import batchbald, lcmd, margins, mutual_information
 
 METHODS = ("auto", "lcmd", "margin", "batchbald", "uncertainty")
 
-# Size of the sketch, and bytes of the features of a pool above which they are fewer, in float16.
-_N_FEATURES, _N_FEATURES_OF_MANY = 512, 128
-_LARGE = 2**28
-
-# Samples that "batchbald" chooses from, for each of the batch and at least.
-_CANDIDATES_EACH, _FEWEST_CANDIDATES = 10, 2000
-
-# Samples that are read of an array or a frame at a time.
-_ROWS = 65_536
+_N_FEATURES, _N_FEATURES_OF_MANY = 512, 128  # of the sketch; fewer, in float16, for large pools
+_LARGE = 2**28  # bytes of the features of a pool
+_CANDIDATES_EACH, _FEWEST_CANDIDATES = 10, 2000  # of "batchbald", for each of the batch; at least
+_ROWS = 65_536  # samples that are read of an array or a frame at a time
 
 
 def select_batch(

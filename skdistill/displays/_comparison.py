@@ -13,8 +13,7 @@ from ..metrics import epistemic_fidelity
 from ._display import LINE_COLOR, REFERENCE_COLOR, TOTAL_COLOR, Axes, Display, draw
 from ._grids import check_target
 
-# Groups of samples, of about equally many, for which the teacher's band is drawn.
-_N_GROUPS = 20
+_N_GROUPS = 20  # of equally many samples, for which the teacher's band is drawn
 
 # Units of an Uncertainty, by its measure.
 _UNITS = {"entropy": "nats", "variance": "squared units of y", "std": "units of y"}

@@ -11,8 +11,7 @@ else:  # matplotlib is optional
     Axes = Any
 Keywords = Mapping[str, object] | None  # of methods of axes
 
-# From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
-# bands are lighter tints of its sky blue and orange, and differ in lightness too.
+# From the palette of Okabe and Ito, and lighter tints of it for bands, see doc/design.rst.
 LINE_COLOR = "#0072B2"
 ALEATORIC_COLOR = "#9CCEEE"
 TOTAL_COLOR = "#F6D9A0"

@@ -157,11 +157,7 @@ def _drop_detours(graph: Any) -> None:
 
 
 def _match_ranks(onnx: Any, graph: Any) -> None:
-    """Give constants as many axes as what they are added to, or multiplied with.
-
-    Onnxruntime combines columns (n, 1) with a number of shape (1, 1) 30 times as fast as with one
-    of shape () or (1,).
-    """
+    """Give constants as many axes as their operands have, which is faster, see doc/design.rst."""
     ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in (*graph.value_info, *graph.output)}
     constants = {constant.name: constant for constant in graph.initializer}
     for node in graph.node:

@@ -16,8 +16,7 @@ from ._checks import (
     weighted_rows,
 )
 
-# Largest deviation of a sample's sum from 1: float16 rounds by this much.
-_SUM_TOLERANCE = 1e-3
+_SUM_TOLERANCE = 1e-3  # of a sample's sum from 1: float16 rounds by this much
 
 
 def _check_probabilities(

@@ -15,7 +15,7 @@ from .._utils.typing import ArrayLike
 from .._utils.warnings import without_schema_warnings
 from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc
 
-_COVERAGE = 0.9
+_COVERAGE = 0.9  # of the intervals
 
 
 @without_schema_warnings()

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.special import logsumexp, ndtri
 
-# Samples that are ranked at a time, of which bytes can count those before the last.
-AT_A_TIME = 256
+AT_A_TIME = 256  # samples that are ranked at a time: bytes can count those before the last
 
 
 @dataclass(eq=False)
@@ -87,9 +86,7 @@ def _count(is_true: np.ndarray) -> np.ndarray:
 # Alternatives that are bet on, of the ranks' normal scores z: their mean, or standard deviation.
 _MEANS = np.array([-2.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0])
 _STDS = np.array([0.5, 0.7, 1.4, 2.0])
-
-# And a histogram of the ranks before: its bins, the share of their counts that each new rank
-# leaves, and what is added to each count.
+# A histogram of the ranks before: its bins, the decay of counts by a rank, and the prior counts.
 _N_BINS, _KEPT, _PRIOR_COUNT = 16, 0.995, 8.0
 
 N_BETS = len(_MEANS) + len(_STDS) + 1

@@ -16,8 +16,7 @@ from .._utils.warnings import without_schema_warnings
 from ..distributions import split_columns
 from ._martingales import AT_A_TIME, Bag, Martingales
 
-# Updates that are remembered, and samples of a reference at least.
-_N_UPDATES, _LEAST_SAMPLES = 1000, 2
+_N_UPDATES, _LEAST_SAMPLES = 1000, 2  # updates in the history; samples of a reference, at least
 
 # Parts of the uncertainty that are watched; the other one is their difference.
 _PARTS = ("epistemic", "total")

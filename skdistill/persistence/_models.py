@@ -115,8 +115,7 @@ def load(path: str | os.PathLike) -> BaseEstimator:
 # --- models as JSON ---------------------------------------------------------------------------
 
 
-# How many calls of torch networks may take to build, in all, and for each array of each network:
-# ten times what ours take.
+# Calls that may build networks, in all and for each array: ten times what ours take.
 _CALLS, _CALLS_PER_ARRAY = 1_000, 100
 
 

@@ -19,8 +19,7 @@ from ..losses import MemberStatistics
 from ._scored import ScoredSequences
 from ._tokens import SpecialTokens, check_tokens
 
-# Rows are predicted in chunks of about this many log probabilities.
-_CHUNK_NUMBERS = 2**22
+_CHUNK_NUMBERS = 2**22  # log probabilities that are predicted at a time
 
 
 class SequencePredictor(ABC):

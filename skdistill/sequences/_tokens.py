@@ -14,8 +14,7 @@ from sklearn.utils import check_array
 from .._utils.settings import Settings, SettingsRule
 from .._utils.validation import Number, OneOf, errors_about
 
-# Tokens pass through float32, which holds all whole numbers up to here.
-_TOO_LARGE = 2**24
+_TOO_LARGE = 2**24  # tokens pass through float32, which holds all whole numbers up to here
 
 
 @dataclass(eq=False, repr=False)

@@ -35,24 +35,12 @@ from ._rows_and_folds import fitted_on, in_chunks, rows_at
 # Their members are drawn from a posterior distribution.
 _EXACT = (GaussianProcessClassifier, GaussianProcessRegressor, BayesianRidge, ARDRegression)
 
-# Two thirds for two models, one to compare them on. Of forests of 500 samples of six tables, the
-# logarithm of the factor deviates by .3 from that of other samples; with 10 % to compare on, by .4.
-# With such an error, a factor near 1 is no evidence against the model, and is shrunk to 1.
-_LEAST_SAMPLES, _ERROR = 40, 0.35
-
-# With three times the samples, models disagree less by this than their members tell: forests, extra
-# trees and CatBoost on six tables, 1.1 to 2.
-_OF_THIRDS = 1.3
-
-_SMALLEST, _LARGEST = 1e-4, 1e4
-
-# The power of the stated variance is shrunk by this ridge penalty, and ends at such shares of the
-# mean: in CatBoost, samples of a small stated variance have nearly the error of others, and samples
-# far from those that were compared keep the epistemic part by which they are known to be so.
-_PENALTY, _SHARES = 0.2, (1e-2, 5.0)
-
-# Of a sample's total variance, at least so much is aleatoric.
-_LEAST_ALEATORIC = 0.05
+# See doc/design.rst.
+_LEAST_SAMPLES, _ERROR = 40, 0.35  # samples; standard error of the logarithm of the factor
+_OF_THIRDS = 1.3  # factor of models of thirds of the samples over that of models of all
+_SMALLEST, _LARGEST = 1e-4, 1e4  # limits of the factor
+_PENALTY, _SHARES = 0.2, (1e-2, 5.0)  # ridge penalty of the power; limits of variance / mean
+_LEAST_ALEATORIC = 0.05  # share of a sample's total variance
 
 
 @dataclass(frozen=True)

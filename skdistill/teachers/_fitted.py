@@ -29,8 +29,7 @@ from ._members import (
 
 _ESTIMATOR_TYPES = {"classification": "classifier", "regression": "regressor"}
 
-# Samples that a torch module is given at a time.
-_CHUNK_ROWS = 2048
+_CHUNK_ROWS = 2048  # samples that a torch module is given at a time
 
 
 class FittedModels(BaseEstimator):

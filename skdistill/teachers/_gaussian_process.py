@@ -41,11 +41,8 @@ from ._members import (
     standard_draws,
 )
 
-# Random features of a prior, and at most as many rows that stand for all in one without spectrum.
-_N_FEATURES = 512
-
-# Steps towards the mean probability that members should have, and where they end.
-_MOST_STEPS, _TOLERANCE = 100, 1e-7
+_N_FEATURES = 512  # random ones of a prior; also rows, at most, of a prior without spectrum
+_MOST_STEPS, _TOLERANCE = 100, 1e-7  # towards the mean probability that members should have
 _TINY = np.finfo(np.float64).tiny
 
 Features = Callable[[np.ndarray], np.ndarray]

@@ -38,17 +38,10 @@ from .._estimator.unwrapping import components_and_rows, final_step, has_members
 from .._utils.validation import errors_about
 from ._predictive import predictive_moments
 
-# Largest deviation of a sum of probabilities from one: half precision has three digits.
-_TOLERANCE = 1e-3
-
-# Weights of voters are made whole numbers that sum to at most this.
-_MOST_VOTES = 100
-
-# Functions drawn from a posterior over functions.
-N_FUNCTIONS = 20
-
-# Largest rounding error, as a share of a tree's variance, at which impurities count as variances.
-_SHARE_OF_ROUNDING = 1e-3
+_TOLERANCE = 1e-3  # of a sum of probabilities from one: half precision has three digits
+_MOST_VOTES = 100  # sum of the whole numbers that stand for weights of voters, at most
+N_FUNCTIONS = 20  # drawn from a posterior over functions
+_SHARE_OF_ROUNDING = 1e-3  # over impurity at the root, where impurities are variances
 
 # Losses under which CatBoost's virtual ensembles predict logits, or means and variances.
 _CATBOOST_LOGITS = frozenset({"Logloss", "CrossEntropy", "MultiClass"})

@@ -64,16 +64,10 @@ from ._rows_and_folds import (
     with_variance,
 )
 
-# Models of a smaller weight are left out: they would cost more than they tell.
-_LEAST_WEIGHT = 0.01
-
-# The expectation-maximisation of the weights ends where none changes by more, or after so many.
-_TOLERANCE, _MOST_STEPS = 1e-6, 10_000
-
-# An exact Gaussian process takes the cube of the number of samples: 1,000 about 5 s a fit.
-_MOST_OF_PROCESS = 1_000
-
-# So many trees that boosting stops early, by a tenth of the samples.
+# See doc/design.rst.
+_LEAST_WEIGHT = 0.01  # of a model that is kept
+_TOLERANCE, _MOST_STEPS = 1e-6, 10_000  # change of weights, and steps, that end their EM
+_MOST_OF_PROCESS = 1_000  # samples of an exact Gaussian process
 _TREES = {"max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20, "learning_rate": 0.05}
 
 

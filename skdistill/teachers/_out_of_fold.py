@@ -12,9 +12,7 @@ from .._utils.reporting import reporting, stage
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
 
-# Samples by which a teacher is judged, and how small its standardised errors are if it
-# interpolates.
-_ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
+_ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01  # samples; squared error over variance of interpolation
 
 
 def out_of_fold_members(

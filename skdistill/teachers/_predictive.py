@@ -31,8 +31,7 @@ from .._training.trainer import SEED_LIMIT
 from .._utils.validation import Seed, errors_about
 from ._base import EstimatorOfModels
 
-# Levels at which models that know all of their quantiles are asked.
-LEVELS = np.arange(1, 40) / 40
+LEVELS = np.arange(1, 40) / 40  # at which models that know all of their quantiles are asked
 
 # Parameters of `predict` and of constructors that take levels.
 _ARGUMENTS = ("quantiles", "alphas")

@@ -24,14 +24,10 @@ from .._utils.reporting import as_parts, print_line
 from .._utils.validation import Number
 from ._members import group_moments
 
-# Predictions that will be averaged are computed in chunks of about this many bytes: large ones, as
-# every chunk reads all trees of a forest from memory again.
-_CHUNK_BYTES = 2**27
-
+# See doc/design.rst.
+_CHUNK_BYTES = 2**27  # of the predictions that are computed at a time, to be averaged
 _N_FOLDS = 5
-
-# The variance is at least the square of this, in units of the standard deviation of y.
-_LEAST_STD = 1e-3
+_LEAST_STD = 1e-3  # of predictions without a residual variance, in standard deviations of y
 
 
 def rows_at(X, index):

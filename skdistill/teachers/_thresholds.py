@@ -21,8 +21,7 @@ from ._teacher import Teacher
 
 Split = tuple[int, float, float]  # number of a feature, threshold and gain
 
-# The threshold of a split of missing values from all others: 1e300 in LightGBM, else infinite.
-_INFINITE = 1e300
+_INFINITE = 1e300  # LightGBM's threshold of missing values against all others; else infinite
 
 
 class Splits(NamedTuple):

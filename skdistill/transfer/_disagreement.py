@@ -16,8 +16,7 @@ from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf
 from ._maker import Draw, GaussianNoise, TransferMaker, per_row
 
-# So many samples are moved, or chosen, by the same members.
-_PORTION = 2**11
+_PORTION = 2**11  # samples that are moved, or chosen, by the same members
 
 # Samples (n, *sample) -> how much members disagree on each of them, (n,).
 Measure = Callable[[Tensor], Tensor]

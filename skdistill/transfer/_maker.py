@@ -19,23 +19,17 @@ from .._utils.moments import correlation, standardisation
 from .._utils.settings import Settings
 from .._utils.validation import Number, OneOf, check_parameters, did_you_mean, is_number
 
-# Samples of shape (..., *sample), their index of shape (...), a generator on their device -> new
-# samples.
+# Samples (..., *sample), their index (...), a generator on their device -> new samples.
 Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 
 # The columns that encode each categorical variable, such as [(3,), (5, 6, 7)].
 Variables = list[tuple[int, ...]]
 
-# Columns, at most, whose noise can be correlated: a sample takes the square of them
-# multiplications.
-_MOST_CORRELATED = 1024
-
-# For categorical="auto": values of a column at most, samples for each of them at least, and
-# samples, at most, that are looked at.
+# See doc/design.rst.
+_MOST_CORRELATED = 1024  # columns whose noise can be correlated
+# Of categorical="auto": values at most, samples of each at least, samples looked at, at most.
 _FEW_VALUES, _ROWS_PER_VALUE, _ROWS_LOOKED_AT = 20, 10, 10_000
-
-# Eigenvalues of correlations below this share of the largest are zeros, up to rounding.
-_ROUNDING = 1e-10
+_ROUNDING = 1e-10  # share of the largest eigenvalue of correlations below which others are zeros
 
 
 class TransferMaker(Settings, ABC):

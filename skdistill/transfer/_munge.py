@@ -15,18 +15,12 @@ from .._utils.moments import standardisation
 from .._utils.validation import Number
 from ._maker import Draw, TransferMaker, Variables, per_row
 
-# With more dimensions than this a tree visits nearly every point, and products are faster; sooner
-# with many points, of which parts are compared only.
-_TREE_DIMENSIONS, _TREE_DIMENSIONS_OF_MANY = 10, 5
+# See doc/design.rst.
+_TREE_DIMENSIONS, _TREE_DIMENSIONS_OF_MANY = 10, 5  # of a k-d tree, at most
 _MANY_POINTS = 2**15
-
-# More samples than this are parted before all pairs of them are compared.
-_MOST_COMPARED = 2**12
-
-# Squared distances are computed between blocks of this many samples: 8 MiB.
-_BLOCK = 2**10
-
-_POWER_STEPS = 4  # towards a principal direction: a rough one parts samples as well
+_MOST_COMPARED = 2**12  # samples of a part, all pairs of which are compared
+_BLOCK = 2**10  # samples between which squared distances are computed at a time: 8 MiB
+_POWER_STEPS = 4  # towards a principal direction
 
 
 @dataclass(eq=False, repr=False)

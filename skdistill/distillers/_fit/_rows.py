@@ -33,31 +33,14 @@ from ...transfer import Measure, Munge, prepare_with_missing
 from ._spec import AUTO_NOISE, FitSpec, maker_that_changes
 from ._teacher import MemberPredictions, distribution_of, inside_wrappers, predictor_of
 
-# For batch_size="auto": samples of a minibatch, if they are at most a third of all; of large tables
-# they are as many as an ensemble's. With batches of 256 the NLL was higher by up to .02 on
-# validation samples of ten tables of 400 to 11,000.
-_BATCH_SIZE, _MOST_OF_TABLE = 128, 1 / 3
-
-# A transfer set is made of at most so many copies of the training set, of so many samples in all
-# but two copies at least, and of so many bytes.
-_MOST_COPIES, _POOL_SIZE, _POOL_BYTES = 20, 100_000, 2**28
-
-# Inputs of a student that step where trees split a feature, at most: of each feature, and of all,
-# though a few of each. On validation samples of power-plant, whose teacher is nearly all trees, 64
-# steps of each feature lowered the NLL gap from .149 to .034, with 32 it was .063.
-_MOST_OF_FEATURE, _LEAST_OF_FEATURE, _MOST_STEPS = 64, 8, 256
-
-# Cells of neighbouring thresholds for each that is taken.
-_CELLS = 4
-
-# Times the epochs of other students.
-_MORE_EPOCHS = 2.0
-
-# Share of the transfer samples that are made by exchanges between neighbours.
-_SHARE_OF_MUNGE = 0.5
-
-# Members whose gradients are asked for at a time.
-_N_ASKED = 2
+# See doc/design.rst.
+_BATCH_SIZE, _MOST_OF_TABLE = 128, 1 / 3  # samples of batch_size="auto", and their share at most
+_MOST_COPIES, _POOL_SIZE, _POOL_BYTES = 20, 100_000, 2**28  # limits: copies of X, samples, bytes
+_MOST_OF_FEATURE, _LEAST_OF_FEATURE, _MOST_STEPS = 64, 8, 256  # step inputs: a feature's, and all
+_CELLS = 4  # of neighbouring thresholds, for each threshold that is taken
+_MORE_EPOCHS = 2.0  # of students of trees, times those of others
+_SHARE_OF_MUNGE = 0.5  # of the transfer samples, for students of trees
+_N_ASKED = 2  # members whose gradients are asked for at a time
 
 
 def adapted_to_teacher(spec: FitSpec, teacher: object) -> FitSpec:

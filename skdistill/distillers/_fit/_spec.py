@@ -52,16 +52,10 @@ AUTO_NOISE: dict[str, TransferMaker] = {
     "classifier": GaussianNoise(scale=1.0, correlated=True),
 }
 
-# From more samples than so many on, "auto" is None for numbers: samples lie so close that new ones
-# tell a student less than more epochs do. Of a stream, whose new samples the teacher is asked about
-# in every epoch, this holds for fewer.
-_MANY_ROWS, _MANY_STREAMED = 50_000, 10_000
-
-# Samples, at most, that tell whether noise leaves a table as it is.
-_ROWS_LOOKED_AT = 2_000
-
-# Further samples, at least, and the factor between widths of ranges, that tell of other units.
-_LEAST_TO_SPREAD, _OTHER_UNIT = 10, 10.0
+# See doc/design.rst.
+_MANY_ROWS, _MANY_STREAMED = 50_000, 10_000  # samples, streamed ones, above which "auto" is None
+_ROWS_LOOKED_AT = 2_000  # samples, at most, that tell whether noise leaves a table as it is
+_LEAST_TO_SPREAD, _OTHER_UNIT = 10, 10.0  # samples, and ratio of ranges, that tell of other units
 
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {

@@ -47,30 +47,13 @@ from ._rows import adapted_to_teacher, student_rows
 from ._spec import FitArguments, FitSpec
 from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
 
-# For max_epochs="auto": samples that a student of n training samples is shown, over the root of n,
-# and limits for the epochs. On validation samples of ten tables of 400 to 11,000, two thirds of the
-# samples shown lowered the rank correlation with the teacher's epistemic part by up to .02.
-_SEEN_PER_ROOT = 9_000
-_EPOCHS_WITHIN = (10, 400)
-
-# Where members predict next to no noise, the errors of the student's mean that training leaves are
-# large beside it: there epochs are more, and the learning rate is less, by the fourth root of this
-# variance (on standardised targets) over theirs, and by at most so much. On 8,800 samples with a
-# variance of 1e-5 four times lowered the NLL gap of three families from .15 to .30 to .02 to .05;
-# twice the epochs alone, or half the rate, left .08 or more. Twice lowered it by up to .045 where
-# the variance is 3e-4, .01 where it is 7e-4, and .002 where it is 2e-3, in twice the seconds.
-# Beyond half of the largest factor, epochs are more by as much again: on the first of these tables
-# twice as many raised the rank correlation of the epistemic part from .75 to .83 (three seeds).
-_ORDINARY_VARIANCE, _LARGEST_FACTOR = 3e-3, 4.0
-
-# Samples, at most, whose predictions set where training begins.
-_ROWS_FOR_START = 256
-
-# Samples, at most, beside which a student's error in its teacher's mean is measured.
-_ROWS_FOR_ERROR = 4096
-
-# Draws of what is added where columns are unknown, for students that have no members.
-_N_DRAWS = 20
+# See doc/design.rst.
+_SEEN_PER_ROOT = 9_000  # samples that max_epochs="auto" shows a student, over the root of n
+_EPOCHS_WITHIN = (10, 400)  # limits of these epochs
+_ORDINARY_VARIANCE, _LARGEST_FACTOR = 3e-3, 4.0  # of y, standardised; limit of the low-noise factor
+_ROWS_FOR_START = 256  # samples, at most, whose predictions set where training begins
+_ROWS_FOR_ERROR = 4096  # samples, at most, that measure a student's error in its teacher's mean
+_N_DRAWS = 20  # where columns are unknown, for students that have no members
 
 
 def train_student(

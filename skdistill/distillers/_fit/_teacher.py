@@ -53,12 +53,9 @@ from ...teachers import (
 )
 from ._spec import FitArguments, FitSpec, check_names, kind_of
 
-# Of `max_time`, for the teacher. Without it default ensembles of 500 to 20,000 samples took a half
-# to two thirds of the time of a fit for numbers, and a fifth to a third for classes.
-_SHARE_OF_TEACHER = 0.5
-
-# Samples, at most, by which a fitted teacher is judged, and at least: with fewer, chance decides.
-_ROWS_LOOKED_AT, _LEAST_ROWS = 1_000, 20
+# See doc/design.rst.
+_SHARE_OF_TEACHER = 0.5  # of `max_time`
+_ROWS_LOOKED_AT, _LEAST_ROWS = 1_000, 20  # samples, at most and at least, that judge a teacher
 
 _ENSEMBLES = (BayesianEnsembleClassifier, BayesianEnsembleRegressor)
 

@@ -18,11 +18,8 @@ from ..._method.random_functions import UnknownColumns
 from ..._method.task import RegressionTask, Task
 from ...modules import Booster, Learner
 
-# Teachers' probabilities are at least this before the logarithm is taken.
-_LEAST_PROBABILITY = 1e-6
-
-# Teachers' variances likewise, in units of the standardised targets.
-_LEAST_VARIANCE = 1e-5
+_LEAST_PROBABILITY = 1e-6  # of a teacher, before the logarithm is taken
+_LEAST_VARIANCE = 1e-5  # likewise, of standardised targets
 
 
 class LearnerRecipes(NamedTuple):

@@ -30,17 +30,12 @@ from .._fit._student import widen_where_unknown, with_approximation_error
 from .._fit._teacher import MemberPredictions
 from ._plan import RoundsPlan, WeakLearnerObjective
 
-# For max_epochs="auto": samples that each learner is shown in all, limits for the epochs, and
-# samples at most that it is shown on large tables.
-_ROWS_SEEN = 300_000
-_EPOCHS_WITHIN = (10, 200)
-_ROWS_SEEN_AT_MOST = 2_000_000
-
-# By this factor the barrier gets heavier or lighter until both kinds of failure have been seen.
-_STEP = 3.0
-
-# A learner whose weight in the mean is below this is of no use: a lighter barrier is tried instead.
-_LEAST_WEIGHT = 0.01
+# See doc/design.rst.
+_ROWS_SEEN = 300_000  # samples that max_epochs="auto" shows each learner
+_EPOCHS_WITHIN = (10, 200)  # limits of these epochs
+_ROWS_SEEN_AT_MOST = 2_000_000  # samples, on large tables
+_STEP = 3.0  # factor between barriers until both kinds of failure have been seen
+_LEAST_WEIGHT = 0.01  # of a learner in the mean; below it a lighter barrier is tried
 
 
 class Round(NamedTuple):

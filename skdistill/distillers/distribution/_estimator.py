@@ -34,8 +34,7 @@ from .._fit._student import first_predictions, train_student, with_plan
 from .._fit._teacher import MemberPredictions
 from ._plan import FamilyPlan
 
-# Members whose predictions differ by no more agree: on standardised targets, or in nats.
-_ROUNDING = 1e-6
+_ROUNDING = 1e-6  # difference of members that agree: of standardised targets, or in nats
 
 
 def _draws_functions(distiller: DistributionEstimator) -> bool:

@@ -40,8 +40,7 @@ from .._fit._spec import FitSpec, check_further_rows, maker_that_changes
 from .._fit._student import train_student, with_approximation_error
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
-# From more samples than so many on, transfer="auto" is None: each would be predicted too seldom.
-_MANY_ROWS = 50_000
+_MANY_ROWS = 50_000  # samples above which transfer="auto" is None, see doc/design.rst
 
 
 class GPEDDistiller(MetaEstimatorMixin, Distiller):

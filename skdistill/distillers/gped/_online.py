@@ -69,21 +69,12 @@ from .._fit._teacher import (
 )
 from ._estimates import Targets
 
-# Limits of the minibatches that are buffered for the student: their number, and about the bytes
-# of their rows.
-_N_BUFFERED = 100
-_BUFFER_BYTES = 2**25
-
-# Epochs of the chains are taken together until they have about so many iterations: to begin and end
-# an epoch of the student costs as much as some of its steps.
-_ITERATIONS_TOGETHER = 20
-
-# Samples that `transfer` generates for running means: so many copies of the others at most, and so
-# few that each is predicted about so often by each chain.
-_MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30
-
-# In a long epoch of the chains, each hundredth of their samples counts for R-hat and `X_monitor`.
-_NOTED_EVERY = 100
+# See doc/design.rst.
+_N_BUFFERED = 100  # minibatches buffered for the student, at most
+_BUFFER_BYTES = 2**25  # of their rows, at most
+_ITERATIONS_TOGETHER = 20  # of the chains, for an epoch of the student
+_MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30  # copies at most; predictions of a sample by each chain
+_NOTED_EVERY = 100  # samples of a chain's epoch, of which one counts for R-hat and `X_monitor`
 
 
 def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fitted]:

@@ -34,11 +34,8 @@ class HydraPlus(IncrementalDistiller):
         "heads": SettingsRule(Heads, Heads._parameter_table["n_heads"]),
         "loss": SettingsRule(HydraLoss, OneOf((None,))),
     }
-    _module_defaults = {
-        # Rectified first, as the teacher; then smooth, which ranks samples by the epistemic part
-        # better.
+    _module_defaults = {  # see doc/design.rst
         "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
-        # Bounded first, so that far from the data the student levels off as its teacher does.
         "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
     }
     _auto_transfer = {"classifier": GaussianNoise(share_power=1.5)}

@@ -21,25 +21,13 @@ from ...losses import Term, weighted_sum
 from ...modules import DistributionStack, MultiHead, split_head, stack
 from ...settings import HydraLoss
 
-# Added to epistemic variances, on standardised targets, in the terms that match spreads.
-# Less lets heads differ as little as members do on tables next to without noise, where the finer
-# training reaches it; in short trainings the steep terms keep the means from being learnt.
-_RESIDUAL_FLOOR, _SPREAD_FLOOR = 1e-4, 1e-5
-
-# Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
-_RESIDUAL_WEIGHT = 0.5
-_SPREAD_WEIGHT = 0.25
-
-# Bound of the logarithm of the gain: the heads' epistemic variance is at most ten times, and at
-# least a tenth of, what they say. Far from the data the gain would run away without.
-_LARGEST_LOG_GAIN = math.log(10.0)
-
-# Share of a head's variance that stays, at least, where the gain takes from it.
-_SHARE_KEPT = 0.5
-
-# With heads="auto". A head for each of 500 trees is slower to train, and than the trees.
-_MOST_HEADS = 20
-
+# See doc/design.rst.
+_RESIDUAL_FLOOR, _SPREAD_FLOOR = 1e-4, 1e-5  # added to epistemic variances of standardised targets
+_RESIDUAL_WEIGHT = 0.5  # of the mismatch of residuals for numbers, for `spread_weight=1`
+_SPREAD_WEIGHT = 0.25  # of the mismatch of spreads, likewise
+_LARGEST_LOG_GAIN = math.log(10.0)  # bound of the logarithm of the gain of the epistemic variance
+_SHARE_KEPT = 0.5  # of a head's variance, at least, where the gain takes from it
+_MOST_HEADS = 20  # of heads="auto"
 _CHUNK = 2**17  # outputs of the samples whose loss for classes is computed at a time
 
 

@@ -40,8 +40,7 @@ from ...settings import Optimizer, Runtime
 from .._fit._base import FamilyRule
 from .._fit._student import Student
 
-# Members predict so many samples at a time that their predictions take about these bytes.
-_CHUNK_BYTES = 2**24
+_CHUNK_BYTES = 2**24  # of the members' predictions at a time
 
 
 class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
