@@ -36,7 +36,7 @@ PAGES = {
     "plot_onnx_without_torch": ("the server has imported torch: False", FEW),
     "plot_own_expectation": ("share of votes", {"max_epochs": 2}),
     "plot_own_module": ("student of it", FEW),
-    "plot_report": ("interval score, 90 %", FEW),
+    "plot_report": ("width of 90 % intervals", FEW),
     "plot_spirals": ("Hydra+", FEW),
     "plot_translation": ("edits per word", FEW),
     "plot_two_decompositions": ("student of the distribution", FEW),
