@@ -130,7 +130,7 @@ html_theme_options = {
     "secondary_sidebar_items": {"[!m]**": ["page-toc"]},
 }
 # Pages without subpages have nothing to show there.
-single = "install getting_started which_student coming_from common_mistakes whats_new"
+single = "install getting_started which_student coming_from common_mistakes whats_new design"
 html_sidebars: dict[str, list[str]] = {name: [] for name in single.split()}
 toc_object_entries_show_parents = "hide"  # `predict()`: the names of classes would be cut
 html_css_files = ["pages.css"]

@@ -8,6 +8,7 @@ import pydoc
 import re
 import tomllib
 from datetime import date
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ import skdistill.teachers
 from skdistill._version import DOCUMENTATION, __version__
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(skdistill.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # Public estimators, by the page that doc/api.rst makes of them.
@@ -86,3 +88,28 @@ def test_pages_leave_out_methods_of_the_other_kind():
         assert names["lacking"](f"{name}Regressor") == of_classes
         assert names["lacking"](f"{name}Classifier") == of_numbers
     assert names["lacking"]("BDistilBooster") == names["lacking"]("report") == []
+
+
+def assignments(source):
+    """Names and values of a module's assignments, each part of a tuple by itself."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign):
+            pairs = [(node.targets[0], node.value)]
+            if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = zip(node.targets[0].elts, node.value.elts, strict=True)
+            yield from ((ast.unparse(name), ast.unparse(value)) for name, value in pairs)
+
+
+def test_constants_of_the_design_page_are_those_of_the_code():
+    """Terms such as ``NAME = value`` are assigned in the package whose section they stand in."""
+    page = (ROOT / "doc" / "design.rst").read_text(encoding="utf-8")
+    n_terms = 0
+    for section in page.split("\n.. _constants-")[1:]:
+        package = re.search(r"^(\w+)\n-+$", section, re.MULTILINE)[1]
+        heads = re.findall("^``.*", section, re.MULTILINE)
+        terms = re.findall("``([^`]+ = [^`]+)``", "\n".join(heads))
+        sources = [path.read_text("utf-8") for path in (PACKAGE / package).rglob("*.py")]
+        lacking = set(assignments("\n".join(terms))) - set(chain(*map(assignments, sources)))
+        assert not lacking, f"{package}: {lacking}"
+        n_terms += len(terms)
+    assert n_terms > 50

@@ -5,9 +5,7 @@ from torch import Tensor, nn
 
 from ..losses import by_autograd, differentiable
 
-# Loss of a sample, per class or target and in nats, beyond which it grows logarithmically. In
-# ordinary fits, but for the first steps of some, samples stay below a tenth of it.
-LARGE_LOSS = 300.0
+LARGE_LOSS = 300.0  # nats per class or target, beyond which it is a logarithm; see doc/design.rst
 
 
 class Objective(nn.Module):

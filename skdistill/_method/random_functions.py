@@ -24,87 +24,32 @@ from .._data.encoding import InputEncoding
 from .._utils.process import one_blas_thread
 from ..modules import FunctionDraws, Gaps, UnknownDraws
 
-# Fewer samples tell neither a length scale nor an error in blocks. (Parts of seven UCI tables and
-# two smooth functions, without and with functions: NLL, less the log of the deviation of y, of 10
-# samples 3.61 and 2.90, of 40 .96 and .87, of 80 .53 and .54; of a third that is left out along a
-# column, 60 samples, AUROC .53 and .81, NLL .81 and .95, its median .79 and .81. For classes, AUROC
-# of samples six deviations off .66 and .99.)
-LEAST_SAMPLES = 5
-
-# Samples, at most, that distances are measured on; among them inducing points are chosen, and one
-# sample at a time, or blocks, are left out.
+# How these were chosen: see doc/design.rst. Of pairs the second is of classes; deviations are
+# standard deviations of standardised inputs, or of y where that is said.
+LEAST_SAMPLES = 5  # samples; fewer have no functions
+# Samples at most: that distances are measured on, inducing points, left out singly, and in blocks.
 _N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 256, 1_000, 300
-
-# Inducing points are the farthest of their samples. For numbers as many others, if there are so
-# many at least, tell how far from the points new samples are. For classes functions would be too
-# small far off (magic moved by four deviations: AUROC .998 to .71).
-_LEAST_FRESH = 1_000
-
-_N_WAVES = 64
-
-# Length scales that are tried for d standardised inputs, over the root of d less a constant: as
-# distances grow with the root, and a gap in a single input is wide if it is a deviation wide. With
-# longer scales samples that are far from all others would seem near.
-_LENGTH_SCALES, _LESS = (0.12, 0.18, 0.25, 0.35, 0.5, 0.6), 0.5
-
-# Variance at inducing points, as a share of the prior variance: conditions the linear system.
-_NUGGET = 1e-4
-
-# Inducing points are enough when this share of the variance is left at all samples on average.
-_LEFT = 1e-5
-
-# Shares of the samples like those of training whose variance, given the inducing points, and given
-# all other samples, is at most the baseline that is subtracted everywhere: there members differ by
-# what they have learnt. (Two ensembles of halves of ten tables, 500 samples each: in the fifth of
-# the samples with the largest stated variance it was 2.1 times the squared difference, 3.8 on the
-# worst table; with .9 and .15 for `_MOST_ADDED` 3.9 and 8.4, without functions 1.7 and 3.5. NLL of
-# six gaps and tails 3.19, and 3.22. For classes the functions are not too wide there.)
-_USUAL_GIVEN = 0.99
-_USUAL_OUT = 0.98, 0.9  # of numbers, and of classes
-
-# Numbers of predictions by which the relevance of columns is measured; how little it may be; and
-# the number of columns up to which it is.
+_LEAST_FRESH = 1_000  # samples besides, from which on they tell distances from inducing points
+_N_WAVES = 64  # random Fourier features
+_LENGTH_SCALES, _LESS = (0.12, 0.18, 0.25, 0.35, 0.5, 0.6), 0.5  # over sqrt(d) - .5, d inputs
+_NUGGET = 1e-4  # variance at inducing points, over the prior variance
+_LEFT = 1e-5  # mean share of the variance that inducing points may leave at samples
+_USUAL_GIVEN = 0.99  # quantile of the variance given inducing points, subtracted as a baseline
+_USUAL_OUT = 0.98, 0.9  # quantile of the variance given all other samples, likewise
+# Predictions that tell relevance; the least factor of a column; columns at most, else all are 1.
 _N_PREDICTIONS, _LEAST_RELEVANCE, _MOST_COLUMNS = 5_000, 0.1, 200
-
-# A column of which at least this share is missing in training has taught networks what that means.
-_TAUGHT = 0.05
-
-# A gap of a column takes so many of its standard deviations, with such a share of the samples on
-# either side. A value in the middle of one that is as wide as a uniform distribution is as unknown
-# as none, or less: by what a regression misses without a third of the samples along the column, but
-# by this share of the deviation at least, also if it misses nothing, and by half where this cannot
-# be told, as of few samples.
+_TAUGHT = 0.05  # share of missing values of a column from which on networks have learnt them
+# Of a gap: deviations, share of the samples on either side, deviations of a uniform distribution.
 _WIDTH_OF_GAP, _BESIDE_GAP, _UNIT_OF_GAP = 0.25, 0.05, np.sqrt(12)
-_LEAST_UNKNOWN, _UNTOLD, _LEAST_IN_BLOCK = 0.3, 0.5, 5
-
-# Standard deviations that are tried, in units of that of y; and by how much, at most, what is left
-# of the functions' variance may add to that of the residuals of held-out samples: of numbers, and
-# of classes.
-_SCALES = np.geomspace(0.01, 1.0, 21)
-_MOST_ADDED = 0.01, 0.15
-
-# Beyond all samples functions grow by so much of the deviation of y, at least, for each deviation,
-# though of their variance no more than this share may be left.
-_SLOPE, _LEAST_LEFT = 0.25, 0.01
-
-# Noise variances that are tried for the regression whose errors in left-out blocks set the scale.
-_NOISES = (1e-4, 1e-3, 1e-2, 0.1, 0.5)
-_N_BLOCKS = 24
-
-# For classes y is 0 or 1, standardised, and functions are added to logits: p (1 - p) d logit = dp.
-# Beyond all samples they grow by as many logits for each deviation, at least, and by the median
-# margin of the ensemble between its two most probable classes: within a deviation none is sure.
-_LOGITS_PER_DEVIATION = 2.0
-
-# Functions of classes begin to grow where this share of the samples ends, as logits of networks do.
-# One sample far from all others would else be the edge of the table (magic moved by four
-# deviations: AUROC .10 by the farthest one, .996 by this; the log loss of five tables rose by
-# .001 to .003).
-_WITHIN_OF_CLASSES = 0.98
-
-# A student whose functions are its own has them grow as its teacher's epistemic part does: so many
-# samples are moved so many deviations beyond all others, and growth is multiplied by what makes
-# medians equal, if that is more than 1, by so much at most. Halving its logarithm leaves .4 %.
+_LEAST_UNKNOWN, _UNTOLD, _LEAST_IN_BLOCK = 0.3, 0.5, 5  # of an unknown column's effect; samples
+_SCALES = np.geomspace(0.01, 1.0, 21)  # standard deviations of functions tried, over that of y
+_MOST_ADDED = 0.01, 0.15  # functions' variance at most, over that of held-out residuals
+_SLOPE, _LEAST_LEFT = 0.25, 0.01  # growth, deviations of y per deviation; share of variance left
+_NOISES = (1e-4, 1e-3, 1e-2, 0.1, 0.5)  # noise variances tried, over the variance of y
+_N_BLOCKS = 24  # blocks that are left out
+_LOGITS_PER_DEVIATION = 2.0  # growth of logits at least, per deviation
+_WITHIN_OF_CLASSES = 0.98  # share of the samples within the distance where functions begin to grow
+# Samples moved; deviations beyond all others; factor of growth at most; steps of its bisection.
 _N_FAR, _FAR, _MOST_GROWN, _N_HALVINGS = 200, (8.0, 64.0), 32.0, 10
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -319,9 +264,6 @@ def _some_and_fresh(X, y, are_classes: bool, random_state) -> tuple[np.ndarray, 
     Of samples that are repeated one is taken, as if they had a weight, in an order that does not
     depend on how often each is there.
     """
-    # Wine, of which 240 of 1,599 samples are repeated, with all and with one of each, three seeds:
-    # NLL .904 and .901, in gaps 1.102 and 1.084, AUROC of gaps .896 and .805. Boston, of which none
-    # is, has an AUROC of .791 and .754, by other draws alone.
     drawn = np.arange(len(X))
     if len(X) > 2 * _N_SAMPLES:
         drawn = random_state.choice(len(X), 2 * _N_SAMPLES, replace=False)

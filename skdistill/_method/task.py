@@ -29,9 +29,7 @@ from ..modules import CategoricalStack, GaussianStack
 
 Buffers = dict[str, np.ndarray]
 
-# Tables of so many samples are computed in float32 with dtype="auto", if they can be: in half of
-# the time, and on tables of 500 to 5,000 samples with the same NLL to four digits.
-_MANY_ROWS = 200
+_MANY_ROWS = 200  # samples from which on dtype="auto" may be float32, see doc/design.rst
 
 
 @dataclass(frozen=True)

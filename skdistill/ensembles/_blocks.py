@@ -32,13 +32,9 @@ from ..settings import EarlyStopping
 from ._job import Data, Job, ValidatedByBrier, block_size, n_bins_of
 from ._trainer import ChainObserver, Trainer
 
-# How often blocks are trained, at most, whose samples a cluster loses with its workers.
-_ATTEMPTS = 3
-
-# For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
-# with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
-_PATIENCE_SHARE = 4
-_LEAST_PATIENCE = 20
+_ATTEMPTS = 3  # trainings at most of blocks whose samples a cluster loses with its workers
+_PATIENCE_SHARE = 4  # epochs over the patience of n_iter_no_change="auto", see doc/design.rst
+_LEAST_PATIENCE = 20  # epochs
 
 
 class EveryMemberDiverged(ValueError):
@@ -82,10 +78,7 @@ class EnsembleTrainer(Trainer):
     def validates_out_of_bag(self) -> bool:  # type: ignore[override]  # a constant in the base
         """Whether the samples that a member leaves out tell which epoch's weights it keeps.
 
-        So the log loss of adult's validation samples fell from .335 to .312, and those of letter,
-        magic and covtype changed by less than 1 %. Members for numbers that have overfitted are
-        better together than those of their best epochs (california: RMSE .470 and .484), and so
-        are those that share weights, although they are judged together.
+        They do so for classes on large tables, see doc/design.rst.
         """
         job = self.job
         is_asked = job.parts is not None and job.valid is None

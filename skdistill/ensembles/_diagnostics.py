@@ -12,17 +12,11 @@ from .._utils.warnings import warn
 from ..modules import DistributionStack
 from ..samplers import effective_sample_size, r_hat_of_chains, split_r_hat
 
-# Diagnostics look at the predictions for at most so many samples, evenly spaced in the data.
-_N_ROWS = 500
-
-# An R-hat above this tells that chains disagree (Gelman & Rubin); a stricter limit is 1.01.
-_LARGE_R_HAT = 1.1
-
-# The R-hat of few draws is often above that by chance, so the limit is at least the quantile that
-# one in so many predictions exceeds with independent draws; neighbouring samples exceed it
-# together.
-_ONE_IN = 100
-_SHARE_BY_CHANCE = 0.05
+# How these were chosen: see doc/design.rst.
+_N_ROWS = 500  # samples at most, evenly spaced in the data
+_LARGE_R_HAT = 1.1  # R-hat above which chains disagree (Gelman & Rubin)
+_ONE_IN = 100  # predictions, one of which exceeds the limit by chance if draws are independent
+_SHARE_BY_CHANCE = 0.05  # of all predictions, up to which no warning is given
 
 
 class SamplerDiagnostics(NamedTuple):

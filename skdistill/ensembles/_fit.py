@@ -44,11 +44,8 @@ from ._spec import EnsembleSpec
 from ._trainer import ChainObserver, ChainTrainer, DropoutTrainer, Trainer
 from ._tuning import LEAST_TUNED, best_of, best_of_priors, best_of_trials
 
-# Weights of a smaller mean are warned of: they were made to sum to one, it seems.
-_LEAST_MEAN_WEIGHT = 0.1
-
-# Samples, about, that tell whether a further fit has those of the one before, beside all targets.
-_ROWS_LOOKED_AT = 1_000
+_LEAST_MEAN_WEIGHT = 0.1  # weights of a smaller mean are warned of, as if made to sum to one
+_ROWS_LOOKED_AT = 1_000  # samples, about, by which data are compared with those of the last fit
 
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {
@@ -344,8 +341,7 @@ def _job(
             f"module={spec.networks.module.__name__}, of whose members each has samples of its "
             f"own; got {train.n_rows}."
         )
-    # Bins make members surer than they should be. Unless they are calibrated, bins are for large
-    # tables (wine, validation samples: NLL .86 without, 1.13 with them; calibrated .920 and .921).
+    # Bins make members overconfident: uncalibrated, they are for large tables (doc/design.rst).
     embedded_from = EMBEDDED_FROM if _calibrates(spec, train) else MANY_ROWS
     inputs = train.inputs(spec.inputs, embedded_from)
     recipe = spec.networks.recipe(plan, train.row_shape, inputs)
@@ -363,8 +359,7 @@ def _calibrates(spec: EnsembleSpec, train: Any) -> bool:
         return spec.calibrate is not None
     is_usual = spec.trains_each and isinstance(train, Data)
     if shares_weights(spec.networks.module):
-        # The samples cost members for numbers more than the temperature gives: on validation ones
-        # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
+        # Held-out samples cost regressors more than a temperature gives them (doc/design.rst).
         return is_usual and spec.kind == "classifier" and train.n_rows >= MANY_ROWS
     return is_usual and train.n_rows >= LEAST_ROWS
 

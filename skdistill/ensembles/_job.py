@@ -24,44 +24,18 @@ from ..samplers import SGHMC, SGLD
 from ._out_of_bag import Parts
 from ._spec import EnsembleSpec
 
-# On a CPU as many members are trained together as have about this many activations in their widest
-# layer; with more of them the work no longer fits the cache.
-_BLOCK_ACTIVATIONS = 2**19
-
-# A fit of at least so many activations in all takes seconds, so that further blocks, to be trained
-# side by side, save more than starting processes costs. Blocks of fewer members would cost a fit on
-# one core more than a few percent, as each step has a fixed price.
-_FIT_ACTIVATIONS = 2**27
-_LEAST_BLOCK = 10
-
-# The activation of smooth networks.
-_SMOOTH = "silu"
-
-# For max_epochs="auto": epochs, and samples at most that a member is shown on large tables.
-_EPOCHS = {"regressor": 100, "classifier": 50}
-_ROWS_SEEN_AT_MOST = 3_000_000
-
-# Networks for numbers learn faster from bins: on small tables they are shown so many samples, in
-# not less than a half of the epochs. (NLL of validation samples, 100 epochs and fewer: wine .959
-# and .933 with 47, a robot arm of 4,000 samples -1.398 and -1.396 with 60; but california, 13,209
-# samples, .435 and .462 with 50; protein, 20,000 samples, 2.655 and 2.672 with 70.) From 10,000
-# samples on epochs rise with the square of the samples until there are all.
-_ROWS_SEEN_IN_BINS, _ROWS_OF_HALF = 80_000, 10_000
-
-# On tables of less than 400 samples so many are shown, in not more than these epochs. (With 300 of
-# 100 samples, fourteen tables, NLL fell from .524 to .483, RMSE from .517 to .504.)
-_LEAST_ROWS_SEEN, _MOST_EPOCHS = 40_000, 300
-
-# For lr="auto": the rate, and that of large tables in bins that have enough epochs for it; between
-# these epochs it falls from the one to the other. (Validation RMSE and NLL with .01 and .003:
-# california, 87 epochs, .465, .464 and .458, .424; house, 100 epochs, 2.877, 1.757 and 2.843,
-# 1.752. But NLL of 100,000 samples made up, 30 epochs: .254 and .266.)
-_RATE, _RATE_OF_LARGE, _EPOCHS_OF_RATES = 0.01, 0.003, (50, 85)
-
-# Where members share weights an epoch trains each member on a share of the samples only. So there
-# are more of them, and more samples in a minibatch.
-_MORE_EPOCHS_OF_SHARED = 2
-_SHARED_BATCH_SIZE = 128
+# How these were chosen: see doc/design.rst.
+_BLOCK_ACTIVATIONS = 2**19  # activations in the widest layer of a block of members, on a CPU
+_FIT_ACTIVATIONS = 2**27  # activations of a fit, from which on blocks are trained side by side
+_LEAST_BLOCK = 10  # members
+_SMOOTH = "silu"  # activation of smooth networks
+_EPOCHS = {"regressor": 100, "classifier": 50}  # of max_epochs="auto"
+_ROWS_SEEN_AT_MOST = 3_000_000  # samples that a member is shown on large tables
+_ROWS_SEEN_IN_BINS, _ROWS_OF_HALF = 80_000, 10_000  # samples shown; samples up to half the epochs
+_LEAST_ROWS_SEEN, _MOST_EPOCHS = 40_000, 300  # samples shown on small tables; epochs at most
+_RATE, _RATE_OF_LARGE, _EPOCHS_OF_RATES = 0.01, 0.003, (50, 85)  # lr="auto"; epochs between them
+_MORE_EPOCHS_OF_SHARED = 2  # times the epochs, where members share weights
+_SHARED_BATCH_SIZE = 128  # samples of each member, there
 
 
 class Data(NamedTuple):
@@ -324,10 +298,9 @@ class ValidatedTogether(Validated):
 class ValidatedByBrier(Validated):
     """An objective for classes whose loss in validation is the Brier score of the probabilities.
 
-    Of members that share weights it is that of their mean. A temperature mends probabilities that
-    are too sure, which raise the log loss before accuracy falls, and the Brier score less so. By
-    the log loss members kept too early an epoch: covtype's validation samples had .422 after the
-    temperature, by the Brier score .399.
+    Of members that share weights it is that of their mean. A temperature mends overconfident
+    probabilities, which raise the log loss before accuracy falls, and the Brier score less so
+    (doc/design.rst).
     """
 
     def validation_loss(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:

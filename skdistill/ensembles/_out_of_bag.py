@@ -26,39 +26,15 @@ from .._method.task import Task
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._perturbations import pairs_with_same_draws, share_in_common
 
-# Each member leaves out one of so many parts of the samples: two of 20 members judge each sample,
-# and a member loses little. On five small tables NLL fell by .10, and RMSE rose by 1 %; with a
-# fifth left out NLL fell by .09, and RMSE rose by 3 %.
-N_PARTS = 10
-
-# On tables of MANY_ROWS so many members in turn leave out the same part. A few parts have samples
-# enough there, and samples that are predicted by several members tell how well an ensemble does:
-# networks that overfit one by one may be the better ones together. Of classes on smaller tables two
-# do: one network alone does not tell the temperature of many. With 10 members the log loss of seven
-# of eight tables fell by that, by .001 to .023 (breast cancer's rose by .013).
-_N_TOGETHER, _N_TOGETHER_OF_CLASSES = 5, 2
-
-# Samples count that so many members have left out as all but this share of them have, and of large
-# tables so many of them: their errors in a temperature are below 1 %.
-_FEWER_JUDGES, _MOST_JUDGED = 0.2, 50_000
-
-# Temperatures of numbers below this are those of the least NLL, which minds the tails more than the
-# CRPS, and leave the noise at least this share of the variance of members: the mixture of these is
-# to be no row of spikes. (With .012 the NLL of a table was 5.25, that of one Gaussian -.56.)
-_LOW_TEMPERATURE, _LEAST_NOISE = 0.5, 0.25
-
-# Predictions of two kinds of members with the same draws vary together by about this share of what
-# those of one kind do (.26 to .78 on sixteen tables).
-_CORRELATION_OF_KINDS = 0.55
-
-# Standard deviation of the weight of a kind of members around a half, before targets are seen.
-_PRIOR_OF_KINDS = 0.3
-
-# Kinds of fewer members are not told apart.
-_LEAST_OF_KIND = 5
-
-# With fewer samples calibrate="auto" does nothing: they say little of a temperature.
-LEAST_ROWS = 50
+# How these were chosen: see doc/design.rst.
+N_PARTS = 10  # parts of the samples, of which each member leaves out one
+_N_TOGETHER, _N_TOGETHER_OF_CLASSES = 5, 2  # members in turn that leave out the same part
+_FEWER_JUDGES, _MOST_JUDGED = 0.2, 50_000  # share of samples with fewer judges; samples at most
+_LOW_TEMPERATURE, _LEAST_NOISE = 0.5, 0.25  # temperature; noise over the variance of members
+_CORRELATION_OF_KINDS = 0.55  # covariance of members of two kinds, over that of one kind
+_PRIOR_OF_KINDS = 0.3  # standard deviation of a kind's weight about a half, a priori
+_LEAST_OF_KIND = 5  # members; a smaller kind is not told apart
+LEAST_ROWS = 50  # samples from which on calibrate="auto" calibrates
 
 
 class Parts(NamedTuple):
@@ -178,9 +154,8 @@ class OutOfBag(NamedTuple):
         on bias in estimation", 1956).
 
         Of numbers it multiplies the aleatoric variance, and the `spread` the epistemic one. The
-        variance that functions have `added`, (t,) or one for all, is added again. (The spread of
-        classes stays: two networks with the same weights of samples have less in common than the
-        means of two ensembles differ by, .42 to .64 of the variance where .6 to 1.1 was right.)
+        variance that functions have `added`, (t,) or one for all, is added again. The spread of
+        classes stays 1 (doc/design.rst).
         """
         if self.y.is_floating_point():
             return self._of_numbers(n_members, torch.as_tensor(added, dtype=torch.float64))

@@ -13,11 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-# So many members in turn have one draw in each of as many strata, and so many others the same.
-N_STRATA = 10
-
-# Noise and weights are finite and positive, also of samples that hardly have a weight.
-_TINY = 1e-15
+N_STRATA = 10  # members in turn with one draw in each stratum; as many others have the same draws
+_TINY = 1e-15  # keeps noise finite and weights positive
 
 
 def stratified(seed: Sequence[int], members: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:

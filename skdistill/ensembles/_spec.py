@@ -25,8 +25,7 @@ from ..settings import EarlyStopping, Runtime
 # What parameters must be where members share weights, and are trained as one network.
 _WITH_SHARING = {"warm_start": (False,), "inference__bootstrap": ("auto", False)}
 
-# Of `max_time`, kept for what follows training: a share for predictions of held-out samples, and
-# seconds for random functions, which took .35 on a core that was free, from so many samples on.
+# Of max_time, kept for what follows training: a share, seconds, samples, a share; doc/design.rst.
 _SHARE_AFTER, _SECONDS_OF_FUNCTIONS, _SAMPLES_OF_FUNCTIONS, _MOST_AFTER = 0.03, 0.5, 2_000, 0.5
 
 

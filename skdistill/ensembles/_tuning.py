@@ -16,15 +16,13 @@ from ._blocks import EnsembleTrainer, EveryMemberDiverged
 from ._job import Job
 from ._out_of_bag import OutOfBag
 
-# So many members try each setting, and those of the best one stay: each further setting costs an
-# ensemble of 20 a fifth of its time.
-_N_TRIED = 4
+# How these were chosen: see doc/design.rst.
+_N_TRIED = 4  # members that try each setting; those of the best one stay
 
-# What is tried: by what the scale of the prior is multiplied, and what else is changed. Each helped
-# on some tables, and not on others. A change is left out if the user has set one of its parameters.
+# A factor of the prior scale, and other parameters, which stay if the user has set one of them.
 _Tried = tuple[tuple[float, dict[str, Any]], ...]
 
-_STRONGER = 0.3  # of the prior of classes: it suits noisy labels
+_STRONGER = 0.3  # factor of the prior scale of classes
 _SMOOTH = {"module__activation": "silu", "module__embeddings": None}
 _TRIED: dict[str, _Tried] = {
     "regressor": ((1.0, {}), (2.0, {}), (1.0, _SMOOTH)),
@@ -53,11 +51,7 @@ _TRIED_OF_MANY: dict[str, _Tried] = {
     ),
 }
 
-# By tune="auto" a classifier of so many members that is overconfident, with such a temperature, is
-# trained with the stronger prior, too. (Temperature, and change of the log loss of held-out samples
-# with that prior: adult 3.5, -.028; spambase 2.8, -.013; synthetic 2.2, -.021; covtype 2.2, +.013;
-# breast cancer 1.6, -.006; satimage 1.5, +.030; pendigits .8, +.012; digits .7, +.016.)
-LEAST_TUNED, _OVERCONFIDENT = 10, 1.6
+LEAST_TUNED, _OVERCONFIDENT = 10, 1.6  # members, temperature, from which on tune="auto" tries it
 
 
 def settings_to_try(job: Job) -> list[dict[str, object]]:
