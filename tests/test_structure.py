@@ -195,12 +195,12 @@ def test_a_fit_is_no_longer_than_it_was(estimator, n_functions, n_files):
 
 # Lines of each package, and of the modules beside them. A change may lower them.
 LINES = {
-    **{"_data": 1688, "_engine": 2619, "_estimator": 2419, "_method": 1350, "_report": 885},
-    **{"_serialization": 585, "_training": 1074, "_utils": 1317, "active": 540, "datasets": 381},
-    **{"decision": 627, "displays": 830, "distillers": 6107, "distributions": 2178},
-    **{"ensembles": 2846, "export": 1938, "families": 1034, "integrations": 265, "losses": 1933},
-    **{"metrics": 1555, "model_selection": 776, "modules": 2786, "monitoring": 346},
-    **{"persistence": 360, "pruning": 640, "samplers": 746, "sequences": 736, "skdistill": 1128},
+    **{"_data": 1650, "_engine": 2603, "_estimator": 2401, "_method": 1288, "_report": 885},
+    **{"_serialization": 585, "_training": 1053, "_utils": 1308, "active": 540, "datasets": 381},
+    **{"decision": 627, "displays": 830, "distillers": 6107, "distributions": 2176},
+    **{"ensembles": 2766, "export": 1938, "families": 1031, "integrations": 265, "losses": 1929},
+    **{"metrics": 1555, "model_selection": 776, "modules": 2770, "monitoring": 346},
+    **{"persistence": 360, "pruning": 640, "samplers": 741, "sequences": 736, "skdistill": 1128},
     **{"teachers": 2863, "transfer": 911},
 }
 

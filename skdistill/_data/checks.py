@@ -15,12 +15,8 @@ from torch import Tensor
 
 from .._utils.validation import errors_about
 
-# Weights of rows that sum to more, or to less than its inverse, are beyond float32's arithmetic.
-_LARGEST_TOTAL = 1e30
-
-# Neither squares nor exponentials of smaller outputs overflow, nor their products with a scale of
-# y, which is this factor below the largest value whose square its dtype can hold.
-SMALL_OUTPUT = 64.0
+_LARGEST_TOTAL = 1e30  # sum of weights, or its inverse, that float32 calculates with
+SMALL_OUTPUT = 64.0  # below which nothing read off outputs overflows, see doc/design.rst
 
 
 def check_trainable(X: np.ndarray, dtype, name: str = "X") -> None:

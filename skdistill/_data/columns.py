@@ -19,15 +19,12 @@ from .._utils.validation import OneOf, errors_about
 from .._utils.warnings import warn
 from .conversions import in_words, known_categories, number_of
 
-# Categories of a column at most, the most frequent ones; others are read as if they were missing.
-_MOST_CATEGORIES = 255
+_MOST_CATEGORIES = 255  # of a column, the most frequent ones; others are read as missing
 
 # What files can hold as categories.
 _KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating, tuple)
 
-# Text is nearly numeric if such a share of its values are numbers, more than so many different;
-# the same holds for dates.
-_SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
+_SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10  # of numbers in nearly numeric text, or dates; values
 
 # Dates as files have them, with a time perhaps: 2026-01-31, 31.1.2026, 1/31/26, 31 Jan 2026.
 _MONTH = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
@@ -36,9 +33,7 @@ _DATE = re.compile(
     rf"|\d\d?[ -]{_MONTH},?[ -]\d{{4}}|{_MONTH} \d\d?,? \d{{4}})([T ,].*\d:\d.*)?\s*$"
 )
 
-# A column of text with so many values, of which more than this share differ, holds names, or is
-# free text: categories of one sample have no inputs.
-_LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5
+_LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5  # values, share of different ones, of names or free text
 
 # Names of columns that are IDs: "id", "user_id", "UserID", "passengerId".
 _ID = re.compile(r"(^|[^A-Za-z])(id|ID|Id)$|[a-z](Id|ID)$")

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-# Examples in an error.
-_FEW = 3
-
+_FEW = 3  # examples in an error
 _BOOLEANS = {"False": 0.0, "True": 1.0}
 
 

@@ -18,37 +18,18 @@ from .._utils.moments import Moments, pieces, standardisation
 from ..modules import InputEncoder, PiecewiseLinear
 from .columns import Columns
 
-# Columns whose mean is within so many standard deviations of 0, and whose standard deviation is
-# as near to 1, are standardised already: a scaler stands before the estimator.
-_NEAR = 0.01
-
-# From so many samples on a table is large: members for classes keep their best epoch, for instance.
-MANY_ROWS = 10_000
-
-# Columns that may have one unit: so many at least, of which such a share begins at the same value,
-# and whose median range is such a share of the largest.
+# How these were chosen: see doc/design.rst.
+_NEAR = 0.01  # of mean and standard deviation to 0 and 1, where a column is standardised already
+MANY_ROWS = 10_000  # samples from which on a table is large
+# Columns; share of them that begins at one value; median range over the largest: of one unit.
 _LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
-
-# With embeddings="auto" tables of so many samples, and of at most so many columns that have more
-# than two values, are embedded. (Adult, one-hot encoded, 108 columns: log loss .314 to .312.)
-EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
-
-# On large tables "auto" is of each column no bins, or so many times as many as on small ones: those
-# of the least BIC, of so many samples at most, where such a share of y's variance is rounding.
+EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100  # samples; columns of more than two values
+# Times the bins of small tables; samples that choose by BIC; rounding, over the variance of y.
 _FACTORS, _SAMPLES_OF_SPLINE, _ROUNDING = (8, 4, 2, 1), 100_000, 1e-12
-
-# A gap is wide if it takes so many equal shares of the range of a column, and such a share of the
-# samples at least is on either side of it.
-_WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05
-
-# Half the width of a bin that stands for a step, in standard deviations of the column: so narrow
-# that few samples lie in it, and wide enough for float32. In the bulk of a column of heavy tails it
-# is this share of the values, by the gaps between the share of them that lies on each side; but at
-# least so many parts of a value, which float32 resolves.
+_WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05  # shares of the range; share of the samples on each side
+# Half a step's width in standard deviations; share of values in it; share beside; parts of a value.
 _HALF_STEP, _SHARE_OF_STEP, _SHARE_BESIDE, _RESOLVED = 1e-3, 4e-4, 0.02, 1e-6
-
-# A leaf of a tree that finds bins holds at least this part of an equal share of the samples.
-_LEAVES_OF_LEAST_SIZE = 10
+_LEAVES_OF_LEAST_SIZE = 10  # samples of a bin, if all have as many, over the least of a leaf
 
 
 @dataclass(frozen=True, eq=False)

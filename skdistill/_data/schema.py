@@ -35,18 +35,10 @@ from .columns import (
 )
 from .conversions import in_words, numbers_of
 
-# A column is warned of if more than this share of at least so many values is missing, unknown or
-# outside the range, where the share in fit was less than half of it.
-_SHARE, LEAST_SAMPLES = 0.1, 10
-
-# Nor is a column warned of that samples like those of fit would have by chance this often.
-_CHANCE = 1e-4
-
-# Columns that a warning names at most.
-_MOST_NAMED = 5
-
-# Within what only float64 resolves, a value is in the range.
-_ROUNDING = 4 * np.finfo(np.float32).eps
+_SHARE, LEAST_SAMPLES = 0.1, 10  # of values missing, unknown or outside; values; doc/design.rst
+_CHANCE = 1e-4  # probability, for samples like those of fit, below which a column is warned of
+_MOST_NAMED = 5  # columns that a warning names
+_ROUNDING = 4 * np.finfo(np.float32).eps  # by which values may be outside the range, relative
 
 _DATE, _DURATION = "days since 1970-01-01", "days"
 

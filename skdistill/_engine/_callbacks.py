@@ -22,16 +22,14 @@ from .._utils.reporting import print_line
 from ..modules import member_state
 from ._rows import Batch
 
-# How far a member's loss may be above that of a constant prediction, in units of 1 + |the latter|:
-# beyond the first it is worse than that, beyond the second it has exploded.
-_WORSE = 0.5
-_EXPLOSION = 1e3
+# Losses above that of a constant prediction c, in units of 1 + |c|.
+_WORSE = 0.5  # beyond it a member is worse than a constant prediction
+_EXPLOSION = 1e3  # beyond it a member has exploded
 
 # Escape sequences by which skorch colours what it prints.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# For so many epochs in a row a member may be exploded without a new lowest loss.
-_EPOCHS_TO_RECOVER = 10
+_EPOCHS_TO_RECOVER = 10  # epochs in a row that a member may be exploded without a new lowest loss
 
 
 class StopTraining(KeyboardInterrupt):

@@ -39,9 +39,7 @@ from ._flat import FlatGradient
 
 aten = torch.ops.aten
 
-# Layers with fewer outputs than this are stored with their units first: BLAS multiplies matrices of
-# a few columns five times as slowly as those of a few rows.
-_NARROW = 8
+_NARROW = 8  # outputs from which on a layer is stored with its units last, see doc/design.rst
 
 
 class Block(NamedTuple):

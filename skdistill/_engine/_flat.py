@@ -25,10 +25,7 @@ from ..samplers import SGHMCOptimizer, SGLDOptimizer
 # Settings under which the fused update would be a different one, or impossible.
 _UNUSUAL = ("amsgrad", "maximize", "differentiable", "capturable")
 
-# Weights of a unit that has died decay, and so do their running means of gradients, until they are
-# denormal numbers, with which a processor takes up to a hundred times as long. Numbers below this
-# are zeros to any sum.
-_TINY = 1e-30
+_TINY = 1e-30  # smaller numbers become 0 before they are denormal, see doc/design.rst
 _DECAYING = ("exp_avg", "momentum_buffer")  # a mean of squares may be a divisor
 
 # The kernels of Adam and AdamW are private in torch. Where they are missing, the public function

@@ -13,16 +13,10 @@ from .._utils.process import fits_twice, rows_asked, rows_in_memory, working_mem
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile
 
-# Samples are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
-# copy still fits the cache.
-_GATHER_BYTES = 2**22
-
-# Samples that stay as they are are encoded once if that takes at most so many bytes.
-_ENCODED_BYTES = 2**28
-
-# So many bytes of new samples are drawn at a time: a teacher predicts many samples faster than few,
-# and what is drawn must not depend on the memory that its predictions take.
-_DRAW_BYTES = 2**23
+# How these were chosen: see doc/design.rst.
+_GATHER_BYTES = 2**22  # bytes of the samples that are gathered at a time, for several batches
+_ENCODED_BYTES = 2**28  # bytes up to which samples that do not change are encoded once
+_DRAW_BYTES = 2**23  # bytes of the new samples that are drawn at a time
 
 Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 

@@ -28,9 +28,7 @@ from ._traced import TracedGradient
 if TYPE_CHECKING:
     from ._net import StackNet
 
-# In a step of fewer operations most of the time goes into Python rather than arithmetic, so that
-# recording the step pays.
-_FLOP_OF_SMALL_STEP = 15e6
+_FLOP_OF_SMALL_STEP = 15e6  # operations of a step up to which recording pays, see doc/design.rst
 
 Step = Callable[..., dict[str, Any]]
 

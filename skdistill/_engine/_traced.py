@@ -25,8 +25,7 @@ from .._utils.warnings import warn
 from ..modules import StackedModule
 from ._flat import FlatGradient
 
-# Recording takes about as long as this many steps of a small network save.
-_STEPS_WORTH_RECORDING = 500
+_STEPS_WORTH_RECORDING = 500  # steps of a small network that save what recording takes
 
 Step = Callable[..., Sequence[Tensor]]
 

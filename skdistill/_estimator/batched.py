@@ -24,19 +24,13 @@ from ..distributions import Distribution
 from ..modules import DistributionStack, activations_per_row, first_parameter
 from .one_sample import predict_one
 
-# Samples are predicted in chunks whose activations take about this many bytes, to stay in the
-# cache.
-_CHUNK_BYTES = 2**22
-
-# Up to this many numbers, arrays of samples are checked by hand and predicted in one piece.
-_FEW = 4096
+# How these were chosen: see doc/design.rst.
+_CHUNK_BYTES = 2**22  # bytes of the activations of a chunk of samples
+_FEW = 4096  # numbers up to which an array is checked by hand and predicted in one piece
 
 _FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
-
-# So many chunks are worth the start of threads, which then get about so many spans of chunks each:
-# few calls, and all threads are busy to the end.
-_CHUNKS_FOR_THREADS = 4
-_SPANS = 16
+_CHUNKS_FOR_THREADS = 4  # chunks from which on threads are started
+_SPANS = 16  # spans of chunks per thread
 
 
 def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:

@@ -16,20 +16,14 @@ from torch import Tensor
 
 from ..distributions import Distribution, EmpiricalGaussian
 
-# Epistemic parts count as at least this much: their powers, which may be negative, stay finite.
-_LEAST = 1e-30
-
+# How these were chosen: see doc/design.rst.
+_LEAST = 1e-30  # of an epistemic part
 _LOG_LEAST = math.log(_LEAST)
 _LOG_LEAST_PROBABILITY = math.log(torch.finfo(torch.float64).tiny)
-
-# Limits of a temperature; how little its loss changes when it is found; and by how little, in
-# proportion, the last of at most so many rounds changes a calibration.
-_TEMPERATURES = (0.01, 100.0)
-_TOLERANCE = 1e-12
-_CONVERGED, _MOST_ROUNDS = 1e-5, 30
-
-# Standard deviation of the bias of a class, before the labels are seen.
-_PRIOR_OF_BIAS = 0.4
+_TEMPERATURES = (0.01, 100.0)  # limits of a temperature
+_TOLERANCE = 1e-12  # change of the loss at which a temperature has converged
+_CONVERGED, _MOST_ROUNDS = 1e-5, 30  # relative change in the last round; rounds at most
+_PRIOR_OF_BIAS = 0.4  # standard deviation of a class's bias, a priori, in logits
 
 # What a distribution loses by each of the labels, (n, t) of targets or (n, 1) of classes.
 Loss = Callable[[Any, Tensor], Tensor]

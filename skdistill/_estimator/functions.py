@@ -18,8 +18,7 @@ from ..distributions import EmpiricalGaussian, Uncertainty
 from .predicting import as_frame
 from .unwrapping import components_and_rows, final_step, has_inside, innermost
 
-# Nodes of the quadrature for members after the inverse transform of a target.
-_N_NODES = 32
+_N_NODES = 32  # nodes of the quadrature for members after the inverse transform of a target
 
 # Meta-estimators of several estimators, through which `predict_uncertainty` looks.
 _VOTING = (VotingClassifier, VotingRegressor)

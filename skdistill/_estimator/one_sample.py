@@ -25,11 +25,8 @@ from ..modules import DistributionStack, StackedModule, first_parameter
 
 aten = torch.ops.aten
 
-# Programs of one kind, for samples of which other conditions hold.
-_MOST_PROGRAMS = 4
-
-# By how much NumPy's results may differ from torch's, as a share of the largest of them.
-_TOLERANCE = 1e-2
+_MOST_PROGRAMS = 4  # programs of one kind, for samples of which other conditions hold
+_TOLERANCE = 1e-2  # largest difference of NumPy's results from torch's, over the largest of these
 
 
 class Program(NamedTuple):

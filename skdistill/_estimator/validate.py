@@ -24,9 +24,7 @@ from .._data.schema import (
 from .base import NetEstimator
 from .unwrapping import innermost
 
-# Categories that a cell shows at most.
-_FEW = 5
-
+_FEW = 5  # categories that a cell shows at most
 _COUNTS = ("n_missing", "n_unknown", "n_outside")
 
 

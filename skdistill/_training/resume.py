@@ -26,14 +26,9 @@ from ..settings import Checkpoint, Runtime
 # Parameters that change nothing about a fitted model.
 NO_MATTER = ("checkpoint", "verbose", "n_threads", "n_jobs")
 
-# A part of a budget has so many seconds at least, since it must be above 0.
-_LEAST = 1e-6
-
-# With less than this share of the time left nothing further is begun.
-_NEXT_TO_NOTHING = 0.01
-
-# Others that use the processor slow a fit down by at most this factor, it is taken, which is told
-# from so many seconds on; and more than this share of a training's time is not kept for that.
+_LEAST = 1e-6  # seconds of a part of a budget
+_NEXT_TO_NOTHING = 0.01  # share of the time, at which nothing further is begun
+# Factor by which other processes slow a fit; seconds that tell it; share of training kept for it.
 _MOST_SLOWED, _SECONDS_TO_TELL, _MOST_FURTHER = 4.0, 0.1, 0.5
 
 

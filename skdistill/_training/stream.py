@@ -31,12 +31,8 @@ from .._method.task import (
 from .._utils.moments import Moments
 from ..settings import Runtime
 
-# Samples of the shuffle buffer, for batches that do not say how many.
-BUFFER_ROWS = 100_000
-
-# Samples, about, that are kept of a stream: they set where a student's training begins and the
-# noise of its transfer samples, and measure the residuals of a fitted teacher.
-_N_EXAMPLES = 10_000
+BUFFER_ROWS = 100_000  # samples of the shuffle buffer, for batches that do not say how many
+_N_EXAMPLES = 10_000  # samples of a stream that are kept, about; see doc/design.rst
 
 # Kinds of labels that are numbers, which numpy would turn into words beside words.
 _NUMBERS = "biuf"

@@ -25,24 +25,12 @@ from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, parts_of, weights_and
 from ..settings import Optimizer, Runtime
 from .resume import TimeBudget, clock, current_progress
 
+# How these were chosen: see doc/design.rst.
 SEED_LIMIT = 2**31 - 1
-
-# For batch_size="auto": samples of a minibatch are such a share of all, within limits.
-_SHARE_OF_BATCH, _BATCH_SIZES_WITHIN = 1 / 150, (32, 256)
-
-# For lr="auto": the learning rate, and what it times the inputs of a unit is at most. A step of
-# Adam moves each weight by about the learning rate, and so a unit by this product: on 900 inputs
-# that depend on one another .01 left errors 15 times those of .0015, on 72 to 180 inputs .003
-# lowered the rank correlation with the teacher's epistemic part by .01 to .05.
-_RATE, _RATE_TIMES_INPUTS = 0.01, 1.5
-
-# For max_epochs="auto": epochs, at least.
-_LEAST_EPOCHS = 10
-
-# A step of fewer operations is computed by one thread. On two idle cores a second one saved a fifth
-# to a quarter of the time from 3e7 to 1e8 operations; beside two or three other processes, where
-# threads of OpenMP wait for one another, the fit took up to eight times as long.
-_FLOP_OF_THREADED_STEP = 2e8
+_SHARE_OF_BATCH, _BATCH_SIZES_WITHIN = 1 / 150, (32, 256)  # of all samples; batch_size="auto"
+_RATE, _RATE_TIMES_INPUTS = 0.01, 1.5  # at most, of lr="auto"; times the inputs of a unit
+_LEAST_EPOCHS = 10  # of max_epochs="auto"
+_FLOP_OF_THREADED_STEP = 2e8  # operations of a step from which on it is shared by threads
 
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})

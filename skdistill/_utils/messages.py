@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-# From so many seconds on a time is told in minutes, and from so many in hours.
-_FROM_MINUTES, _FROM_HOURS = 120, 7200
+_FROM_MINUTES, _FROM_HOURS = 120, 7200  # seconds from which on a time is told in these
 
 
 def name_of(value: object) -> str:

@@ -7,12 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-# Values of a table that are taken at a time: the arithmetic takes several times their memory, 8 MiB
-# in all, which stays near the cache.
-_PIECE = 2**18
-
-# A dtype resolves a column if its rounding is below this share of the standard deviation.
-_SHARE_OF_ROUNDING = 1e-4
+_PIECE = 2**18  # values of a table that are taken at a time, see doc/design.rst
+_SHARE_OF_ROUNDING = 1e-4  # of the standard deviation of a column that its dtype resolves
 
 
 def standardisation(

@@ -17,10 +17,8 @@ from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-# What a teacher answers takes at most so many bytes at a time, and is for at most so many samples:
-# it still predicts many of them, and what is computed from the answer stays near the cache.
-_ANSWER_BYTES = 2**24
-_ROWS_ASKED = 2**14
+_ANSWER_BYTES = 2**24  # of a teacher's predictions at a time, see doc/design.rst
+_ROWS_ASKED = 2**14  # samples that a teacher predicts at a time
 
 
 def _in_forked_children(act: Callable[[], None]) -> None:
@@ -125,8 +123,7 @@ _TORCH_THREADS = _TorchThreads()
 torch_threads, one_blas_thread = _TORCH_THREADS.limited, _BlasThreads().one
 
 
-# As many as torch may be set to on large machines; they are started one by one, as they are wanted.
-_MOST_THREADS = 256
+_MOST_THREADS = 256  # as many as torch may be set to; they are started as they are wanted
 
 
 class _WaitingThreads:

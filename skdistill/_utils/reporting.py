@@ -22,8 +22,7 @@ from typing import Any, TypeVar
 from .messages import duration
 from .process import ProcessLock, is_forked
 
-# A fit that takes longer has a bar, and a stage that takes longer a line about its time.
-_SECONDS_TO_BAR, _SECONDS_TO_ESTIMATE = 10.0, 2.0
+_SECONDS_TO_BAR, _SECONDS_TO_ESTIMATE = 10.0, 2.0  # of a fit, until a bar; of a stage, until a line
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 # Values of the environment's TERM for terminals on which nothing can be written over.

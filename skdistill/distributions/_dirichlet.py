@@ -15,8 +15,7 @@ from ._shared import Uncertainty, of_one_network, row_chunks
 
 _CHUNK = 2**14  # elements of one temporary: 128 KiB of float64, several fit the cache
 
-# Of a mixture of corners of the simplex, some of which may have no share in it.
-_LEAST_PRECISION, _LEAST_CONCENTRATION = 1e-3, 1e-12
+_LEAST_PRECISION, _LEAST_CONCENTRATION = 1e-3, 1e-12  # of a mixture of corners of the simplex
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value

@@ -25,8 +25,7 @@ from ._shared import (
     random_numbers,
 )
 
-# Degree of the polynomials for Student's quantiles in graphs; their relative error is below 1e-8.
-_DEGREE = 16
+_DEGREE = 16  # of polynomials for Student's quantiles in graphs: relative errors below 1e-8
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value

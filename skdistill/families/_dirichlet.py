@@ -17,8 +17,7 @@ from .._utils.validation import Number, OneOf, Schedule
 from ..distributions import Dirichlet
 from ._family import SMOOTHING, Family, without_zeros
 
-# Precision of the proxy, at most, for each class.
-_PRECISION_PER_CLASS = 1e3
+_PRECISION_PER_CLASS = 1e3  # of the proxy, at most
 
 _PROXY_LOSSES = ("reverse_kl", "reverse_kl_reference")
 

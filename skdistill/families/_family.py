@@ -14,8 +14,7 @@ from .._utils.validation import check_parameters
 from ..losses import by_autograd
 from ..modules import stack
 
-# Weight of the uniform distribution where the likelihood would see probabilities of zero.
-SMOOTHING = 1e-3
+SMOOTHING = 1e-3  # weight of the uniform distribution, for a likelihood of probabilities of zero
 
 
 class Family(Settings, ABC):

@@ -15,8 +15,7 @@ from .._utils.validation import AnyOf, Number, OneOf
 from ..distributions import LogitNormal, latin_hypercube
 from ._family import Family, without_zeros
 
-# Draws that stand for a student in an epoch of its training.
-_N_DRAWS = 32
+_N_DRAWS = 32  # draws that stand for a student in an epoch of its training
 
 
 @dataclass(eq=False, repr=False)

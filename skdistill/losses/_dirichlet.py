@@ -23,10 +23,8 @@ from .._utils.special import digamma_excess
 from ..distributions import Dirichlet
 from ._loss import Term, loss_with_gradient
 
-# Logarithms of the precisions that a student is held between while its information is matched. At
-# the first it is that of members that are each sure of one class, to a per cent; at the second far
-# below what the loss tells from 0. Such members would drive the outputs beyond their limits.
-_LOG_PRECISIONS = (math.log(1e-2), math.log(1e8))
+# How these were chosen: see doc/design.rst.
+_LOG_PRECISIONS = (math.log(1e-2), math.log(1e8))  # limits while the information is matched
 _LOG_LEAST = -600.0  # of a concentration there: its inverse square is finite in float64
 
 # B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
@@ -39,9 +37,7 @@ _CHUNK = {"cpu": 2**15}  # elements of one temporary: 128 KiB, several fit the c
 _CHUNK_ELSEWHERE = 2**22
 _PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17, as released
 
-# Largest tolerated rounding error of a concentration, where those of a sample are equal. Losses and
-# gradients are small differences of numbers of that size: with more they would be noise.
-_ROUNDING = 1e-3
+_ROUNDING = 1e-3  # of a concentration at most, where those of a sample are equal
 
 
 # --- targets, made of the predictions of members ----------------------------------------------

@@ -21,9 +21,7 @@ from ._networks import (
 
 _POOLINGS = {"max": nn.MaxPool2d, "avg": nn.AvgPool2d}
 
-# Groups of 16 channels do as well as any number of groups (Wu and He, 2018, "Group Normalization",
-# Table 3).
-_CHANNELS_PER_GROUP = 16
+_CHANNELS_PER_GROUP = 16  # as good as any (Wu and He, 2018, "Group Normalization", Table 3)
 
 
 class ConvNet(nn.Sequential):

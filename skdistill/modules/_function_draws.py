@@ -9,19 +9,11 @@ from torch import Tensor, nn
 
 from ._inputs import InputEncoder, keep
 
-# Deviations from the mean up to which a sample's place matters; farther out functions grow along
-# rays. Arguments of sines stay small.
-_FARTHEST = 50.0
-
-# Least variance that is divided by.
-_LEAST = 1e-30
-
-# Distance from the mean beyond which functions grow no more.
-_LARGEST = 1e9
-
-# Units from an edge beyond which a value is no farther, and up to which it is at the edge: the
-# deviation of a Wiener process grows with the root of the distance, that of rounding too.
-_FARTHEST_UNITS, _AT_EDGE = 5e8, 1e-5
+# How these were chosen: see doc/design.rst.
+_FARTHEST = 50.0  # deviations from the mean beyond which functions grow along rays
+_LEAST = 1e-30  # variance that is divided by
+_LARGEST = 1e9  # deviations from the mean beyond which functions grow no more
+_FARTHEST_UNITS, _AT_EDGE = 5e8, 1e-5  # units from an edge: farthest; still at it
 
 
 def _root(x: Tensor) -> Tensor:

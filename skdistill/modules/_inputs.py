@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-# Standardised numbers beyond this grow as a logarithm: in columns that are nearly constant, as the
-# pixels at the edge of images, they may be hundreds of standard deviations from the mean.
-_BEYOND = 5.0
+_BEYOND = 5.0  # deviations beyond which inputs grow as a logarithm, see doc/design.rst
 
 
 def compressed(z: Tensor) -> Tensor:

@@ -19,9 +19,7 @@ from .._utils.warnings import warn
 from ._networks import ELEMENTWISE, ResidualLayer
 from ._recurrent import written_out
 
-# Sizes of a member from which on a CPU runs members faster in a loop than batched: values in its
-# first feature maps, or in the states of a recurrent layer.
-_LARGE_MAPS, _LARGE_STATES = 100_000, 5_000
+_LARGE_MAPS, _LARGE_STATES = 100_000, 5_000  # values of a member, from which on a loop is faster
 
 
 class StackedLinear(nn.Module):
@@ -292,9 +290,8 @@ class StackedModule(nn.Module):
 def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
     """Whether a loop over members, on samples (S, n, ...), is faster than vmap, or can be exported.
 
-    Measured on one core: vmap turns the members' convolutions into a grouped one, which takes up to
-    2.3 times as long when they are large. Torch's recurrent layers have fast kernels, which vmap
-    cannot use.
+    vmap makes one grouped convolution of the members', slow if they are large, and cannot use
+    torch's fast kernels of recurrent layers (doc/design.rst).
     """
     if len(rows) == 1 or torch.compiler.is_exporting():
         return True

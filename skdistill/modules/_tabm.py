@@ -18,8 +18,7 @@ from ._stacks import SharedLinear, StackedLinear, as_linear
 
 _SIZE = Number(Integral, 1)
 
-# Standard deviation of the members' first scales of the inputs.
-_SPREAD = 1.0
+_SPREAD = 1.0  # standard deviation of the members' first scales of the inputs
 
 
 class TabM(nn.Module):

@@ -15,8 +15,7 @@ from .._utils.validation import AnyOf, Number, OneOf, check_parameters
 from ..settings import EarlyStopping
 from ._updates import FRICTION, RELATIVE_STEP, SamplingOptimizer, SGHMCOptimizer, SGLDOptimizer
 
-# Chains that run side by side where the step size is found.
-_N_CHAINS = 4
+_N_CHAINS = 4  # chains that run side by side where the step size is found
 
 _POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
 

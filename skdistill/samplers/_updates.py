@@ -14,11 +14,7 @@ _Group = dict[str, Any]  # of the parameters of an optimiser: its settings
 
 FRICTION = Number(Real, 0, 1, closed="right")
 
-# Of steps relative to each weight's gradients: the learning rate of SGLD where the gradient's root
-# mean square is one, the number that is added to it, and the decay of the mean square. They were
-# chosen together, on validation rows of nine tables: of classes, where gradients fall to .001, the
-# second is what bounds the learning rate; of numbers, whose gradients are a hundred times as large,
-# they are divided by their size.
+# Of relative steps: learning rate of SGLD; root mean square that is added; decay; doc/design.rst.
 RELATIVE_STEP, _LEAST_RMS, _DECAY = 0.01, 0.01, 0.99
 
 
