@@ -59,7 +59,7 @@ IMPORTERS = {
     "sklearn": LAYERS["foundations"].union(
         *(LAYERS[name] for name in LAYERS if name not in ("pure torch", "engine"))
     ),
-    "matplotlib": {"displays"},
+    "matplotlib": {"displays", "_report"},
     "mlflow": {"integrations"},
     "botorch": {"integrations"},
 }
