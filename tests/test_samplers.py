@@ -262,8 +262,8 @@ class Ensemble(BaseEstimator):
 @pytest.mark.parametrize(
     ("inference", "text"),
     [
-        (SGLD(1e-5, burn_in=1000), "SGLD(burn_in=1000, step_size=1e-05)"),
-        (SGHMC(1e-5, friction=0.2), "SGHMC(friction=0.2, step_size=1e-05)"),
+        (SGLD(1e-5), "SGLD(step_size=1e-05)"),
+        (SGHMC(1e-5), "SGHMC(step_size=1e-05)"),
         (MCDropout(0.2), "MCDropout(rate=0.2)"),
         (MCDropout(), "MCDropout()"),
     ],
