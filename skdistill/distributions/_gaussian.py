@@ -179,14 +179,12 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
             as_tensor_like(values[:, None, None], self.means)
             for values in (offsets, np.sqrt(weights / shares))
         )
-        factor, group = (
-            as_tensor_like(factor, self.means),
-            torch.tensor(is_second, dtype=torch.int64),
-        )
+        factor = as_tensor_like(factor, self.means)
+        group = torch.tensor(is_second, dtype=torch.int64, device=self.means.device)
         further = None if self.mean_variance is None else factor * self.mean_variance
 
         def of_member(of_groups: Tensor) -> Tensor:
-            return of_groups.index_select(0, group.to(of_groups.device))
+            return of_groups.index_select(0, group)
 
         return EmpiricalGaussian(
             mean

@@ -255,8 +255,9 @@ class EnsembleTrainer(Trainer):
             if patience == "auto":
                 patience = max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
             stopping = MemberEarlyStopping(patience, given.tol)
-        module, n_bins = self._build(drawn, members), n_bins_of(self.job.recipe)
+        module = self._build(drawn, members)
         smooth = [k for k, member in enumerate(members) if member in self.smooth]
+        n_bins = n_bins_of(self.job.recipe) if smooth else 0
         numbers = self.job.plan.members_of(members)
         phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.spec.n_members}"
         objective = self.job.plan.objective(module, TrainingBudget())
@@ -273,7 +274,7 @@ class EnsembleTrainer(Trainer):
             objective=objective,
             share=len(seeds) / (len(seeds) + n_later),
             phase=phase,
-            after_step=SmoothWithoutBins(smooth, n_bins) if smooth and n_bins else None,
+            after_step=SmoothWithoutBins(smooth, n_bins) if n_bins else None,
         )
         weights = weights_of(module.network)
         kept = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}

@@ -158,7 +158,7 @@ class GaussianStack(DistributionStack):
     def mean(self, outputs: Tensor, x: Tensor) -> Tensor:
         """Return the mean of the distribution, (n, t), for samples with outputs (S, n, p).
 
-        Calibration and functions leave it as it is, so the rest need not be computed.
+        Functions leave it as it is, and `read_mean` knows a calibration's weights of members.
         """
         return torch.addcmul(self.y_loc, self.y_scale, self.read_mean(outputs.to(self.y_loc.dtype)))
 

@@ -198,7 +198,7 @@ class Distiller(DistributionEstimator):
         return self
 
     def _read_fit(self, *arguments: object, **part: object) -> FitSpec:
-        return read_fit(self, *arguments, **part)  # type: ignore[arg-type]
+        return read_fit(self, *arguments, **part)  # type: ignore[arg-type]  # checked there
 
     def _fit_teacher(self, spec: FitSpec, task: ObservedTask) -> MemberPredictions:
         """Fit the teacher and keep it; return what predicts with its members."""

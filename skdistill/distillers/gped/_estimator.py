@@ -242,7 +242,7 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
         return is_ensemble and isinstance(self.teacher.inference, (SGLD, SGHMC))
 
     @property
-    def _resumes(self) -> bool:  # type: ignore[override]
+    def _resumes(self) -> bool:  # type: ignore[override]  # a constant in the base
         return not self._runs_online  # chains and student have a checkpoint of their own
 
     def _read_fit(self, *arguments: object, X_monitor: Any = None, **part: object) -> FitSpec:
