@@ -192,8 +192,7 @@ class EnsembleFit:
             n_networks = 1 if shares_weights(spec.networks.module) else spec.n_members
             parts = Parts.drawn(task, train.y, seed, n_networks)
         two_kinds = self.calibrates and self.tune is None and spec.may_have_two_kinds(train.n_rows)
-        seed_of_draws = seed if perturbs else None
-        samples = (scaling, parts, seed_of_draws, two_kinds, train, valid)
+        samples = (scaling, parts, seed if perturbs else None, two_kinds, train, valid)
         self.job_with = partial(_job, spec, task, before, samples)
         self.trainer = self._trainer(
             self.job_with(best_of(tuned)["params"] if tuned else {}), observer
