@@ -9,56 +9,121 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
-import io
 import json
 import multiprocessing
 import os
 import platform
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from _defaults import defaults_of_script
+from _defaults import defaults_of_script, replaced
+from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 import skdistill
+from skdistill.distributions import Uncertainty
+from skdistill.metrics import epistemic_fidelity, uncertainty_total_variation
 
 RESULTS = Path(__file__).parent / "results"
 _START = time.perf_counter()
 
 _PACKAGES = (
     *("torch", "numpy", "scipy", "scikit-learn", "skorch", "onnxruntime"),
-    *("ngboost", "catboost", "lightgbm", "pytabkit", "tabpfn", "tabicl"),
+    *("ngboost", "catboost", "lightgbm"),
 )
 
 
 # What a script is asked, and what it leaves behind ----------------------------------------------
 
 
-def argument_parser(description: str, name: str) -> argparse.ArgumentParser:
-    """Parser with the arguments that all scripts take; results go to ``results/<name>.json``."""
+class Among(NamedTuple):
+    """The default of an option, and what it is chosen from."""
+
+    default: Any
+    choices: Iterable[str]
+
+
+def asked(description: str | None, **options: Any) -> argparse.Namespace:
+    """What a script is asked on its command line; from here on it has one thread.
+
+    An option takes what its default is: a number, one or some of its choices, parameters K=V of an
+    empty dict, or a flag that is False. `quick` and `output` are those of all scripts; results go
+    to ``results/<script>.json``.
+    """
+    name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="tiny sizes: see that it runs, believe no number"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=RESULTS / f"{name}.json",
-        help="JSON file to write (default: %(default)s)",
-    )
-    return parser
+    told = "default: %(default)s"
+    quick = "tiny sizes: see that it runs, believe no number"
+    parser.add_argument("--quick", action="store_true", help=quick)
+    output = RESULTS / f"{name}.json"
+    parser.add_argument("--output", type=Path, default=output, help=f"JSON file to write ({told})")
+    for option, default in options.items():
+        own: dict[str, Any] = {"help": told}
+        if isinstance(default, Among):
+            default, own["choices"] = default.default, list(default.choices)
+        elif isinstance(default, (list, tuple)):
+            own["choices"] = list(default)
+        if default is False:
+            own = {"action": "store_true"}
+        elif isinstance(default, dict):
+            own = {"nargs": "*", "type": parameter, "metavar": "K=V"}
+        elif isinstance(default, (list, tuple)):
+            own |= {"nargs": "+", "metavar": option.rstrip("s").upper()}
+        elif isinstance(default, (int, float)):
+            own["type"] = type(default)
+        parser.add_argument(f"--{option.replace('_', '-')}", default=default, **own)
+    found = parser.parse_args()
+    for option, default in options.items():
+        if isinstance(default, dict):
+            setattr(found, option, dict(getattr(found, option)))
+        elif isinstance(value := getattr(found, option), tuple):
+            setattr(found, option, list(value))
+    shared = Path(__file__).parents[2] / "shared" / "data"
+    if shared.exists():
+        os.environ.setdefault("SKDISTILL_DATA", str(shared))
+    one_thread()
+    return found
+
+
+def save(options: argparse.Namespace, **content: Any) -> None:
+    """Write `content` with what it was asked, date, machine, versions, defaults and minutes."""
+    settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume")}
+    write_json(options.output, record(settings=settings, **content))
+
+
+def measured(
+    units: Sequence[Any],
+    run: Callable[..., tuple[list[dict[str, Any]], list[dict[str, Any]]]],
+    options: argparse.Namespace,
+    rows: list[dict[str, Any]],
+    identity: Callable[[dict[str, Any]], tuple],
+    order: Callable[[dict[str, Any]], Any],
+) -> list[dict[str, Any]]:
+    """`rows` and those of all units, ``options.jobs`` at a time; written after each of them.
+
+    `run` returns the rows of a unit, and what failed.
+    """
+    start, failures = time.perf_counter(), []
+    done = Parallel(options.jobs, return_as="generator")(delayed(run)(unit) for unit in units)
+    for number, (unit, (new, failed)) in enumerate(zip(units, done, strict=True), 1):
+        rows = sorted(replaced(rows, new, identity), key=order)
+        failures += failed
+        save(options, failures=failures, results=rows)
+        minutes = (time.perf_counter() - start) / 60
+        print(f"[{number}/{len(units)}, {minutes:.0f} min]", *filter(None, unit), flush=True)
+        for failure in failed:
+            print(f"    failed: {failure['error']}", flush=True)
+    return rows
 
 
 def parameter(text: str) -> tuple[str, Any]:
@@ -286,17 +351,6 @@ def scaled(seconds: dict[str, list[float]], name: str, factor: float) -> dict[st
 # Memory -------------------------------------------------------------------------------------------
 
 
-def saved(module: torch.nn.Module) -> bytes:
-    """The weights as torch writes them."""
-    buffer = io.BytesIO()
-    torch.save(module.state_dict(), buffer)
-    return buffer.getvalue()
-
-
-def mib(content: bytes) -> float:
-    return len(content) / 2**20
-
-
 def peak_growth(prepare: Callable[..., Callable[[], Any]], *args) -> float:
     """MiB by which memory grows at most during a call, in a process of its own.
 
@@ -344,54 +398,39 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-class PeakOfProcesses:
-    """The most memory that this process and those it has started hold together.
-
-    What several of them share counts once. It is looked at once a second, while this object is the
-    context, and at its end; ``mib`` is 0 where there is no /proc.
-    """
-
-    mib = 0.0
-
-    def __enter__(self) -> PeakOfProcesses:
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        is_over = False
-        while not is_over:
-            is_over = self._is_over.wait(1.0)
-            self.mib = max(self.mib, sum(map(_proportional_mib, _processes())))
-
-
-def _processes() -> list[Path]:
-    """Folders in /proc of this process and of those that it, or they, have started."""
-    found, parents = [Path("/proc/self")], {os.getpid()}
-    for status in sorted(Path("/proc").glob("[0-9]*/status"), key=lambda path: int(path.parts[-2])):
-        with contextlib.suppress(OSError, StopIteration):  # it has ended in the meantime
-            if _from_status(status, "PPid") in parents:
-                found.append(status.parent)
-                parents.add(int(status.parts[-2]))
-    return found
-
-
-def _proportional_mib(folder: Path) -> float:
-    """Memory of a process, each shared page by its share of it."""
-    with contextlib.suppress(OSError, StopIteration):
-        return _from_status(folder / "smaps_rollup", "Pss:") / 1024
-    return 0.0
-
-
 def _from_status(status: Path, name: str) -> int:
     """A number from a file that Linux keeps for each process."""
     line = next(line for line in status.read_text().splitlines() if line.startswith(name))
     return int(line.split()[1])
+
+
+# What is wanted, and what students keep -----------------------------------------------------------
+
+
+def target(
+    name: str, value: float, low: float | None = None, high: float | None = None
+) -> dict[str, Any]:
+    """A line of a table of targets."""
+    reached = (low is None or value >= low) and (high is None or value <= high)
+    return {
+        "target": name,
+        "value": float(value),
+        "low": low,
+        "high": high,
+        "reached": bool(reached),
+    }
+
+
+def fidelity_of_parts(theirs: Uncertainty, ours: Uncertainty) -> dict[str, float]:
+    """How close a student's uncertainties, those that it can tell, are to its teacher's."""
+    out = {}
+    if ours.epistemic is not None:
+        out.update(epistemic_fidelity(theirs.epistemic, ours.epistemic)._asdict())
+    pairs = zip(("total", "aleatoric", "epistemic"), theirs, ours, strict=True)
+    for part, of_teacher, of_student in pairs:
+        if of_student is not None:
+            out[f"tv_{part}"] = uncertainty_total_variation(of_teacher, of_student)
+    return out
 
 
 # Data ---------------------------------------------------------------------------------------------

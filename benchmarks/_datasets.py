@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _common import arrays, stored
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Bunch
 
 
@@ -41,6 +43,7 @@ UCI_REGRESSION = {
     "wine": ("wine-quality-red", 1599, 11),
     "yacht": ("yacht", 308, 6),
 }
+OF_UCI = ("boston", "concrete", "energy", "power-plant", "wine", "protein")  # that scripts share
 # Tables of PMLB that judge defaults, of at most 4,500 samples.
 SUITE = {
     "regression": (
@@ -64,6 +67,46 @@ TABULAR_CLASSIFICATION = {
     "magic": Table(19020, 10, ("g", "h")),
     "covtype20k": Table(20000, 54, tuple(range(1, 8)), n_categorical=44),
 }
+
+
+class Fold(NamedTuple):
+    """Samples to train on, and samples to be judged on."""
+
+    X_train: np.ndarray
+    y_train: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+    @property
+    def are_classes(self) -> bool:
+        return self.y_train.dtype.kind != "f"
+
+
+def table(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """All samples of a table."""
+    if kinds := [kind for kind, names in SUITE.items() if name in names]:
+        X, y = arrays(f"suite/{kinds[0]}_{name}", "X y")
+        return X.astype(float), y
+    if name == "california":
+        X, y = arrays("uci/california_housing", "X y")
+        return X.astype(float), y
+    if name == "house":
+        parts = arrays("tabular/house", "X_train X_val X_test y_train y_val y_test")
+        return np.vstack(parts[:3]).astype(float), np.hstack(parts[3:])
+    if name == "digits":
+        return load_digits(return_X_y=True)
+    load = load_uci_regression if name in UCI_REGRESSION else load_tabular_classification
+    found = load(name)
+    return found.data, found.target
+
+
+def load_split(name: str, split: int) -> Fold:
+    """Standardised float32 samples of one of the standard splits of a set of UCI."""
+    data = load_uci_regression(name)
+    train, test = data.train_indices[split], data.test_indices[split]
+    scaler = StandardScaler().fit(data.data[train])
+    X, X_test = (scaler.transform(data.data[i]).astype(np.float32) for i in (train, test))
+    return Fold(X, data.target[train], X_test, data.target[test])
 
 
 def load_images(name: str) -> Bunch:

@@ -1,139 +1,119 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""With which defaults a results file was measured, and whether they are still those of today."""
+"""With which defaults a results file was measured, and whether they are still those of today.
+
+What estimators do by default is told by their constructors, by the reference predictions of the
+tests, and by the mean scores of the suite, which is run with each change of a default: these change
+with a rule or a constant, and not with a name or a place in the code. A script rests on the
+estimators that it imports, or on the predictions whose names begin with one of its RESTS_ON.
+"""
 
 from __future__ import annotations
 
 import ast
-import hashlib
-import importlib
 import inspect
-from collections.abc import Callable, Container, Iterator
+import json
+import math
+from collections.abc import Callable, Container
 from functools import cache
 from pathlib import Path
+from statistics import mean
 from typing import Any
+
+import numpy as np
 
 import skdistill
 
-PACKAGE = Path(skdistill.__file__).parent
 FOLDER = Path(__file__).parent
-# Parts of the package whose constants do not change what a fit leads to.
-WITHOUT_RULES = {"_engine", "_serialization", "_utils"}
-SHARED = ("families", "modules", "samplers", "settings", "transfer")
+REFERENCE = FOLDER.parent / "tests" / "reference.npz"
+SUITE = FOLDER / "results" / "suite.json"
+TOLERANCE = 1e-3  # of mean logarithms and of scores: other processors round otherwise
+# First and last words of the names of what tells of an estimator; nothing does of sequences.
+CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "BayesianEnsembleRegressor": (("ensemble", "teacher"), ("numbers", "nll")),
+    "BayesianEnsembleClassifier": (("ensemble", "teacher"), ("classes", "log_loss")),
+    "HydraPlusRegressor": (("hydra",), ("numbers", "nll")),
+    "HydraPlusClassifier": (("hydra",), ("classes", "log_loss")),
+    "DistributionDistiller": (("distribution",), ("",)),
+    "GPEDDistiller": (("gped",), ("",)),
+    "BDistilBooster": (("booster",), ("",)),
+    "SequenceDistributionDistiller": (("sequences",), ("",)),
+}
 
 
 @cache
-def defaults() -> dict[str, str]:
-    """Digests of all that a fit with default parameters depends on.
-
-    That is the version, the defaults of the objects that are parameters, and for each estimator
-    its defaults, those of its networks, and the numbers by which it resolves "auto": constants of
-    the modules it uses.
-    """
-    found: dict[str, Any] = {"version": skdistill.__version__}
-    for name in skdistill.__all__:
-        if hasattr(public := getattr(skdistill, name), "get_params"):
-            used = sorted(line for path in modules_used_by(public) for line in constants(path))
-            rules = [getattr(public, rule, {}) for rule in ("_module_defaults", "_auto_transfer")]
-            found[name] = defaults_of(public), used, *filter(None, rules)
-    for name in SHARED:
-        module = importlib.import_module(f"skdistill.{name}")
-        kinds = [kind for kind in map(module.__dict__.get, module.__all__) if inspect.isclass(kind)]
-        found[name] = {kind.__name__: defaults_of(kind) for kind in kinds}
-    return {
-        name: hashlib.sha256(repr(value).encode()).hexdigest()[:8] for name, value in found.items()
-    }
+def behaviour() -> dict[str, float]:
+    """Mean logarithms of the magnitudes of reference predictions, and mean scores of the suite."""
+    with np.load(REFERENCE) as found:
+        told = {name: np.log(np.abs(values) + 1e-6).mean() for name, values in found.items()}
+    scores: dict[str, list[float]] = {}
+    for row in json.loads(SUITE.read_text(encoding="utf-8"))["results"]:
+        for score in {"nll", "log_loss"} & set(row):
+            if row["protocol"] == "scores":
+                scores.setdefault(f"{row['model']} {score}", []).append(row[score])
+    told |= {name: mean(values) for name, values in scores.items()}
+    return {name: round(float(value), 6) for name, value in told.items()}
 
 
-def modules_used_by(public: type) -> set[Path]:
-    """Files of the package that the module of a class imports, and that these import."""
-    found: set[Path] = set()
-    new = {_file_of(public.__module__)}
-    while new:
-        found |= new
-        new = {used for path in new for used in _imported(path)} - found
-    return {path for path in found if not WITHOUT_RULES & {*path.relative_to(PACKAGE).parts}}
+def parameters(estimator: str) -> dict[str, str]:
+    """Defaults of a constructor."""
+    found = inspect.signature(getattr(skdistill, estimator)).parameters.values()
+    return {p.name: repr(p.default) for p in found if p.default is not p.empty}
 
 
-@cache
-def _imported(path: Path) -> set[Path]:
-    """Files of the package that a file imports from; not what packages only pass on."""
-    package = ".".join(path.relative_to(PACKAGE.parent).parent.parts)
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        module = importlib.import_module("." * node.level + (node.module or ""), package)
-        for name in node.names:
-            value = getattr(module, name.name)
-            home = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
-            is_ours = str(home).startswith("skdistill.")
-            found.add(_file_of(str(home) if is_ours else module.__name__))
+def defaults_of_script(script: str) -> dict[str, Any]:
+    """What a script of this folder rests on; of another program all."""
+    path = FOLDER / script
+    names = _names_imported(path) if path.exists() else set(CASES)
+    estimators = [name for name in CASES if name in names]
+    found: dict[str, Any] = {}
+    prefixes = _declared(path) if path.exists() else None
+    for name in estimators:
+        first, last = CASES[name]
+        found[name] = parameters(name)
+        found |= {
+            case: value
+            for case, value in behaviour().items()
+            if case.startswith(first) and case.endswith(last)
+            if prefixes is None or case.startswith(prefixes)
+        }
     return found
-
-
-def _file_of(module: str) -> Path:
-    return Path(importlib.import_module(module).__file__ or "")
-
-
-def defaults_of(kind: type) -> list[tuple[str, str]]:
-    """Names and defaults of the parameters of a constructor."""
-    parameters = inspect.signature(kind).parameters.values()
-    return sorted((p.name, repr(p.default)) for p in parameters if p.default is not p.empty)
-
-
-def constants(path: Path) -> Iterator[str]:
-    """Names and values of a module's constants that are numbers, or hold some.
-
-    Powers are sizes of memory, and tables of parameters say what is accepted: they are left out.
-    """
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
-            continue
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        if not (isinstance(target, ast.Name) and target.id.isupper()):
-            continue
-        parts = list(ast.walk(node.value))
-        holds_numbers = any(
-            isinstance(part, ast.Constant) and isinstance(part.value, (int, float))
-            for part in parts
-        )
-        is_size = any(isinstance(part, ast.Pow) for part in parts)
-        if holds_numbers and not is_size and not target.id.endswith(("PARAMETERS", "TABLE")):
-            yield f"{target.id} = {ast.unparse(node.value)}"
-
-
-def defaults_of_script(script: str) -> dict[str, str]:
-    """Digests of what a script of this folder depends on; of another program all."""
-    needed = depends_on(script) if (FOLDER / script).exists() else defaults()
-    return {name: value for name, value in defaults().items() if name in needed}
 
 
 def changed(found: dict[str, Any]) -> list[str]:
-    """Which of its defaults a results file no longer has: all where it does not say."""
-    then, now = found.get("defaults", {}), defaults()
-    if not then or any("older" in row for row in rows_of(found)):
-        return list(now)
-    return [name for name, value in then.items() if now.get(name) != value]
+    """Which of its defaults a results file no longer has; that it does not say is one of them."""
+    then = found.get("defaults")
+    if then is None or any("older" in row for row in rows_of(found)):
+        return ["all"]
+    return [name for name, value in then.items() if not _is_todays(name, value)]
 
 
-def depends_on(script: str) -> set[str]:
-    """Which digests concern a script: of estimators those that it, or what it imports, names."""
-    names, paths, new = {"version", *SHARED}, set[Path](), {FOLDER / script}
-    while new:
-        paths |= new
-        imported = set[str]().union(*map(_names_imported, new))
-        names |= imported
-        new = {path for name in imported if (path := FOLDER / f"{name}.py").exists()} - paths
-    return names & set(defaults())
+def _is_todays(name: str, value: Any) -> bool:
+    """Whether a default is the same; what has no default any more, or none then, tells nothing."""
+    if isinstance(value, dict):
+        now = parameters(name) if hasattr(skdistill, name) else {}
+        return all(now.get(parameter, text) == text for parameter, text in value.items())
+    return math.isclose(behaviour().get(name, value), value, abs_tol=TOLERANCE)
+
+
+def _declared(path: Path) -> tuple[str, ...] | None:
+    """What a script says that it rests on."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RESTS_ON":
+            return ast.literal_eval(node.value)
+    return None
 
 
 def _names_imported(path: Path) -> set[str]:
-    """Modules that a file imports, and names that it imports from modules."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            found |= {getattr(node, "module", None) or "", *(alias.name for alias in node.names)}
-    return found
+    """What a script imports, and what the scripts do that it imports."""
+    names, paths, new = set[str](), set[Path](), {path}
+    while new:
+        paths |= new
+        for file in new:
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    names |= {getattr(node, "module", None) or "", *(a.name for a in node.names)}
+        new = {file for name in names if (file := FOLDER / f"{name}.py").exists()} - paths
+    return names
 
 
 def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -155,6 +135,6 @@ def kept(found: dict[str, Any], ours: Container[str] | None = None) -> list[dict
 
 
 def replaced(rows: list[dict], new: list[dict], identity: Callable[[dict], Any]) -> list[dict]:
-    """`rows` and `new` ones, which take the place of those with older defaults."""
+    """`rows` and `new` ones, which take the place of those of the same identity."""
     known = set(map(identity, new))
-    return [row for row in rows if not ("older" in row and identity(row) in known)] + new
+    return [row for row in rows if identity(row) not in known] + new

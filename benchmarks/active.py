@@ -2,20 +2,13 @@
 """Active learning: a student that chooses what to label next, against a random choice.
 
 A fifth of a table, 10,000 samples at most, is for testing, the rest is the pool. 256 of its samples
-are labelled at random, or an eighth of a small pool; then as many again as are labelled, or
---batch, until 2,048, or --labels, or half of the pool are. The student that chooses is the one that
+are labelled at random, or an eighth of a small pool; then as many again as are labelled, until
+2,048, or --labels, or half of the pool are. The student that chooses is the one that
 is scored: RMSE, or log loss, in the mean over all numbers of labels but the first, which is the
 same for all methods. A ratio below 1 is better than the random choice with the same seed.
 
-    python benchmarks/active.py                                   # all tables, three seeds
-    python benchmarks/active.py --sets house letter --seeds 10 --methods lcmd uncertainty
-    python benchmarks/active.py --parts pool                      # a pool of a million alone
-
-What there is to gain on these tables, by the network and the LCMD of the paper's authors instead of
-a student (needs bmdal_reg, see requirements/peers.txt; for numbers only):
-
-    python benchmarks/active.py --network bmdal_reg --parts tables --seeds 2 \
-        --output benchmarks/results/active_bmdal.json
+    python benchmarks/active.py                                   # all tables, one seed
+    python benchmarks/active.py --sets house letter --seeds 10
 """
 
 from __future__ import annotations
@@ -24,24 +17,22 @@ import json
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from _common import (
-    argument_parser,
-    arrays,
+    asked,
     in_new_process,
     made_up_table,
+    measured,
     one_thread,
-    parameter,
     peak_mib,
     print_table,
-    record,
-    write_json,
+    save,
 )
-from _datasets import load_tabular_classification, load_uci_regression
-from sklearn.datasets import make_friedman1
+from _datasets import load_tabular_classification, table
 from sklearn.metrics import log_loss, root_mean_squared_error
 from sklearn.model_selection import train_test_split
 
@@ -53,49 +44,21 @@ from skdistill import (
 )
 from skdistill.active import select_batch
 
-# "friedman1" is the "fried" of the paper on LCMD.
-REGRESSION = ("concrete", "energy", "power-plant", "protein", "california", "house")
-REGRESSION += ("river-flow", "friedman1")
-CLASSES = ("letter", "pendigits", "satimage", "spambase", "magic", "adult")
-METHODS = {"regression": ("lcmd",), "classes": ("margin",)}
+REGRESSION = ("concrete", "energy", "protein", "house")
+CLASSES = ("letter", "satimage", "magic")
+METHODS = {"regression": "lcmd", "classes": "margin"}
 
 START, END = 256, 2048
 TEST_ROWS = 10_000
 
 
-def table(name: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Inputs, targets and numbers of the categorical columns."""
-    if name == "california":
-        return *arrays("uci/california_housing", "X y"), []
-    if name == "house":
-        parts = arrays("tabular/house", "X_train X_val X_test y_train y_val y_test")
-        return np.concatenate(parts[:3]), np.concatenate(parts[3:]), []
-    if name == "river-flow":
-        X, Y = arrays("uci/rf1_multitarget", "X Y")
-        known = np.isfinite(X).all(axis=1)
-        return X[known], Y[known, 0], []
-    if name == "friedman1":
-        return *make_friedman1(40_768, noise=1.0, random_state=0), []
-    if name in CLASSES:
-        data = load_tabular_classification(name)
-        return data.data, data.target, np.flatnonzero(data.categorical).tolist()
-    data = load_uci_regression(name)
-    return data.data, data.target, []
-
-
-def fitted(X, y, categorical, seed: int, options):
-    """Return a cheap teacher's student, or the network of bmdal_reg."""
-    if options.network == "bmdal_reg":
-        from bmdal_reg.nn_interface import NNRegressor
-
-        network = NNRegressor(seed=seed, device="cpu")
-        network.fit(X, y)
-        return network
+def fitted(X: np.ndarray, y: np.ndarray, categorical: list[int], seed: int, options) -> Any:
+    """A cheap teacher's student."""
     is_numeric = y.dtype.kind == "f"
     teacher = BayesianEnsembleRegressor if is_numeric else BayesianEnsembleClassifier
     student = HydraPlusRegressor if is_numeric else HydraPlusClassifier
     shared = {"max_epochs": options.max_epochs, "categorical_features": categorical or None}
-    shared |= {"random_state": seed, **dict(options.param)}
+    shared |= {"random_state": seed}
     return student(teacher(options.members, **shared), **shared).fit(X, y)
 
 
@@ -109,11 +72,16 @@ def loss(model, X, y) -> float:
     return log_loss(y, proba / proba.sum(1, keepdims=True), labels=range(y.max() + 1))
 
 
-def run(name: str, seed: int, options) -> list[dict]:
+def run(unit: tuple[str, int], options) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Losses of a table by method and number of labels, from the same first labels."""
-    X, y, categorical = table(name)
-    is_numeric = name in REGRESSION
-    y = y.astype(float) if is_numeric else np.unique(y, return_inverse=True)[1]
+    one_thread()
+    warnings.simplefilter("ignore")
+    name, seed = unit
+    X, y = table(name)
+    categorical: list[int] = []
+    if name in CLASSES:
+        categorical = np.flatnonzero(load_tabular_classification(name).categorical).tolist()
+    y = y.astype(float) if name in REGRESSION else np.unique(y, return_inverse=True)[1]
     n_test = min(TEST_ROWS, len(X) // 5)
     rows = train_test_split(X.astype(np.float32), y, test_size=n_test, random_state=seed)
     X, X_test, y, y_test = rows
@@ -122,46 +90,20 @@ def run(name: str, seed: int, options) -> list[dict]:
     order = np.random.RandomState(seed).permutation(len(X))
     first = fitted(X[order[:start]], y[order[:start]], categorical, seed, options)
     done = []
-    for method in ("random", *(options.methods or METHODS[kind_of(name)])):
+    for method in ("random", METHODS[kind_of(name)]):
         labelled, model = order[:start], first
-        while len(labelled) + (n := options.batch or len(labelled)) <= end:
+        while 2 * (n := len(labelled)) <= end:
             pool = np.setdiff1d(order, labelled)
-            began = time.process_time()
             if method == "random":
-                chosen = order[len(labelled) : len(labelled) + n]
-            elif options.network == "bmdal_reg":
-                chosen = pool[_lcmd_of_bmdal(model, n, X[labelled], y[labelled], X[pool])]
+                chosen = order[n : 2 * n]
             else:
                 arguments = {"X_train": X[labelled], "method": method, "random_state": seed}
                 chosen = pool[select_batch(model, X[pool], n, **arguments)]
-            seconds = time.process_time() - began
             labelled = np.concatenate([labelled, chosen])
             model = fitted(X[labelled], y[labelled], categorical, seed, options)
             row = {"set": name, "seed": seed, "method": method, "labels": len(labelled)}
-            done.append({**row, "loss": loss(model, X_test, y_test), "seconds": seconds})
-    return done
-
-
-def _lcmd_of_bmdal(network, n: int, X_train, y_train, X_pool) -> np.ndarray:
-    """Return `n` places of the pool: LCMD-TP on sketched gradients, the paper's choice."""
-    from bmdal_reg.bmdal.algorithms import select_batch
-    from bmdal_reg.bmdal.feature_data import TensorFeatureData
-
-    def inputs(X):
-        scaled = (torch.from_numpy(X) - network.means_) / (network.stds_ + 1e-30)
-        return TensorFeatureData(5 * torch.tanh(0.2 * scaled))  # as `NNRegressor.predict` has them
-
-    chosen, _ = select_batch(
-        batch_size=n,
-        models=[network.model_.get_single_model(0)],
-        data={"train": inputs(X_train), "pool": inputs(X_pool)},
-        y_train=torch.from_numpy(y_train).float().unsqueeze(1),
-        base_kernel="grad",
-        kernel_transforms=[("rp", [512])],
-        selection_method="lcmd",
-        sel_with_train=True,
-    )
-    return chosen.numpy()
+            done.append({**row, "loss": loss(model, X_test, y_test)})
+    return done, []
 
 
 def kind_of(name: str) -> str:
@@ -251,43 +193,20 @@ def _select_from(file: str, n: int, n_train: int) -> dict:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__ or "", "active")
-    parser.add_argument("--sets", nargs="+", choices=REGRESSION + CLASSES, metavar="SET")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--methods", nargs="+", help="instead of those of the kind of table")
-    parser.add_argument("--batch", type=int, help="labels of a step, instead of as many again")
-    parser.add_argument("--labels", type=int, default=END, help="in the end (default: %(default)s)")
-    parser.add_argument("--network", choices=("student", "bmdal_reg"), default="student")
-    parser.add_argument("--members", type=int, default=3)
-    parser.add_argument("--max-epochs", type=int, default=50)
-    parser.add_argument("--param", type=parameter, nargs="+", default=[], metavar="NAME=VALUE")
-    parser.add_argument(
-        "--parts", nargs="+", choices=("tables", "pool"), default=("tables", "pool")
-    )
-    parser.add_argument("--resume", action="store_true", help="go on from the file of output")
-    options = parser.parse_args()
+    sets = [*REGRESSION, *CLASSES]
+    options = asked(__doc__, sets=sets, seeds=1, labels=END, members=3, max_epochs=50, jobs=1)
     if options.quick:
         options.seeds, options.members, options.max_epochs = 1, 2, 2
-    one_thread()
-    warnings.simplefilter("ignore")
-    rows, pool = [], None
-    if options.resume and options.output.exists():
-        rows = json.loads(options.output.read_text(encoding="utf-8"))["rows"]
-    settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume")}
-    if "pool" in options.parts:
-        pool = large_pool(*((20_000, 16, 100) if options.quick else (1_000_000, 256, 1000)))
-    seen = {(r["set"], r["seed"]) for r in rows}
-    names = options.sets or REGRESSION + (CLASSES if options.network == "student" else ())
-    rows = [r for r in rows if r["set"] in names]
-    units = [(name, seed) for seed in range(options.seeds) for name in names]
-    for name, seed in units if "tables" in options.parts else ():
-        if (name, seed) not in seen:
-            rows += run(name, seed, options)
-            write_json(options.output, record(settings=settings, rows=rows, finished=False))
-            print(f"{name}, seed {seed}", flush=True)
+
+    def place(row: dict[str, Any]) -> tuple:
+        return row["seed"], sets.index(row["set"]), row["method"] != "random", row["labels"]
+
+    units = [(name, seed) for seed in range(options.seeds) for name in options.sets]
+    rows = measured(units, partial(run, options=options), options, [], place, place)
+    pool = large_pool(*((20_000, 16, 100) if options.quick else (1_000_000, 256, 1000)))
     tables = summary(rows)
-    content = {"settings": settings, "tables": tables, "overall": overall(tables), "pool": pool}
-    write_json(options.output, record(**content, rows=rows, finished=True))
+    content = {"tables": tables, "overall": overall(tables), "pool": pool}
+    save(options, **content, results=rows)
     report(content)
 
 
@@ -302,8 +221,7 @@ def report(content: dict) -> None:
             f"{one['mean_ratio']:.3f} in the mean, {one['last_ratio']:.3f} at the last number of "
             f"labels; worse on {', '.join(one['worse_on']) or 'none'}"
         )
-    if content["pool"]:
-        print(json.dumps(content["pool"]))
+    print(json.dumps(content["pool"]))
 
 
 if __name__ == "__main__":

@@ -18,59 +18,29 @@ series  daily and sports activities (UCI DSA, 19 classes), in the folder SKDISTI
         labels at every time step (E-RNN). At the end of the series it should come within .5 % of
         its teacher, on average over seeds of all three.
 
-average HistGradientBoosting on five tables of numbers and five of classes, at most 2,000 training
-        rows, random fifths held out. Beside the booster stand plain averages of as many networks,
-        distilled one by one, and single networks that cost as much as 1, 2, 4 and 7 rounds. From
-        round 2 on the booster's accuracy, or R2, should be at or above the average's within a
-        standard error over tables and seeds, and its distance from the teacher after seven rounds
-        at most .8 of the average's: the root mean squared difference of means, or of centred
-        logits, whose average is taken there. The Kullback-Leibler divergence, for which
-        probabilities are averaged, is printed beside it. Not in the default parts.
-mnist   the same for a convolutional network of 10,000 images of MNIST, and a residual one of these
-        with half as many pixels a side, and learners of the same kind with a quarter of the
-        channels. With --validation the next 10,000 training images take the place of the test
-        images; settings were chosen so. Not in the default parts:
-
     python benchmarks/bdistil.py
-    python benchmarks/bdistil.py --parts average --output benchmarks/results/bdistil_average.json
-    python benchmarks/bdistil.py --parts mnist --output benchmarks/results/bdistil_mnist.json
-    python benchmarks/bdistil.py --parts toys --seeds 2 --booster-param search__gamma=0.1
+    python benchmarks/bdistil.py --parts toys --seeds 5
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import (
-    argument_parser,
-    comparison,
-    interleaved,
-    one_thread,
-    parameter,
-    print_comparisons,
-    print_table,
-    record,
-    write_json,
-)
-from _datasets import load_tabular_classification, load_uci_regression
-from mnist import load as load_images
-from sklearn.base import is_regressor
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from _common import asked, comparison, interleaved, print_comparisons, print_table, save, stored
+from _common import target as judged
+from _datasets import table
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleClassifier, BDistilBooster
 from skdistill.datasets import make_cube, make_ellipsoid
-from skdistill.model_selection import flops
-from skdistill.modules import ConvNet, Recurrent, ResNet, count_flop, stack
+from skdistill.modules import Recurrent
 from skdistill.settings import Connection, WeakLearnerSearch
 
 N_ROUNDS = 7
@@ -86,12 +56,6 @@ def booster_of(teacher, seed: int, **params) -> BDistilBooster:
 def distilled(teacher, X: np.ndarray, y: np.ndarray, seed: int, **params) -> BDistilBooster:
     """Booster of a fitted teacher."""
     return booster_of(FrozenEstimator(teacher), seed, **params).fit(X, y)
-
-
-def judged(target: str, value: float, limit: float, at_most: bool = True) -> dict[str, Any]:
-    """A line of the table of targets."""
-    reached = bool(value <= limit if at_most else value >= limit)
-    return {"target": target, "value": float(value), "limit": limit, "reached": reached}
 
 
 # Toys ---------------------------------------------------------------------------------------------
@@ -188,11 +152,11 @@ def summary_of_toy(name: str, seeds: list[dict[str, Any]]) -> dict[str, Any]:
         "oracle": oracle,
         "rounds": [len(seed["booster"]) for seed in seeds],
         "targets": [
-            judged(f"{name}: behind the average, less a standard error", behind, 0.0),
-            judged(f"{name}: behind the oracle at the end", oracle - last, 0.015),
-            judged(f"{name}: behind the teacher at the end", teacher - last, 0.01),
-            judged(f"{name}: share of the teacher's operations", share, 0.4),
-            judged(f"{name}: operations of connections", overhead, 0.05),
+            judged(f"{name}: behind the average, less a standard error", behind, high=0.0),
+            judged(f"{name}: behind the oracle at the end", oracle - last, high=0.015),
+            judged(f"{name}: behind the teacher at the end", teacher - last, high=0.01),
+            judged(f"{name}: share of the teacher's operations", share, high=0.4),
+            judged(f"{name}: operations of connections", overhead, high=0.05),
         ],
         "seeds": seeds,
     }
@@ -209,8 +173,8 @@ TABLE_SETTINGS: dict[str, dict[str, Any]] = {
 
 def run_table(name: str, changes: dict[str, Any], n_rows: int | None, n_rounds: int):
     """Accuracies of HistGradientBoosting and its booster, and times for a single row."""
-    data = load_tabular_classification(name)
-    X, y = data.data.astype(np.float32), data.target
+    X, y = table(name)
+    X = X.astype(np.float32)
     X, X_test, y, y_test = train_test_split(
         X, y, train_size=n_rows, test_size=0.2, random_state=0, stratify=y
     )
@@ -233,7 +197,7 @@ def run_table(name: str, changes: dict[str, Any], n_rows: int | None, n_rounds: 
         "teacher": reference,
         "booster": scores.tolist(),
         "searches": [found.n_searches for found in booster.rounds_],
-        "targets": [judged(f"{name}: behind the teacher", reference - scores[-1], 0.01)],
+        "targets": [judged(f"{name}: behind the teacher", reference - scores[-1], high=0.01)],
         "times": [
             comparison(setting, seconds, "teacher", ours="first round", at_least=FASTER[name]),
             comparison(setting, seconds, "teacher", ours="all rounds"),
@@ -241,220 +205,9 @@ def run_table(name: str, changes: dict[str, Any], n_rows: int | None, n_rounds: 
     }
 
 
-# Averages -----------------------------------------------------------------------------------------
-
-NUMBERS = ("boston", "concrete", "energy", "wine", "power-plant")
-CLASSES = ("spambase", "satimage", "pendigits", "letter", "magic")
-AVERAGE_ROWS = 2000
-AVERAGE_SETTINGS: dict[str, Any] = {"max_epochs": 100}
-ORACLE_ROUNDS = (1, 2, 4, 7)
-LEAST_PROBABILITY = 1e-6
-
-
-def held_out(name: str, seed: int, n_rows: int) -> tuple[np.ndarray, ...]:
-    """Scaled training and test rows of a table, and their targets."""
-    of_numbers = name in NUMBERS
-    data = (load_uci_regression if of_numbers else load_tabular_classification)(name)
-    y = data.target if of_numbers else np.unique(data.target, return_inverse=True)[1]
-    X, X_test, y, y_test = train_test_split(
-        data.data, y, test_size=0.2, random_state=seed, stratify=None if of_numbers else y
-    )
-    X, y = X[:n_rows], y[:n_rows]
-    scaler = StandardScaler().fit(X)
-    if of_numbers:
-        mean, std = y.mean(), y.std()
-        y, y_test = (y - mean) / std, (y_test - mean) / std
-    return scaler.transform(X), y, scaler.transform(X_test), y_test
-
-
-def centred_logits(proba: np.ndarray) -> np.ndarray:
-    """Logits of which learners are taught."""
-    logits = np.log(np.maximum(proba, LEAST_PROBABILITY))
-    return logits - logits.mean(axis=-1, keepdims=True)
-
-
-def rms(difference: np.ndarray) -> float:
-    return float(np.sqrt(np.square(difference).mean()))
-
-
-def follows(said: np.ndarray, wanted: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Score of means (n,) or probabilities (n, K), and how far they are from the teacher's."""
-    if said.ndim == 1:
-        return {"score": r2_score(y, said), "distance": rms(said - wanted)}
-    logs = np.log(np.maximum(wanted, 1e-30)) - np.log(np.maximum(said, 1e-30))
-    return {
-        "score": float((said.argmax(1) == y).mean()),
-        "distance": rms(centred_logits(said) - centred_logits(wanted)),
-        "divergence": float((wanted * logs).sum(1).mean()),
-    }
-
-
-def average_of(said: np.ndarray, wanted: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The same of the average of predictions (T, n, ...); the distance is that of mean logits."""
-    found = follows(said.mean(axis=0), wanted, y)
-    if said.ndim == 3:
-        found["distance"] = rms(centred_logits(said).mean(axis=0) - centred_logits(wanted))
-    return found
-
-
-def answers(model, X: np.ndarray) -> np.ndarray:
-    """Means (n,), or probabilities (n, K)."""
-    return model.predict(X) if is_regressor(model) else model.predict_proba(X)
-
-
-def beside_averages(
-    teacher,
-    rows: tuple[np.ndarray, ...],
-    seed: int,
-    settings: dict[str, Any],
-    resized: Callable[[float], dict[str, Any]],
-) -> dict[str, Any]:
-    """What a booster, averages and single networks say about held-out rows.
-
-    `rows` are as those of `held_out`, and `resized` are the parameters of a learner that takes at
-    most so many operations.
-    """
-    X, y, X_test, y_test = rows
-    alone = {**settings, "n_rounds": 1}
-    booster = distilled(teacher, X, y, seed, **settings)
-    staged = booster.staged_predict if is_regressor(booster) else booster.staged_predict_proba
-    singles = [distilled(teacher, X, y, 100 * seed + t, **alone) for t in range(N_ROUNDS)]
-    said, wanted = np.stack([answers(one, X_test) for one in singles]), answers(teacher, X_test)
-    costs, oracles = np.cumsum([found.flop for found in booster.rounds_]), {}
-    for n_rounds in ORACLE_ROUNDS:
-        size = resized(costs[min(n_rounds, len(costs)) - 1])
-        oracle = distilled(teacher, X, y, seed, **{**alone, **size})
-        oracles[n_rounds] = follows(answers(oracle, X_test), wanted, y_test)
-    return {
-        "seed": seed,
-        "teacher": follows(wanted, wanted, y_test)["score"],
-        "booster": padded([follows(stage, wanted, y_test) for stage in staged(X_test)]),
-        "average": [average_of(said[: t + 1], wanted, y_test) for t in range(N_ROUNDS)],
-        "oracle": oracles,
-        "on_training_rows": [found.distance for found in booster.rounds_],
-        "weights": [found.weight for found in booster.rounds_],
-        "searches": [found.n_searches for found in booster.rounds_],
-        "flop": costs.tolist(),
-    }
-
-
-def run_average(name: str, seed: int, changes: dict[str, Any], n_rows: int) -> dict[str, Any]:
-    """The booster of a table's HistGradientBoosting beside averages."""
-    rows = X, y, *_ = held_out(name, seed, n_rows)
-    of_numbers = name in NUMBERS
-    Teacher = HistGradientBoostingRegressor if of_numbers else HistGradientBoostingClassifier
-    teacher = Teacher(random_state=0).fit(X, y)
-    n_outputs = 2 if of_numbers else len(teacher.classes_)
-
-    def resized(flop: float) -> dict[str, Any]:
-        return {"module__hidden_units": layers_for(flop, X.shape[1], n_outputs)}
-
-    settings = {**AVERAGE_SETTINGS, **changes}
-    return {"set": name, **beside_averages(teacher, rows, seed, settings, resized)}
-
-
-def summary_of_averages(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Curves of each table, means over its seeds, and what all are held against."""
-
-    def curves(key: str, which: str) -> np.ndarray:
-        return np.array([[row[key] for row in run[which]] for run in runs])
-
-    difference = curves("score", "booster") - curves("score", "average")
-    error = difference.std(axis=0, ddof=1) / np.sqrt(len(runs))
-    ratios = curves("distance", "booster") / curves("distance", "average")
-    names = list(dict.fromkeys(run["set"] for run in runs))
-    at = {name: [run["set"] == name for run in runs] for name in names}
-    behind = float(-(difference.mean(axis=0) + error)[1:].min())
-    judgement = [
-        judged("behind the average, less a standard error", behind, 0.0),
-        judged("distance after seven rounds, share of the average's", ratios[:, -1].mean(), 0.8),
-    ]
-    return {
-        "difference": difference.mean(axis=0).tolist(),
-        "standard_error": error.tolist(),
-        "ratio": ratios.mean(axis=0).tolist(),
-        "ratio_of": {name: ratios[at[name]].mean(axis=0).tolist() for name in names},
-        "difference_of": {name: difference[at[name]].mean(axis=0).tolist() for name in names},
-        "targets": judgement,
-        "runs": runs,
-    }
-
-
-def report_averages(found: dict[str, Any]) -> None:
-    columns = [str(t + 1) for t in range(N_ROUNDS)]
-    rows = []
-    for run in found["runs"]:
-        for which in ("booster", "average"):
-            for key in run[which][0]:
-                values = [f"{row[key]:.4f}" for row in run[which]]
-                rows.append([run["set"], str(run["seed"]), which, key, *values])
-        for key in run["oracle"][1]:
-            values = [run["oracle"].get(t + 1) for t in range(N_ROUNDS)]
-            shown = ["" if row is None else f"{row[key]:.4f}" for row in values]
-            rows.append([run["set"], str(run["seed"]), "oracle", key, *shown])
-    print_table(["held-out rows, after round", "seed", "", "", *columns], rows)
-    print()
-    for key in ("difference", "standard_error", "ratio"):
-        print(key, *(f"{value:+.4f}" for value in found[key]))
-    print()
-
-
-# Images -------------------------------------------------------------------------------------------
-
-N_IMAGES, N_DIGITS = 10_000, 10
-SIDES = {"convolutional": 28, "residual": 14}  # in pixels
-IMAGE_NETWORKS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "convolutional": lambda width: {
-        "module": ConvNet,
-        "module__channels": (width, 2 * width),
-        "module__hidden_units": (4 * width,),
-    },
-    "residual": lambda width: {
-        "module": ResNet,
-        "module__blocks": (1, 1),
-        "module__channels": (width, 2 * width),
-    },
-}
-TEACHER_WIDTH, LEARNER_WIDTH = 16, 4
-IMAGE_TEACHER: dict[str, Any] = {"lr": 1e-2, "batch_size": 64, "max_epochs": 10}
-IMAGE_SETTINGS: dict[str, Any] = {"max_epochs": 5}
-
-
-def reduced(images: np.ndarray, side: int) -> np.ndarray:
-    """Images (n, side, side) whose pixels are means of squares of those of `images`."""
-    size = images.shape[-1] // side
-    return images.reshape(-1, side, size, side, size).mean((2, 4))
-
-
-def flop_of_images(side: int, params: dict[str, Any]) -> int:
-    """Operations of a network for one image, as they are counted for learners."""
-    sizes = {key.removeprefix("module__"): value for key, value in params.items()}
-    network = sizes.pop("module")((side, side), N_DIGITS, **sizes)
-    return count_flop(stack([network]), (side, side))
-
-
-def run_images(
-    name: str, seed: int, changes: dict[str, Any], n_rows: int, validation: bool
-) -> dict[str, Any]:
-    """The booster of a network for images beside averages."""
-    images, network, side = load_images(validation), IMAGE_NETWORKS[name], SIDES[name]
-    X, X_test = (reduced(part, side) for part in (images.X_train[:n_rows], images.X_test))
-    y, y_test = images.y_train[:n_rows], images.y_test
-    n_epochs = {"max_epochs": changes["max_epochs"]} if "max_epochs" in changes else {}
-    teacher = BayesianEnsembleClassifier(1, **network(TEACHER_WIDTH), **IMAGE_TEACHER)
-    teacher.set_params(random_state=seed, **n_epochs).fit(X, y)
-
-    def resized(flop: float) -> dict[str, Any]:
-        return network(widest(flop, lambda width: flop_of_images(side, network(width))))
-
-    settings = {**network(LEARNER_WIDTH), **IMAGE_SETTINGS, **changes}
-    found = beside_averages(teacher, (X, y, X_test, y_test), seed, settings, resized)
-    return {"set": name, **found, "teacher_flop": flops(teacher, X[:1])}
-
-
 # Series -------------------------------------------------------------------------------------------
 
-FILE = "timeseries/dsa19_25x45_f16.npz"
+FILE = "timeseries/dsa19_25x45_f16"
 SHARES_OF_TIME = (0.5, 0.75, 1.0)
 SERIES_SETTINGS: dict[str, Any] = {
     "module": Recurrent,
@@ -470,7 +223,7 @@ SERIES_SETTINGS: dict[str, Any] = {
 
 def run_series(changes: dict[str, Any], n_rows: int | None, seed: int) -> dict[str, Any]:
     """Accuracies at some times of a GRU's booster, and of one network that learns the labels."""
-    with np.load(Path(os.environ["SKDISTILL_DATA"], FILE)) as content:
+    with stored(FILE) as content:
         X, y, subject = (content[key] for key in ("X", "y", "subject"))
     people = np.unique(subject)
     is_test = np.isin(subject, people[-2:])
@@ -529,7 +282,7 @@ def summary_of_series(seeds: list[dict[str, Any]]) -> dict[str, Any]:
         "behind": behind,
         "booster": along("booster"),
         "peer": along("peer"),
-        "targets": [judged("DSA: behind the teacher at the end", behind["mean"], 0.005)],
+        "targets": [judged("DSA: behind the teacher at the end", behind["mean"], high=0.005)],
         "seeds": seeds,
     }
 
@@ -557,83 +310,38 @@ def report(results: dict[str, dict]) -> None:
         for which in ("booster", "average")
         if which in result
     ]
-    for result in results.values():
-        if "runs" in result:
-            report_averages(result)
-    if curves:
-        print_table(["accuracy after round", "", *columns], curves)
-        print()
+    print_table(["accuracy after round", "", *columns], curves)
     for name, result in results.items():
-        if "teacher" in result:
-            print(f"{name}: teacher {result['teacher']:.4f}")
+        print(f"{name}: teacher {result['teacher']:.4f}")
     for which in ("booster", "peer"):
         for row in results.get("series", {}).get(which, ()):
             print(f"series, {which}: {row}")
-    print()
     rows = [row for result in results.values() for row in result["targets"]]
-    keys = ("target", "value", "limit", "reached")
+    keys = ("target", "value", "high", "reached")
     print_table(["target", "value", "at most", "reached"], [[row[k] for k in keys] for row in rows])
-    times = [row for result in results.values() for row in result.get("times", ())]
-    if times:
-        print()
-        print_comparisons(times)
+    print_comparisons([row for result in results.values() for row in result.get("times", ())])
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "bdistil")
-    parts = ("toys", "tables", "series")
-    choices = [*parts, "average", "mnist"]
-    parser.add_argument("--parts", nargs="+", default=list(parts), choices=choices)
-    parser.add_argument("--sets", nargs="+", default=[*NUMBERS, *CLASSES], help="for the averages")
-    parser.add_argument("--seeds", type=int, default=5, help="of all but the tables")
-    parser.add_argument("--validation", action="store_true", help="score on training images")
-    parser.add_argument("--booster-param", nargs="*", default=[], type=parameter, metavar="K=V")
-    options = parser.parse_args()
-    one_thread()
-    changes, n_rows, n_seeds = dict(options.booster_param), None, options.seeds
+    options = asked(__doc__, parts=["toys", "tables", "series"], seeds=2)  # of all but the tables
+    changes, n_rows, n_seeds = {}, None, options.seeds
     if options.quick:
-        changes, n_rows, n_seeds = {"max_epochs": 1, "search__max_search": 1, **changes}, 300, 1
-    settings = {key: value for key, value in vars(options).items() if key != "output"}
+        changes, n_rows, n_seeds = {"max_epochs": 1, "search__max_search": 1}, 300, 1
     results: dict[str, dict] = {}
-
-    def keep(name: str, result: dict[str, Any]) -> None:
-        results[name] = result
-        write_json(options.output, record(settings=settings, results=results))
-
-    def keep_averages(name: str, runs: Iterable[dict[str, Any]]) -> None:
-        known: list[dict[str, Any]] = []
-        for run in runs:
-            known.append(run)
-            if len(known) > 1:  # a standard error needs two
-                keep(name, summary_of_averages(known))
-
     if "toys" in options.parts:
         for name in TOYS:
             numbers = range(FIRST_SEED, FIRST_SEED + n_seeds)
             seeds = [run_toy(name, seed, changes, n_rows or N_ROWS) for seed in numbers]
-            keep(name, summary_of_toy(name, seeds))
+            results[name] = summary_of_toy(name, seeds)
+            save(options, results=results)
     if "tables" in options.parts:
         for name in FASTER:
-            keep(name, run_table(name, changes, n_rows, n_rounds=1 if options.quick else 7))
-    if "average" in options.parts:
-        keep_averages(
-            "average",
-            (
-                run_average(name, seed, changes, n_rows or AVERAGE_ROWS)
-                for seed, name in itertools.product(range(n_seeds), options.sets)
-            ),
-        )
-    if "mnist" in options.parts:
-        keep_averages(
-            "mnist",
-            (
-                run_images(name, seed, changes, n_rows or N_IMAGES, options.validation)
-                for seed, name in itertools.product(range(n_seeds), IMAGE_NETWORKS)
-            ),
-        )
+            results[name] = run_table(name, changes, n_rows, n_rounds=1 if options.quick else 7)
+            save(options, results=results)
     if "series" in options.parts:
         numbers = range(n_seeds)
-        keep("series", summary_of_series([run_series(changes, n_rows, s) for s in numbers]))
+        results["series"] = summary_of_series([run_series(changes, n_rows, s) for s in numbers])
+        save(options, results=results)
     report(results)
 
 

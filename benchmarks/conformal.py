@@ -19,17 +19,17 @@ deviation; widths are means, in standard deviations of y. No setting was chosen.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
-from _common import argument_parser, one_thread, print_table, record, write_json
+from _common import asked, print_table, save
+from _datasets import OF_UCI, load_split
 from sklearn.model_selection import train_test_split
-from uci import load_split, timed
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.metrics import interval_coverage
 
-SETS = ("boston", "concrete", "energy", "power-plant", "wine", "protein")
 COVERAGE = 0.9
 MOST_ROWS = 2000
 SHARE = 0.25  # of the rows, for calibration
@@ -63,13 +63,15 @@ def conformal(
 
 def run_split(name: str, split: int, options) -> dict[str, Any]:
     """Scores of all intervals on the test rows of a split."""
-    X, X_test, y, y_test = load_split(name, split, options.validation)
+    X, y, X_test, y_test = load_split(name, split)
     rows = np.random.default_rng(split).permutation(len(X))[: 100 if options.quick else MOST_ROWS]
     X, X_held, y, y_held = train_test_split(X[rows], y[rows], test_size=SHARE, random_state=split)
     settings = {"max_epochs": 2} if options.quick else {}
     teacher = BayesianEnsembleRegressor(random_state=split, **settings)
     student = HydraPlusRegressor(teacher, random_state=split, **settings)
-    student, seconds = timed(lambda: student.fit(X, y))
+    start = time.process_time()
+    student.fit(X, y)
+    seconds = time.process_time() - start
     own = {"own": student.predict_interval(X_test, COVERAGE)}
     std = student.predict(X_test, return_std=True)[1]
     unsure = std >= np.quantile(std, 2 / 3)
@@ -111,18 +113,12 @@ def report(results: dict[str, dict]) -> None:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "conformal")
-    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--validation", action="store_true", help="score on held-out training rows")
-    options = parser.parse_args()
-    one_thread()
+    options = asked(__doc__, sets=OF_UCI, splits=2)
     results = {}
     for name in options.sets:
         results[name] = averages([run_split(name, i, options) for i in range(options.splits)])
         report({name: results[name]})
-        settings = {key: value for key, value in vars(options).items() if key != "output"}
-        write_json(options.output, record(settings=settings, results=results))
+        save(options, results=results)
 
 
 if __name__ == "__main__":

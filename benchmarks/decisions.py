@@ -14,19 +14,17 @@ abstention  SelectivePredictor with 1,000 held-out samples, 1,000 times for each
 The models have skdistill's defaults.
 
     python benchmarks/decisions.py
-    python benchmarks/decisions.py --sets wine --resume
+    python benchmarks/decisions.py --sets wine
 """
 
 from __future__ import annotations
 
-import functools
-import json
 import warnings
 from typing import Any
 
 import numpy as np
-from _common import argument_parser, one_thread, print_table, record, write_json
-from _datasets import load_tabular_classification, load_uci_regression
+from _common import asked, print_table, save
+from _datasets import table
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import StandardScaler
@@ -41,8 +39,8 @@ from skdistill import (
 from skdistill.decision import SelectivePredictor
 from skdistill.distributions import Uncertainty
 
-CLASSES = ("magic", "satimage", "letter")
-SETS = (*CLASSES, "power-plant", "wine", "protein")
+CLASSES = ("magic", "letter")
+SETS = (*CLASSES, "power-plant", "wine")
 KINDS = ("total", "aleatoric", "epistemic")
 TRAINING, POPULATION, HELD_OUT = 800, 2000, 1000
 SHARE = {True: 0.5, False: 0.9}  # of the mean loss, of classes and of numbers, to keep to
@@ -80,13 +78,11 @@ def stored(student, X: np.ndarray):
     return FrozenEstimator(Stored(student, X)), np.column_stack([np.arange(len(X)), X])
 
 
-@functools.cache
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Features, standardised, and targets in random order."""
-    data = (load_tabular_classification if name in CLASSES else load_uci_regression)(name)
-    order = np.random.default_rng(0).permutation(len(data.target))[: TRAINING + POPULATION]
-    X = StandardScaler().fit_transform(data.data[order]).astype(np.float32)
-    return X, data.target[order]
+    X, y = table(name)
+    order = np.random.default_rng(0).permutation(len(y))[: TRAINING + POPULATION]
+    return StandardScaler().fit_transform(X[order]).astype(np.float32), y[order]
 
 
 def fitted(X: np.ndarray, y: np.ndarray, options):
@@ -160,20 +156,13 @@ def one_draw(model, X, y, losses, uncertainty, rng) -> tuple[float, ...]:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "decisions")
-    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
-    parser.add_argument("--resume", action="store_true", help="keep what the file has already")
-    options = parser.parse_args()
-    one_thread()
-    settings = {key: value for key, value in vars(options).items() if key != "output"}
+    options = asked(__doc__, sets=SETS)
     results: dict[str, dict] = {"abstention": {}}
-    if options.resume and options.output.exists():
-        results = json.loads(options.output.read_text(encoding="utf-8"))["results"]
     for name in options.sets:
         found = results["abstention"][name] = abstention(name, options)
         columns = list(found["total"])
         print_table(["set", "by", *columns], [[name, k, *found[k].values()] for k in KINDS])
-        write_json(options.output, record(settings=settings, results=results))
+        save(options, results=results)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from _common import argument_parser, one_thread, print_table, record, write_json
+from _common import asked, print_table, save
 from scipy.stats import kstwo
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, SchemaWarning
@@ -138,14 +138,10 @@ def _finite(delay: float) -> float | None:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "drift")
-    parser.add_argument("--streams", type=int, default=1000, help="stationary ones")
-    parser.add_argument("--shifted", type=int, default=100, help="streams of each shift")
-    options = parser.parse_args()
+    options = asked(__doc__, streams=100, shifted=15)  # stationary, and of each shift
     n_stationary, n_shifted, n_training = options.streams, options.shifted, N_TRAINING
     if options.quick:
         n_stationary, n_shifted, n_training = 2, 2, 100
-    one_thread()
     warnings.simplefilter("ignore", SchemaWarning)  # of what is shifted
     student = fitted_student(n_training)
     results = []
@@ -157,7 +153,7 @@ def main() -> None:
             if (seed + 1) % 50 == 0 or seed + 1 == n_streams:
                 print(f"shift {shift}: {seed + 1} of {n_streams} streams", flush=True)
                 found = results + summary(streams, shift)
-                write_json(options.output, record(level=LEVEL, batch=BATCH, results=found))
+                save(options, level=LEVEL, batch=BATCH, results=found)
         results += summary(streams, shift)
     names = ["shift", "contender", "streams", "false_alarms", "missed", "median_delay"]
     names += ["delay_of_nine_in_ten", "ms_of_batch"]

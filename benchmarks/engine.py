@@ -37,16 +37,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from _common import (
-    argument_parser,
+    asked,
     comparison,
     interleaved,
     one_thread,
     peak_growth,
     print_comparisons,
     print_table,
-    record,
+    save,
     scaled,
-    write_json,
 )
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import BaggingRegressor
@@ -348,11 +347,7 @@ def memory(setting: Setting, names: Iterable[str]) -> list[dict]:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "engine")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds to take medians over")
-    options = parser.parse_args()
-    one_thread()
-
+    options = asked(__doc__, rounds=2)
     settings = QUICK_SETTINGS if options.quick else SETTINGS
     results: list[dict] = []
     for setting in settings:
@@ -372,8 +367,7 @@ def main() -> None:
         ["peak memory of", "setting", "members", "MiB"],
         [[p["contender"], p["setting"], p["members"], p["peak_mib"]] for p in peaks],
     )
-    content = record(quick=options.quick, training=results, overhead=fixed, memory=peaks)
-    write_json(options.output, content)
+    save(options, training=results, overhead=fixed, memory=peaks)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,10 @@ Small tables have fewer samples in each half; "n_train" tells how many.
 teacher   BayesianEnsembleRegressor or -Classifier
 hydra     its Hydra+; gaussian, dirichlet: its DistributionDistiller of this family
 plain     a plain deep ensemble: the teacher without embeddings, calibration and perturbations
-unperturbed, bagging  the teacher with DeepEnsemble(bootstrap=False), (bootstrap=True)
-dropout   MC dropout
-sgld      a Markov chain by SGLD
 gp        exact Gaussian process with a length scale for each feature and white noise, standardised
           features, at most 1,000 training samples: not beyond
 trees     trees of a random forest of scikit-learn
 forest    the same as a teacher, on the scale of halves
-catboost  ten virtual ensembles of CatBoost, if installed
 
 Models have their defaults and random_state=0. Scores are those of
 skdistill.metrics.epistemic_calibration: `cover` is the share within 90 % intervals, `low` and
@@ -37,7 +33,7 @@ since.
 
 from __future__ import annotations
 
-import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -45,28 +41,37 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import _defaults
-import fidelity
 import numpy as np
-import unseen
-from _common import argument_parser, arrays, one_thread, print_table, record, versions, write_json
-from _datasets import SUITE, UCI_REGRESSION, load_uci_regression
-from fidelity import Rows
-from joblib import Parallel, delayed
+from _common import asked, measured, one_thread, print_table, resumed
+from _datasets import Fold, table
 from sklearn.base import is_classifier
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from unseen import Contender, Fold
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skdistill import predict_members, predict_uncertainty
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    predict_members,
+    predict_uncertainty,
+)
 from skdistill.metrics import crps, epistemic_calibration
 from skdistill.model_selection import unseen_scores
-from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
+from skdistill.samplers import DeepEnsemble
+from skdistill.settings import Runtime
 from skdistill.teachers import as_teacher
 
-N_TEST, TIMES_FOR_LIMIT, SEED = 1000, 12, 0
+Row = dict[str, Any]
+N_TEST, TIMES_FOR_LIMIT, SEED, GP_ROWS = 1000, 12, 0, 1000
 PLACE = ("protocol", "set", "n", "model")
-
-OF_UCI = ("power-plant", "protein", "california", "concrete", "energy", "boston", "wine")
-OF_SUITE = (
+OF_NUMBERS = (
+    *("power-plant", "protein", "california", "concrete", "energy", "boston", "wine"),
     *("pol", "puma8nh", "pollen", "houses", "bng_lowbwt", "2dplanes"),
     *("fri_c0_500_10", "pm10", "esl"),
 )
@@ -74,7 +79,6 @@ OF_CLASSES = (
     *("magic", "satimage", "cmc", "german", "twonorm", "wine_quality_white"),
     *("led7", "car", "splice"),
 )
-OF_CURVE = ("power-plant", "protein", "california", *OF_SUITE[:6])
 
 
 class Truth(NamedTuple):
@@ -94,58 +98,110 @@ TRUTHS = {
     "smooth 5": Truth(5, 0.02, lambda X: np.tanh(X[:, :3].sum(1)) + 0.3 * X[:, 3] * X[:, 4]),
 }
 PROTOCOLS = {
-    "halves": (*OF_UCI, *OF_SUITE, *OF_CLASSES),
+    "halves": (*OF_NUMBERS, *OF_CLASSES),
     "truth": tuple(TRUTHS),
-    "curve": OF_CURVE,
+    "curve": (*OF_NUMBERS[:3], *OF_NUMBERS[7:13]),
 }
 SETS = tuple(dict.fromkeys(name for names in PROTOCOLS.values() for name in names))
-# Sizes by protocol, where none are given.
-SIZES = {"halves": (100, 500, 2000, 10_000), "truth": (100, 400, 2000), "curve": (400,)}
+SIZES = {"halves": (500,), "truth": (100, 400, 2000), "curve": (400,)}  # where none is given
 
 
-def forest(fold: Fold, params: dict[str, Any], scale: str | None = "halves") -> Any:
-    kind = RandomForestClassifier if fold.rows.are_classes else RandomForestRegressor
+# Models -------------------------------------------------------------------------------------------
+
+
+def networks(fold: Fold, params: Row, **settings: Any) -> Any:
+    kind = BayesianEnsembleClassifier if fold.are_classes else BayesianEnsembleRegressor
+    model = kind(random_state=0, runtime=Runtime(device="cpu")).set_params(**params, **settings)
+    return model.fit(fold.X_train, fold.y_train)
+
+
+def student(fold: Fold, params: Row, teacher: Any, family: str | None = None) -> Any:
+    model = FrozenEstimator(teacher)
+    if family:
+        model = DistributionDistiller(model, family=family)
+    else:
+        model = (HydraPlusClassifier if fold.are_classes else HydraPlusRegressor)(model)
+    model.set_params(random_state=0, runtime=Runtime(device="cpu"), **params)
+    return model.fit(fold.X_train, fold.y_train)
+
+
+def exact_process(n_features: int) -> GaussianProcessRegressor:
+    """A process with a length scale for each feature, and with noise."""
+    kernel = ConstantKernel() * RBF(np.ones(n_features)) + WhiteKernel()
+    return GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+
+
+def gaussian_process(fold: Fold, params: Row) -> Any:
+    process = as_teacher(exact_process(fold.X_train.shape[1]))
+    return make_pipeline(StandardScaler(), process).fit(fold.X_train, fold.y_train)
+
+
+def forest(fold: Fold, params: Row, scale: str | None = "halves") -> Any:
+    kind = RandomForestClassifier if fold.are_classes else RandomForestRegressor
     teacher = as_teacher(kind(random_state=0), epistemic_scale=scale)
     return teacher.fit(fold.X_train, fold.y_train)
 
 
-def inferred(inference: Any) -> Callable[..., Any]:
-    return partial(unseen.networks, inference=inference)
+class Contender(NamedTuple):
+    """How a model is fitted, whether it has the teacher, and whether it takes numbers, classes."""
+
+    fit: Callable[..., Any]
+    has_teacher: bool = False
+    kinds: tuple[bool, ...] = (False, True)
 
 
-CONTENDERS = {
-    **{name: unseen.CONTENDERS[name] for name in ("teacher", "hydra", "gaussian", "dirichlet")},
-    "plain": unseen.CONTENDERS["plain"],
-    "unperturbed": Contender(inferred(DeepEnsemble(bootstrap=False))),
-    "bagging": Contender(inferred(DeepEnsemble(bootstrap=True))),
-    "dropout": Contender(inferred(MCDropout())),
-    "sgld": Contender(inferred(SGLD())),
-    "gp": unseen.CONTENDERS["gp"],
-    "trees": Contender(partial(forest, scale=None), package="scikit-learn"),
-    "forest": Contender(forest, package="scikit-learn"),
-    "catboost": unseen.CONTENDERS["catboost"],
+PLAIN: Row = {
+    "module__embeddings": None,
+    "inference": DeepEnsemble(bootstrap=False, calibrate=None),
 }
-OURS = tuple(name for name, found in CONTENDERS.items() if found.package == "skdistill")
+CONTENDERS = {
+    "teacher": Contender(networks),
+    "hydra": Contender(student, True),
+    "gaussian": Contender(partial(student, family="gaussian"), True, kinds=(False,)),
+    "dirichlet": Contender(partial(student, family="dirichlet"), True, kinds=(True,)),
+    "plain": Contender(partial(networks, **PLAIN)),
+    "gp": Contender(gaussian_process, kinds=(False,)),
+    "trees": Contender(partial(forest, scale=None)),
+    "forest": Contender(forest),
+}
+OURS = ("teacher", "hydra", "gaussian", "dirichlet", "plain")
+
+
+def fits(
+    names: tuple[str, ...],
+    folds: list[Fold],
+    quick: bool,
+    of_teacher: Row | None = None,
+) -> Iterator[tuple[str, list[Any], float]]:
+    """Models of each name, one for each fold, and CPU seconds, a student's without its teacher's.
+
+    `of_teacher` are parameters that are not the defaults.
+    """
+    few = {"max_epochs": 2} if quick else {}
+    params = {**few, **({"n_members": 3} if quick else {}), **(of_teacher or {})}
+    known: dict[str, tuple[list[Any], float]] = {}
+    with_teacher = any(CONTENDERS[name].has_teacher for name in names)
+    for name in dict.fromkeys([*["teacher"] * with_teacher, *names]):
+        contender, start = CONTENDERS[name], time.process_time()
+        if contender.has_teacher:
+            pairs = zip(folds, known["teacher"][0], strict=True)
+            models = [contender.fit(fold, few, teacher) for fold, teacher in pairs]
+        else:
+            models = [contender.fit(fold, params) for fold in folds]
+        known[name] = models, time.process_time() - start
+    yield from ((name, *known[name]) for name in names)
 
 
 # Samples ------------------------------------------------------------------------------------------
 
 
-def table(name: str) -> tuple[np.ndarray, np.ndarray]:
+def standardised(name: str) -> tuple[np.ndarray, np.ndarray]:
     """All samples of a table; numbers have mean 0 and deviation 1."""
-    if name in UCI_REGRESSION:
-        found = load_uci_regression(name)
-        X, y = found.data, found.target
-    elif kinds := [kind for kind, names in SUITE.items() if name in names]:
-        X, y = arrays(f"suite/{kinds[0]}_{name}", "X y")
-    else:
-        X, y = fidelity.table(name)
-    if not Rows(X, X, y, y).are_classes:
-        y = (y - y.mean()) / y.std()
-    return X.astype(float), y
+    X, y = table(name)
+    return X, (y - y.mean()) / y.std() if y.dtype.kind == "f" else y
 
 
-def folds(protocol: str, name: str, n: int) -> list[Fold]:
+def folds_of(protocol: str, name: str, n: int) -> list[Fold]:
     """Training samples of each fit, and the test samples that they share.
 
     The targets of the latter are values of the function where it is known.
@@ -157,7 +213,7 @@ def folds(protocol: str, name: str, n: int) -> list[Fold]:
         mean = truth.function(X)
         y = mean[:n] + truth.noise * rng.normal(size=n)
         return [Fold(X[:n], y, X[n:], mean[n:])]
-    X, y = table(name)
+    X, y = standardised(name)
     test, rest = np.split(rng.permutation(len(y)), [min(N_TEST, len(y) // 3)])
     if protocol == "halves":
         n = min(n, len(rest) // 2)
@@ -193,7 +249,7 @@ class Prediction(NamedTuple):
 
 
 def predicted(model: Any, fold: Fold, classes: np.ndarray) -> Prediction:
-    X, y = fold.X_held_out, fold.y_held_out
+    X, y = fold.X_test, fold.y_test
     if not is_classifier(model):
         found = predict_uncertainty(model, X)
         mean = np.asarray(model.predict(X))[:, np.newaxis]
@@ -224,7 +280,7 @@ def calibration(squared_error: np.ndarray, epistemic: np.ndarray) -> dict[str, f
 
 def scores(protocol: str, models: list[Any], parts: list[Fold]) -> dict[str, float]:
     """What a protocol says of the fits to its parts."""
-    classes = np.unique(np.concatenate([parts[0].y_held_out, *(part.y_train for part in parts)]))
+    classes = np.unique(np.concatenate([parts[0].y_test, *(part.y_train for part in parts)]))
     pairs = zip(models, parts, strict=True)
     first, *others = (predicted(model, fold, classes) for model, fold in pairs)
     if protocol == "truth":
@@ -232,7 +288,7 @@ def scores(protocol: str, models: list[Any], parts: list[Fold]) -> dict[str, flo
         return found | calibration(first.squared_error, first.epistemic)
     (other,) = others
     if protocol == "halves":
-        held_out = parts[0].X_held_out, parts[0].y_held_out
+        held_out = parts[0].X_test, parts[0].y_test
         quality = unseen_scores(models[0], *held_out, *held_out)
         names = ("log_loss",) if is_classifier(models[0]) else ("rmse", "nll", "coverage")
         found = calibration(
@@ -255,142 +311,81 @@ def scores(protocol: str, models: list[Any], parts: list[Fold]) -> dict[str, flo
     }
 
 
-def run(
-    unit: Unit, params: dict[str, Any], of_students: dict[str, Any]
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Rows of the models of a unit, and what those that failed say."""
+def run(unit: Unit, quick: bool) -> tuple[list[Row], list[Row]]:
+    """Rows of the models of a unit, or why they failed."""
     one_thread()
-    parts = folds(unit.protocol, unit.set, unit.n)
-    rows, failures, teachers = [], [], []
+    parts, rows = folds_of(*unit[:3]), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant feature
-        seconds_of_teachers = -time.process_time()
-        if any(CONTENDERS[name].teacher for name in unit.models):
-            teachers = [CONTENDERS["teacher"].fit(part, params) for part in parts]
-        seconds_of_teachers += time.process_time()
-        for name in unit.models:
-            place = dict(zip(PLACE, (unit.protocol, unit.set, unit.n, name), strict=True))
-            try:
-                start = time.process_time()
-                if name == "teacher" and teachers:
-                    models = teachers
-                elif CONTENDERS[name].teacher:
-                    pairs = zip(parts, teachers, strict=True)
-                    models = [CONTENDERS[name].fit(part, of_students, one) for part, one in pairs]
-                else:
-                    models = [CONTENDERS[name].fit(part, params) for part in parts]
-                seconds = time.process_time() - start
-                seconds += seconds_of_teachers if models is teachers else 0.0
-                found = scores(unit.protocol, models, parts)
-            except (ValueError, TypeError, RuntimeError) as error:
-                failures.append({**place, "error": str(error)})
-                continue
-            sizes = {"n_train": len(parts[0].X_train), "fit_seconds": seconds}
-            found = {key: unseen.rounded(value) for key, value in {**sizes, **found}.items()}
-            rows.append(place | {k: v for k, v in found.items() if unseen.is_known(v)})
-    return rows, failures
+        try:
+            for name, models, seconds in fits(unit.models, parts, quick):
+                row = {**unit._asdict(), "model": name, "n_train": len(parts[0].X_train)}
+                del row["models"]
+                row |= {"fit_seconds": seconds, **scores(unit.protocol, models, parts)}
+                rows.append({k: rounded(v) for k, v in row.items() if is_known(v)})
+        except (ValueError, TypeError, RuntimeError) as error:
+            return [], [{**unit._asdict(), "error": str(error)}]
+    return rows, []
+
+
+def is_known(value: Any) -> bool:
+    """Whether JSON has it: numbers are finite, text is what it is."""
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def rounded(value: Any) -> Any:
+    """Numbers with as many digits as anybody reads."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 # The run ------------------------------------------------------------------------------------------
-
-
-def is_able(name: str, protocol: str, of: str, n: int) -> bool:
-    """Whether a model takes such targets, and so many samples."""
-    largest = TIMES_FOR_LIMIT * n if protocol == "curve" else n
-    is_small = name != "gp" or min(n, largest) <= unseen.GP_ROWS
-    return (of in OF_CLASSES) in CONTENDERS[name].kinds and is_small
 
 
 def units(options, done: set[tuple]) -> Iterator[Unit]:
     """What is to be measured and not done."""
     for protocol in options.protocols:
         for name in (name for name in PROTOCOLS[protocol] if name in options.sets):
-            most = np.inf
-            if protocol != "truth":
-                try:
-                    n_rows = len(table(name)[1])
-                except (OSError, ImportError) as error:
-                    print(f"{name} is left out: {error}")
-                    continue
-                most = (n_rows - min(N_TEST, n_rows // 3)) / 2
-            sizes = sorted(options.n or SIZES[protocol])
-            # the smallest of those that a table does not have stands for all of them
-            larger = [n for n in sizes if n > most]
-            for n in [n for n in sizes if n <= most] + larger[:1]:
-                models = [
-                    model
-                    for model in options.models
-                    if is_able(model, protocol, name, n) and (protocol, name, n, model) not in done
-                ]
+            for n in [options.n] if options.n else SIZES[protocol]:
+                largest = TIMES_FOR_LIMIT * n if protocol == "curve" else n
                 groups: dict[str, list[str]] = {}
-                for model in models:
-                    groups.setdefault(CONTENDERS[model].teacher or model, []).append(model)
+                for model in options.models:
+                    contender = CONTENDERS[model]
+                    is_able = (name in OF_CLASSES) in contender.kinds
+                    is_able &= model != "gp" or largest <= GP_ROWS
+                    if is_able and (protocol, name, n, model) not in done:
+                        group = "teacher" if contender.has_teacher else model
+                        groups.setdefault(group, []).append(model)
                 yield from (Unit(protocol, name, n, tuple(group)) for group in groups.values())
 
 
-def identity(row: dict[str, Any]) -> tuple:
+def identity(row: Row) -> tuple:
     """What there is one row of."""
     return tuple(row[key] for key in PLACE)
 
 
-def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows by protocol, set, size and model, whatever was done first."""
+def place(row: Row) -> list[int]:
+    """Rows stand by protocol, set, size and model, whatever was done first."""
     orders = {"protocol": list(PROTOCOLS), "set": SETS, "model": list(CONTENDERS)}
-
-    def place(row: dict[str, Any]) -> list[int]:
-        return [orders[k].index(row[k]) if k in orders else row[k] for k in PLACE]
-
-    return sorted(rows, key=place)
+    return [orders[key].index(row[key]) if key in orders else row[key] for key in PLACE]
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "epistemic")
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
-    parser.add_argument("--protocols", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS))
-    parser.add_argument("--models", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
-    parser.add_argument("--n", nargs="+", type=int, help="training samples of a fit")
-    parser.add_argument("--jobs", type=int, default=2, help="fits side by side")
-    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
-    options = parser.parse_args()
+    options = asked(
+        __doc__, sets=SETS, protocols=list(PROTOCOLS), models=list(CONTENDERS), n=0, jobs=2,
+        resume=False,
+    )  # fmt: skip
     if options.quick:
-        options.n, options.jobs = [40], 1
-    unseen.set_folder()
-    there = versions()
-    for name in [name for name in options.models if CONTENDERS[name].package not in there]:
-        print(f"{name} is left out: {CONTENDERS[name].package} is not installed.")
-        options.models.remove(name)
-    results: list[dict[str, Any]] = []
-    failures: list[dict[str, str]] = []
-    if options.resume and options.output.exists():
-        found = json.loads(options.output.read_text(encoding="utf-8"))
-        if found["settings"]["quick"] != options.quick:
-            raise SystemExit(f"{options.output} cannot be resumed: quick runs are no others.")
-        results = _defaults.kept(found, OURS)
-    todo = list(units(options, {identity(row) for row in results if "older" not in row}))
-    settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume")}
-    calls = (delayed(run)(unit, *unseen.settings_of(options.quick)) for unit in todo)
-    start = time.perf_counter()
-    done = Parallel(options.jobs, return_as="generator")(calls)
-    for number, (unit, (rows, failed)) in enumerate(zip(todo, done, strict=True), 1):
-        results = in_order(_defaults.replaced(results, rows, identity))
-        failures += failed
-        write_json(options.output, record(settings=settings, failures=failures, results=results))
-        minutes = (time.perf_counter() - start) / 60
-        place = f"{unit.protocol} {unit.set} {unit.n}: {', '.join(unit.models)}"
-        print(f"[{number}/{len(todo)}, {minutes:.0f} min] {place}", flush=True)
-        for failure in failed:
-            print(f"    {failure['model']} failed: {failure['error']}", flush=True)
-    report(results)
-
-
-def report(results: list[dict[str, Any]]) -> None:
-    """Print a table for each protocol."""
+        options.n, options.jobs = 40, 1
+    found = resumed(options.output, {"quick": options.quick}) if options.resume else None
+    rows = _defaults.kept(found, OURS) if found else []
+    todo = list(units(options, {identity(row) for row in rows if "older" not in row}))
+    rows = measured(todo, partial(run, quick=options.quick), options, rows, identity, place)
     for protocol in PROTOCOLS:
-        rows = [row for row in results if row["protocol"] == protocol]
-        names = list(dict.fromkeys(key for row in rows for key in row))[1:]
-        if rows:
+        of = [row for row in rows if row["protocol"] == protocol]
+        names = list(dict.fromkeys(key for row in of for key in row))[1:]
+        if of:
             print(f"\n{protocol}")
-            print_table(names, [[row.get(name) for name in names] for row in rows])
+            print_table(names, [[row.get(name) for name in names] for row in of])
 
 
 if __name__ == "__main__":

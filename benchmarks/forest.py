@@ -3,19 +3,15 @@
 
 The forest has scikit-learn's defaults. Its 500 trees become ten mixtures of 50, each of which has
 a head in the student. Both see one-hot codes and standardised numbers. The student learns from the
-training rows and from as many rows again, several times over, that MUNGE makes of them; it needs
-no labels. The test part is adult's own, and a random fifth of covtype20k.
+training rows and from five times as many that MUNGE makes of them; it needs no labels. The set is
+adult, with its own test part.
 
 The times are of predict, of the models and of pipelines that encode the rows first, for all test
 rows at once, for 1,000 and for one: CPU seconds of one thread, taken in turn, ratios are medians
 over rounds. The student should be at least 50 times as fast, its accuracy at least 0.99 of the
 forest's. The epistemic part is the mutual information of the ten mixtures, in nats.
 
-With --validation a fifth of the training rows takes the place of the test rows; settings were
-chosen so, never on test rows.
-
     python benchmarks/forest.py
-    python benchmarks/forest.py --sets adult --validation --student-param max_epochs=5
 """
 
 from __future__ import annotations
@@ -28,25 +24,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from _common import (
-    argument_parser,
+    asked,
     comparison,
+    fidelity_of_parts,
     interleaved,
-    mib,
-    one_thread,
-    parameter,
     print_comparisons,
     print_table,
-    record,
-    saved,
-    write_json,
+    save,
 )
 from _datasets import load_tabular_classification
-from hydra import fidelity
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -58,24 +48,15 @@ from skdistill.transfer import Munge
 
 TREES, MIXTURES = 500, 10
 FASTER, ACCURACY = 50, 0.99  # than the forest, of the forest's
-SHARE = 0.2  # of the rows for a test part where none is given, and for validation
-
-# How many columns each of the variables has that covtype20k holds as indicators, its last columns:
-# wilderness areas and soil types.
-INDICATORS = {"covtype20k": (4, 40)}
-
-# How many rows MUNGE makes of each training row, and what was chosen for the student.
-MUNGED = {"adult": 5, "covtype20k": 20}
-COMMON: dict[str, Any] = {
+MUNGED = 5  # rows that MUNGE makes of each training row
+STUDENT: dict[str, Any] = {  # chosen on training rows
     "loss": HydraLoss(member_weight=0.1, member_temperature=3.0, spread_weight=0.1),
     "transfer": None,
     "lr": 0.005,
     "batch_size": 128,
     "module__activation": "relu",
-}
-STUDENT: dict[str, dict[str, Any]] = {
-    "adult": {**COMMON, "module__hidden_units": (64, 64), "max_epochs": 10},
-    "covtype20k": {**COMMON, "module__hidden_units": (128, 96), "max_epochs": 30},
+    "module__hidden_units": (64, 64),
+    "max_epochs": 10,
 }
 
 
@@ -89,30 +70,12 @@ class Rows(NamedTuple):
     codes: np.ndarray  # numbers of the columns of codes
 
 
-def load(name: str, validation: bool) -> Rows:
-    """Rows of a set, split alike every time."""
-    data = load_tabular_classification(name)
-    X, codes = with_codes(data.data, data.categorical, INDICATORS.get(name))
-    draw = partial(train_test_split, test_size=SHARE, random_state=0)
-    if data.is_train is None:
-        X_train, X_test, y_train, y_test = draw(X, data.target, stratify=data.target)
-    else:
-        X_train, X_test, y_train, y_test = (
-            a[rows] for a in (X, data.target) for rows in (data.is_train, ~data.is_train)
-        )
-    if validation:
-        X_train, X_test, y_train, y_test = draw(X_train, y_train, stratify=y_train)
-    return Rows(X_train, X_test, y_train, y_test, codes)
-
-
-def with_codes(X: np.ndarray, categorical: np.ndarray, indicators: tuple[int, ...] | None):
-    """Rows with a column of codes for each categorical variable, and the numbers of these."""
-    if indicators is not None:
-        n_numbers = int((~categorical).sum())
-        groups = np.split(X[:, n_numbers:], np.cumsum(indicators)[:-1], axis=1)
-        X = np.column_stack([X[:, :n_numbers], *(group.argmax(1) for group in groups)])
-        categorical = np.arange(X.shape[1]) >= n_numbers
-    return X.astype(np.float32), np.flatnonzero(categorical)
+def load() -> Rows:
+    """Rows of adult."""
+    data = load_tabular_classification("adult")
+    X, parts = data.data.astype(np.float32), (data.is_train, ~data.is_train)
+    X_train, X_test, y_train, y_test = (a[rows] for a in (X, data.target) for rows in parts)
+    return Rows(X_train, X_test, y_train, y_test, np.flatnonzero(data.categorical))
 
 
 def encoder(rows: Rows):
@@ -143,8 +106,8 @@ class Models(NamedTuple):
     seconds: dict[str, float]
 
 
-def fitted(name: str, rows: Rows, changes: dict[str, Any]) -> Models:
-    """Both models, the student with its settings for this set and these changes."""
+def fitted(rows: Rows, few: dict[str, Any]) -> Models:
+    """Both models."""
     start = time.process_time()
     encode = encoder(rows).fit(rows.X_train)
     X, y = encode.transform(rows.X_train), rows.y_train
@@ -153,18 +116,21 @@ def fitted(name: str, rows: Rows, changes: dict[str, Any]) -> Models:
     start = time.process_time()
     teacher = as_teacher(FrozenEstimator(forest), max_members=MIXTURES).fit(X, y)
     student = HydraPlusClassifier(FrozenEstimator(teacher), random_state=0)
-    student.set_params(**{**STUDENT[name], **changes})
-    student.fit(X, y, X_transfer=encode.transform(munged(rows, MUNGED[name])))
+    student.set_params(**{**STUDENT, **few})
+    student.fit(X, y, X_transfer=encode.transform(munged(rows, MUNGED)))
     seconds["student"] = time.process_time() - start
     return Models(encode, forest, teacher, student, seconds)
 
 
-def run_set(name: str, rows: Rows, changes: dict[str, Any], n_rounds: int) -> dict[str, Any]:
+def run(rows: Rows, few: dict[str, Any], n_rounds: int) -> dict[str, Any]:
     """Scores of forest and student, what the student kept of the forest, and their times."""
-    encode, forest, teacher, student, seconds = fitted(name, rows, changes)
+    encode, forest, teacher, student, seconds = fitted(rows, few)
     X, y = encode.transform(rows.X_test), rows.y_test
     forest_size = {"parameters": n_nodes(forest), "mib": mib(pickle.dumps(forest))}
-    student_size = {"parameters": student.n_parameters_, "mib": mib(saved(student.module_))}
+    student_size = {
+        "parameters": student.n_parameters_,
+        "mib": mib(pickle.dumps(student.module_.state_dict())),
+    }
     scored = {
         "forest": {**scores(forest, X, y), **forest_size, "fit_seconds": seconds["forest"]},
         "student": {**scores(student, X, y), **student_size, "fit_seconds": seconds["student"]},
@@ -176,10 +142,12 @@ def run_set(name: str, rows: Rows, changes: dict[str, Any], n_rounds: int) -> di
         "scores": scored,
         "accuracy_ratio": ratio,
         "accuracy_reached": ratio >= ACCURACY,
-        "fidelity": fidelity(*(model.predict_uncertainty(X) for model in (teacher, student))),
+        "fidelity": fidelity_of_parts(
+            *(model.predict_uncertainty(X) for model in (teacher, student))
+        ),
         "times": [
-            *compared(f"{name}, models", models, X, n_rounds, at_least=FASTER),
-            *compared(f"{name}, pipelines", pipelines, rows.X_test, n_rounds),
+            *compared("adult, models", models, X, n_rounds, at_least=FASTER),
+            *compared("adult, pipelines", pipelines, rows.X_test, n_rounds),
         ],
     }
 
@@ -191,6 +159,10 @@ def scores(model, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
         "nll": log_loss(y, proba),
         "ece": expected_calibration_error(y, proba, labels=model.classes_),
     }
+
+
+def mib(content: bytes) -> float:
+    return len(content) / 2**20
 
 
 def n_nodes(forest: RandomForestClassifier) -> int:
@@ -213,61 +185,19 @@ def count(n_rows: int) -> str:
     return "1 row" if n_rows == 1 else f"{n_rows} rows"
 
 
-def report(results: dict[str, dict]) -> None:
-    columns = ("accuracy", "nll", "ece", "parameters", "mib", "fit_seconds")
-    print_table(
-        ["set", "model", "accuracy", "NLL", "ECE", "parameters", "MiB", "fit s"],
-        [
-            [name, model, *(row[column] for column in columns)]
-            for name, result in results.items()
-            for model, row in result["scores"].items()
-        ],
-    )
-    print()
-    columns = ("rank_correlation", "median_ratio", "tv_total", "tv_aleatoric", "tv_epistemic")
-    print_table(
-        [
-            "set",
-            f"accuracy / forest's, >= {ACCURACY}",
-            "reached",
-            "rank of epistemic",
-            *columns[1:],
-        ],
-        [
-            [
-                name,
-                result["accuracy_ratio"],
-                result["accuracy_reached"],
-                *(result["fidelity"][column] for column in columns),
-            ]
-            for name, result in results.items()
-        ],
-    )
-    print()
-    print_comparisons([row for result in results.values() for row in result["times"]])
-
-
 def main() -> None:
-    parser = argument_parser(__doc__, "forest")
-    parser.add_argument("--sets", nargs="+", default=list(STUDENT), choices=STUDENT)
-    parser.add_argument("--rounds", type=int, default=7, help="rounds to take medians over")
-    parser.add_argument("--validation", action="store_true", help="score on held-out training rows")
-    parser.add_argument("--student-param", nargs="*", default=[], type=parameter, metavar="K=V")
-    options = parser.parse_args()
-    one_thread()
-
-    changes, n_rounds = dict(options.student_param), options.rounds
+    options = asked(__doc__, rounds=5)
+    rows, few, n_rounds = load(), {}, options.rounds
     if options.quick:
-        changes, n_rounds = {**changes, "max_epochs": 1}, 1
-    settings = {key: value for key, value in vars(options).items() if key != "output"}
-    results: dict[str, dict] = {}
-    for name in options.sets:
-        rows = load(name, options.validation)
-        if options.quick:
-            rows = Rows(*(part[:500] for part in rows[:-1]), rows.codes)
-        results[name] = run_set(name, rows, changes, n_rounds)
-        write_json(options.output, record(settings=settings, results=results))
-    report(results)
+        rows = Rows(*(part[:500] for part in rows[:-1]), rows.codes)
+        few, n_rounds = {"max_epochs": 1}, 1
+    found = run(rows, few, n_rounds)
+    columns = ("accuracy", "nll", "ece", "parameters", "mib", "fit_seconds")
+    table = [[model, *map(row.get, columns)] for model, row in found["scores"].items()]
+    print_table(["model", *columns], table)
+    print_table(list(found["fidelity"]), [list(found["fidelity"].values())])
+    print_comparisons(found["times"])
+    save(options, results={"adult": found})
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 import torch
-from _common import argument_parser, made_up_table, print_table, record, write_json
+from _common import asked, made_up_table, print_table, save
 from sklearn.frozen import FrozenEstimator
 
 import skdistill
@@ -85,9 +85,7 @@ def predicted(models: list[Any], n_rows: int, device: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "gpu")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    args = parser.parse_args()
+    args = asked(__doc__, threads=torch.get_num_threads())
     devices = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
     if "cuda" not in devices and not args.quick:
         raise SystemExit("There is no GPU that torch can use.")
@@ -98,8 +96,7 @@ def main() -> None:
         parts[part].append(row)
         print(part, row, flush=True)
         gpu = torch.cuda.get_device_name() if "cuda" in devices else None
-        about = {"gpu": gpu, "threads": args.threads}
-        write_json(args.output, record(**about, wide_settings=WIDE, **parts))
+        save(args, gpu=gpu, wide_settings=WIDE, **parts)
 
     sizes, n_wide, n_valid, n_predicted = SIZES, N_WIDE, N_VALID, N_PREDICTED
     if args.quick:

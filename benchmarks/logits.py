@@ -28,16 +28,14 @@ The folder of logits is logits/ in the one that the environment variable SKDISTI
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from _common import argument_parser, one_thread, print_table, record, write_json
-from hydra import target
+from _common import asked, print_table, save, target
+from _common import stored as open_stored
 from scipy.stats import spearmanr
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, ParameterGrid, train_test_split
@@ -89,10 +87,7 @@ GRIDS: dict[str, dict[str, tuple]] = {
 
 def stored(name: str) -> dict[str, np.ndarray]:
     """Arrays of a file of logits, those of logits (S, n, K) in float64."""
-    folder = os.environ.get("SKDISTILL_DATA")
-    if not folder:
-        raise SystemExit("SKDISTILL_DATA must name the folder of data that holds logits/")
-    with np.load(Path(folder, "logits", f"{name}.npz"), allow_pickle=False) as data:
+    with open_stored(f"logits/{name}") as data:
         return {
             key: values.astype(np.float64) if "logits" in key else values
             for key, values in data.items()
@@ -421,11 +416,7 @@ SETS = {"imagenet": (run_imagenet, report_imagenet), "cifar10": (run_cifar, repo
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "logits")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="SET")
-    options = parser.parse_args()
-    one_thread()
-
+    options = asked(__doc__, sets=list(SETS))
     results = {}
     for name in options.sets:
         run, report = SETS[name]
@@ -440,7 +431,7 @@ def main() -> None:
             ],
         )
         print()
-    write_json(options.output, record(quick=options.quick, results=results))
+    save(options, results=results)
 
 
 if __name__ == "__main__":

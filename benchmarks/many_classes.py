@@ -30,15 +30,14 @@ from typing import Any
 
 import torch
 from _common import (
-    argument_parser,
+    asked,
     comparison,
     interleaved,
     one_thread,
     peak_growth,
     print_comparisons,
     print_table,
-    record,
-    write_json,
+    save,
 )
 from torch import Tensor
 from torch.nn import functional
@@ -158,13 +157,7 @@ def gradient_ratios(n_classes: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "many_classes")
-    parser.add_argument("--classes", type=int, default=40_000)
-    parser.add_argument("--rows", type=int, default=256, help="rows of the batch")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds to take medians over")
-    options = parser.parse_args()
-    one_thread()
-
+    options = asked(__doc__, classes=40_000, rows=256, rounds=7)  # rows of the batch
     size = (8, 1000) if options.quick else (options.rows, options.classes)
     results = times(*size, n_rounds=1 if options.quick else options.rounds)
     peaks = memory(*size)
@@ -180,8 +173,7 @@ def main() -> None:
     )
     print("\nGradient ratio rho at initialisation")
     print_table(["classes", *ratios[10]], [[n, *row.values()] for n, row in ratios.items()])
-    content = record(quick=options.quick, step=results, memory=peaks, gradient_ratio=ratios)
-    write_json(options.output, content)
+    save(options, step=results, memory=peaks, gradient_ratio=ratios)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from typing import Any
 
 import joblib
 import numpy as np
-from _common import argument_parser, interleaved, one_thread, print_table, record, write_json
+from _common import asked, interleaved, print_table, save
 from sklearn.datasets import load_diabetes
 from sklearn.frozen import FrozenEstimator
 
@@ -154,11 +154,7 @@ def cold_starts(folder: Path, n_rounds: int, quick: bool) -> list[dict[str, Any]
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "persistence")
-    parser.add_argument("--rounds", type=int, default=25, help="rounds to take medians over")
-    parser.add_argument("--starts", type=int, default=5, help="new processes of each kind")
-    options = parser.parse_args()
-    one_thread()
+    options = asked(__doc__, rounds=15, starts=3)  # of new processes
     n_rounds, n_starts = (2, 1) if options.quick else (options.rounds, options.starts)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -173,9 +169,7 @@ def main() -> None:
     print_table(header, [list(row.values()) for row in results])
     print()
     print_table(["new process", "CPU s", "wall"], [list(row.values()) for row in cold])
-    settings = {"rounds": n_rounds, "starts": n_starts, "quick": options.quick}
-    settings["target_ms"] = TARGET_MS
-    write_json(options.output, record(settings=settings, persistence=results, cold_start=cold))
+    save(options, target_ms=TARGET_MS, persistence=results, cold_start=cold)
 
 
 if __name__ == "__main__":

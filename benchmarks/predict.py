@@ -26,7 +26,6 @@ On one thread, in float32. Times are CPU seconds a call, contenders take turns, 
 over rounds. How well the models predict does not matter here; they are hardly trained.
 
     python benchmarks/predict.py
-    python benchmarks/predict.py --hidden-units 50 50
 """
 
 from __future__ import annotations
@@ -44,16 +43,15 @@ import numpy as np
 import onnxruntime
 import torch
 from _common import (
-    argument_parser,
+    asked,
     comparison,
     interleaved,
     one_thread,
     peak_growth,
     print_comparisons,
     print_table,
-    record,
+    save,
     scaled,
-    write_json,
 )
 from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
@@ -284,15 +282,9 @@ def memory(name: str, model, method: str, n_rows: int, working_memory: int) -> d
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "predict")
-    parser.add_argument("--hidden-units", type=int, nargs="+", default=[50], metavar="N")
-    parser.add_argument("--working-memory", type=int, default=16, metavar="MIB")
-    parser.add_argument("--rounds", type=int, default=11, help="rounds to take medians over")
-    options = parser.parse_args()
-    one_thread()
-
+    options = asked(__doc__, working_memory=16, rounds=7)  # in MiB
     sizes, n_rounds = (QUICK_SIZES, 1) if options.quick else (Sizes(), options.rounds)
-    models = fitted_models(tuple(options.hidden_units))
+    models = fitted_models((50,))
     results = [
         *one_row(models, sizes.one_row_calls, n_rounds),
         *some_rows(models, sizes.rows, sizes.rows_calls, n_rounds, at_most=2.5),
@@ -314,14 +306,7 @@ def main() -> None:
         ["model", "method", "rows", "working_memory", "copy, results", "peak MiB", "bounded"],
         [[*list(peak.values())[:-1], "yes" if peak["bounded"] else "NO"] for peak in peaks],
     )
-    settings = {
-        "hidden_units": options.hidden_units,
-        "members": N_MEMBERS,
-        "heads": N_HEADS,
-        "quick": options.quick,
-    }
-    found = {"prediction": results, "one_row": by_default, "memory": peaks}
-    write_json(options.output, record(settings=settings, **found))
+    save(options, prediction=results, one_row=by_default, memory=peaks)
 
 
 if __name__ == "__main__":

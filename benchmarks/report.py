@@ -23,7 +23,7 @@ import argparse
 import textwrap
 from pathlib import Path
 
-from _common import hardware
+from _common import RESULTS, hardware
 from _defaults import changed
 from _pages import FUNCTIONS, READ, block, filled, read, stored
 from pages import (  # noqa: F401 -- they tell _pages.py what pages may ask for
@@ -33,11 +33,9 @@ from pages import (  # noqa: F401 -- they tell _pages.py what pages may ask for
     defaults,
     epistemic_part,
     front,
-    infinite_ensemble,
     posteriors,
     regression,
     speed,
-    unseen_samples,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -48,61 +46,18 @@ PAGES = [
     *sorted((ROOT / "doc" / "measured").glob("*.rst")),
 ]
 
-CNN = "gped.py --parts quality --network CNN --masks 0 --iterations 3000 --methods GPED"
-PAPER = "--chain paper --param teacher__inference__thinning=1"
-
-# By results file, the script that wrote it, and its arguments.
+# Arguments of what wrote a results file, where there were some, and the script where its name is
+# another; "sentences" needs packages of requirements/peers.txt.
 COMMANDS = {
-    "active": "active.py",
-    "active_bmdal": "active.py --network bmdal_reg --parts tables --seeds 2",
-    "amounts": "amounts.py",
-    "bdistil": "bdistil.py",
-    "bdistil_average": "bdistil.py --parts average --seeds 3",
-    "bdistil_mnist": "bdistil.py --parts mnist --seeds 2",
-    "conformal": "conformal.py",
-    "decisions": "decisions.py",
-    "drift": "drift.py",
-    "engine": "engine.py",
-    "epistemic": "epistemic.py --resume",
-    "fidelity": "fidelity.py --resume",
-    "forest": "forest.py",
-    "gped": "gped.py --iterations 20000 --methods 'GPED U_o' 'GPED U_s' EnD2",
-    "gped_cnn": CNN,
-    "gped_cnn_found": f"{CNN} --chain found",
-    "gped_cnn_long": f"{CNN.replace('3000', '10000')} {PAPER}",
-    "gped_cnn_paper": f"{CNN} {PAPER}",
-    "gped_largest": "gped.py --parts quality --iterations 20000 --methods 'GPED U_o' 'GPED U_s' "
-    "EnD2 --param 'module__hidden_units=(1000, 1000)' lr=1e-3",
-    "gped_paper": "gped.py --parts quality --masks 0 --methods 'GPED U_s' --iterations 100000 "
-    "--chain paper",
-    "gped_share": "gped.py --parts quality --methods GPED --iterations 20000",
-    "gped_small": "gped.py --parts small",
-    "gpu": "gpu.py",
-    "hydra": "hydra.py --ablations",
-    "latent_factor": "latent_factor.py",
-    "logits": "logits.py",
-    "many_classes": "many_classes.py",
-    "mnist": "mnist.py --threads 1",
-    "mnist_masked": "mnist.py --threads 1 --masks 29 --methods 'deep ensemble'",
-    "optimise": "optimise.py --parts functions --jobs 2",
-    "other_ways": "other_ways.py",
-    "parallel": "parallel.py",
-    "pareto": "pareto.py",
-    "persistence": "persistence.py",
-    "predict": "predict.py",
-    "scale": "scale.py --million",
+    "gped_share": "gped.py --parts images",
+    "gped_small": "gped.py --parts small --seeds 5",
     "sentences": "translation.py --data real --repeats 2 --students mixture reverse_kl",
-    "serving": "serving.py",
-    "sgld": "sgld.py",
-    "shift": "shift.py",
-    "students": "students.py",
     "suite": "suite.py --resume --peers",
-    "tables": "tables.py --resume",
-    "translation": "translation.py",
-    "trees": "trees.py --resume",
-    "uci": "uci.py --jobs 2",
-    "uci_distribution": "uci.py --student distribution --splits 5 --jobs 2",
-    "unseen": "unseen.py --max-rows 1500 --slow-columns 1 --resume",
+}
+COMMANDS |= {
+    path.stem: f"{path.stem}.py"
+    for path in sorted(RESULTS.glob("*.json"))
+    if path.stem not in COMMANDS
 }
 
 

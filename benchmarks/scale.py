@@ -2,58 +2,47 @@
 """Large tables: what a teacher of 20 members and its Hydra+ student cost, and how the cost grows.
 
 sizes     a made-up table of 20 columns in float64, all settings left to skdistill, for 10,000 and
-          100,000 rows, with --million for 1,000,000 too; beside them gradient boosting, and at
-          100,000 rows the settings of small tables (batches of 32, all epochs, float64)
-cores     the same at the largest number of rows with n_jobs=2, in seconds on the clock
+          100,000 rows; beside them gradient boosting
 growth    one epoch in batches of 256, in float32, for growing numbers of rows, columns, members and
           classes; slopes are those of a line through the logarithms of size and of seconds, and
           between the two largest sizes
 example   one epoch with 100 columns, 50 members and 1,000 classes, the teacher asked again for each
           batch: what the fit of 100,000,000 such rows is computed from
-parquet   1,000,000 rows, or --parquet-rows, of 20 columns in Parquet files of 100,000 each, made up
+parquet   500,000 rows, or --parquet-rows, of 20 columns in Parquet files of 100,000 each, made up
           in a temporary folder; five LightGBM models (HistGradientBoosting, where it is not
           installed) of bootstrap samples of the first 100,000 rows teach a Hydra+ student, which
           reads the files as batches, without noise, so that the teacher is asked once; two epochs
 
 Every fit is in a process of its own, which has imported what it needs. Seconds are CPU seconds of
 one thread; NLL is that of one Gaussian on 20,000 further rows. Memory is what a process holds at
-its peak, less what it held with the table before; the student's is that of both fits. With n_jobs=2
-it is what the processes hold together, what they share counted once. Of the part "parquet" it is
-the peak of the process that fits teacher and student, what it has imported included. LightGBM,
-CatBoost and NGBoost take part where they are installed, up to the rows that take them two minutes.
---jobs fits run side by side, but for n_jobs=2, which runs alone.
+its peak, less what it held with the table before; the student's is that of both fits. Of the part
+"parquet" it is the peak of the process that fits teacher and student, what it has imported
+included. --jobs fits run side by side.
 
-Two cores take 25 minutes, most of which one of them spends on the settings of small tables.
-
-    python benchmarks/scale.py --million
+    python benchmarks/scale.py
     python benchmarks/scale.py --parts growth example
     python benchmarks/scale.py --parts parquet --parquet-rows 10000000
 """
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from _common import (
-    PeakOfProcesses,
-    argument_parser,
+    asked,
     in_new_process,
     made_up_table,
     one_thread,
     peak_mib,
     print_table,
-    record,
-    write_json,
+    save,
 )
 from sklearn import config_context
 from sklearn.ensemble import BaggingRegressor
@@ -72,12 +61,11 @@ from skdistill.settings import Runtime
 from skdistill.streams import Batches
 from skdistill.teachers import as_teacher
 
-PARTS = ("sizes", "cores", "growth", "example", "parquet")
+PARTS = ("sizes", "growth", "example", "parquet")
 N_VALID = 20_000
-MILLION = 1_000_000
 
 # What was wanted.
-WALL_SECONDS, PEAK_MIB, NLL, CPU_SECONDS, TIMES_X, SLOPE = 300, 1536, 0.01, 30, 3, 1.1
+CPU_SECONDS, TIMES_X, SLOPE = 30, 3, 1.1
 PEAK_MIB_OF_FILES = 1024
 
 # Rows of a Parquet file, and those, at most, that the boosted trees are fitted on.
@@ -85,10 +73,7 @@ FILE_ROWS = 100_000
 
 
 class Setting(NamedTuple):
-    """A table, and how a teacher and its student are fitted to it.
-
-    Without classes it is a regression. `repeats` fits are measured; seconds are their medians.
-    """
+    """A table, and how a teacher and its student are fitted to it; a regression without classes."""
 
     n_rows: int
     n_columns: int = 20
@@ -97,13 +82,12 @@ class Setting(NamedTuple):
     dtype: str = "float64"
     teacher: dict[str, Any] = {}
     student: dict[str, Any] = {}
-    n_jobs: int = 1
     working_memory: int = 1024
-    repeats: int = 1
 
 
+SHARED = {"runtime": Runtime(device="cpu"), "random_state": 0}
 ONE_EPOCH = {"max_epochs": 1, "batch_size": 256}
-BASE = Setting(20_000, dtype="float32", teacher=ONE_EPOCH, student=ONE_EPOCH, repeats=3)
+BASE = Setting(20_000, dtype="float32", teacher=ONE_EPOCH, student=ONE_EPOCH)
 OF_CLASSES = BASE._replace(n_rows=4_000, n_members=10)
 WARM_UP = Setting(500, n_columns=10, n_members=2, teacher=ONE_EPOCH, student=ONE_EPOCH)  # imports
 
@@ -121,38 +105,28 @@ def table(setting: Setting, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def pair(setting: Setting) -> dict[str, Any]:
     """What a teacher and its student cost, to be called in a new process."""
-    torch.set_num_threads(setting.n_jobs)
+    one_thread()
     warnings.simplefilter("ignore", ConvergenceWarning)  # one epoch may be worse than a constant
     X, y = table(setting)
     first = WARM_UP._replace(n_classes=min(setting.n_classes, 10))
     fitted(first, *table(first))
     before = peak_mib()
-    together = PeakOfProcesses()
-    watched = together if setting.n_jobs > 1 else contextlib.nullcontext()
-    with config_context(working_memory=setting.working_memory), watched:
-        fits = [fitted(setting, X, y) for _ in range(setting.repeats)]
-    models = [fit["model"] for fit in fits[0]]
+    with config_context(working_memory=setting.working_memory):
+        fits = fitted(setting, X, y)
+    models = [fit["model"] for fit in fits]
     found = {
         **{name: getattr(setting, name) for name in ("n_rows", "n_columns", "n_members")},
         "n_classes": setting.n_classes,
         "epochs": [model.n_epochs_ for model in models],
-        "cpu_seconds": medians(fits, "cpu"),
-        "wall_seconds": medians(fits, "wall"),
+        "cpu_seconds": [fit["cpu"] for fit in fits],
+        "wall_seconds": [fit["wall"] for fit in fits],
         "x_mib": X.nbytes / 2**20,
-        "growth_mib": [fit["peak_mib"] - before for fit in fits[0]],
-        "peak_mib": peak_mib() if setting.n_jobs == 1 else together.mib,
+        "growth_mib": [fit["peak_mib"] - before for fit in fits],
     }
-    if setting.n_jobs > 1:
-        found["cpu_seconds"] = [None, None]  # those of worker processes are not known here
     if not setting.n_classes:
         X, y = table(setting._replace(n_rows=N_VALID), seed=1)
         found["nll"] = [gaussian_nll(y, *model.predict(X, return_std=True)) for model in models]
     return found
-
-
-def medians(fits: list[list[dict[str, Any]]], clock: str) -> list[float]:
-    """Median seconds of the teachers, and of the students."""
-    return [median(fit[clock] for fit in same) for same in zip(*fits, strict=True)]
 
 
 def fitted(setting: Setting, X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
@@ -160,18 +134,11 @@ def fitted(setting: Setting, X: np.ndarray, y: np.ndarray) -> list[dict[str, Any
     numbers = not setting.n_classes
     kind = BayesianEnsembleRegressor if numbers else BayesianEnsembleClassifier
     student = HydraPlusRegressor if numbers else HydraPlusClassifier
-    teacher = kind(setting.n_members, n_jobs=setting.n_jobs, **parameters(setting.teacher))
+    teacher = kind(setting.n_members, **SHARED, **setting.teacher)
     return [
         stopwatch(teacher, X, y),
-        stopwatch(student(FrozenEstimator(teacher), **parameters(setting.student)), X, y),
+        stopwatch(student(FrozenEstimator(teacher), **SHARED, **setting.student), X, y),
     ]
-
-
-def parameters(given: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator, given also its dtype."""
-    runtime = Runtime(device="cpu", dtype=given.get("dtype", "auto"))
-    own = {name: value for name, value in given.items() if name != "dtype"}
-    return {"runtime": runtime, "random_state": 0, **own}
 
 
 def stopwatch(model, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
@@ -197,78 +164,30 @@ def light_gbm():
     return LGBMRegressor(n_jobs=1, verbose=-1, random_state=0)
 
 
-def cat_boost():
-    from catboost import CatBoostRegressor
-
-    return CatBoostRegressor(
-        loss_function="RMSEWithUncertainty",
-        posterior_sampling=True,
-        thread_count=1,
-        verbose=0,
-        allow_writing_files=False,
-        random_seed=0,
-    )
-
-
-def ng_boost():
-    from ngboost import NGBRegressor
-
-    return NGBRegressor(verbose=False, random_state=0)
-
-
-class Peer(NamedTuple):
-    """How a peer is made, the rows of the largest table it is given, and what it predicts."""
-
-    make: Callable[[], Any]
-    most_rows: int
-    mean_and_std: Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray | None]]
-
-
-def mean_alone(model, X: np.ndarray) -> tuple[np.ndarray, None]:
-    return model.predict(X), None
-
-
-def of_cat_boost(model, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean, variance = model.predict(X, prediction_type="RMSEWithUncertainty").T
-    return mean, np.sqrt(variance)
-
-
-def of_ng_boost(model, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    found = model.pred_dist(X).params
-    return found["loc"], found["scale"]
-
-
-PEERS = {
-    "HistGradientBoosting": Peer(boosted_histograms, MILLION, mean_alone),
-    "LightGBM": Peer(light_gbm, MILLION, mean_alone),
-    "CatBoost, uncertainty": Peer(cat_boost, 100_000, of_cat_boost),
-    "NGBoost": Peer(ng_boost, 10_000, of_ng_boost),
-}
+PEERS = {"HistGradientBoosting": boosted_histograms, "LightGBM": light_gbm}
 
 
 def peer(name: str, n_rows: int) -> dict[str, Any]:
     """What a peer costs, to be called in a new process."""
     X, y = table(Setting(n_rows))
-    stopwatch(PEERS[name].make(), X[:500], y[:500])  # imports
+    stopwatch(PEERS[name](), X[:500], y[:500])  # imports
     before = peak_mib()
-    fit = stopwatch(PEERS[name].make(), X, y)
+    fit = stopwatch(PEERS[name](), X, y)
     X_valid, y_valid = table(Setting(N_VALID), seed=1)
-    mean, std = PEERS[name].mean_and_std(fit["model"], X_valid)
     return {
         "peer": name,
         "n_rows": n_rows,
         "cpu_seconds": fit["cpu"],
         "x_mib": X.nbytes / 2**20,
         "growth_mib": fit["peak_mib"] - before,
-        "rmse": root_mean_squared_error(y_valid, mean),
-        "nll": None if std is None else gaussian_nll(y_valid, mean, std),
+        "rmse": root_mean_squared_error(y_valid, fit["model"].predict(X_valid)),
     }
 
 
 def is_there(name: str) -> bool:
     """Whether a peer is installed; if not, say so."""
     try:
-        PEERS[name].make()
+        PEERS[name]()
     except ModuleNotFoundError as error:
         print(f"{name} is left out: {error}")
         return False
@@ -305,7 +224,7 @@ def of_files(folder: str, name: str) -> dict[str, Any]:
     files = pyarrow.dataset.dataset(folder, format="parquet")
     batches = Batches(files, target="y")
     X, y = next(iter(Batches(files, target="y", batch_size=FILE_ROWS)))
-    teacher = as_teacher(BaggingRegressor(PEERS[name].make(), 5, random_state=0)).fit(X, y)
+    teacher = as_teacher(BaggingRegressor(PEERS[name](), 5, random_state=0)).fit(X, y)
     student = HydraPlusRegressor(
         FrozenEstimator(teacher),
         transfer=None,
@@ -338,17 +257,11 @@ AXES = {
     "n_members": [BASE._replace(n_members=m) for m in (5, 20, 80)],
     "n_classes": [OF_CLASSES._replace(n_classes=k) for k in (10, 100, 1_000)],
 }
-QUICK_AXES = {"n_rows": [BASE._replace(n_rows=n, repeats=1) for n in (100, 200)]}
+QUICK_AXES = {"n_rows": [BASE._replace(n_rows=n) for n in (100, 200)]}
 EXAMPLE = BASE._replace(
-    n_rows=2_000, n_columns=100, n_members=50, n_classes=1_000, working_memory=64, repeats=1
+    n_rows=2_000, n_columns=100, n_members=50, n_classes=1_000, working_memory=64
 )
 QUICK_EXAMPLE = EXAMPLE._replace(n_rows=300, n_members=3, n_classes=20)
-
-# The settings of small tables, which were those of all tables once.
-OF_SMALL_TABLES = {
-    "teacher": {"batch_size": 32, "max_epochs": 100, "dtype": "float64"},
-    "student": {"batch_size": 32, "max_epochs": 50, "dtype": "float64"},
-}
 
 
 def side_by_side(n_jobs: int, calls: Sequence[tuple[Callable, tuple]]) -> list[dict[str, Any]]:
@@ -358,21 +271,11 @@ def side_by_side(n_jobs: int, calls: Sequence[tuple[Callable, tuple]]) -> list[d
 
 
 def by_size(settings: Sequence[Setting], n_jobs: int) -> dict[str, Any]:
-    """Fits by default, those of the second size with the settings of small tables, and peers."""
-    before = settings[1]._replace(**OF_SMALL_TABLES)  # takes longest, hence comes first
-    peers = [
-        (name, n_rows)
-        for name in filter(is_there, PEERS)
-        for n_rows, *_ in settings
-        if n_rows <= PEERS[name].most_rows
-    ]
-    pairs = [(pair, (setting,)) for setting in (before, *settings)]
-    found = side_by_side(n_jobs, [*pairs, *((peer, each) for each in peers)])
-    return {
-        "of_small_tables": found[0],
-        "pairs": found[1 : len(pairs)],
-        "peers": found[len(pairs) :],
-    }
+    """Fits by default, and peers."""
+    pairs = [(pair, (setting,)) for setting in settings]
+    peers = [(peer, (name, s.n_rows)) for name in filter(is_there, PEERS) for s in settings]
+    found = side_by_side(n_jobs, [*pairs, *peers])
+    return {"pairs": found[: len(pairs)], "peers": found[len(pairs) :]}
 
 
 def growth(axes: dict[str, list[Setting]], n_jobs: int) -> dict[str, Any]:
@@ -404,21 +307,11 @@ def targets(found: dict[str, Any]) -> list[dict[str, Any]]:
         rows.append({"target": target, "value": value, "high": high, "reached": value <= high})
 
     if "sizes" in found:
-        before, pairs = found["sizes"]["of_small_tables"], found["sizes"]["pairs"]
-        same = next(row for row in pairs if row["n_rows"] == before["n_rows"])
-        setting = f"{same['n_rows']:,} rows"
-        want(f"CPU seconds of both, {setting}", sum(same["cpu_seconds"]), CPU_SECONDS)
-        for i, model in enumerate(("teacher", "student")):
-            gap = same["nll"][i] - before["nll"][i]
-            want(f"NLL of the {model} less that of small tables' settings, {setting}", gap, NLL)
-        last = pairs[-1]
+        last = found["sizes"]["pairs"][-1]
+        setting = f"{last['n_rows']:,} rows"
+        want(f"CPU seconds of both, {setting}", sum(last["cpu_seconds"]), CPU_SECONDS)
         share = last["growth_mib"][1] / last["x_mib"]
-        want(f"memory beyond X, in multiples of X, {last['n_rows']:,} rows", share, TIMES_X)
-    if "cores" in found:
-        row = found["cores"]
-        setting = f"{row['n_rows']:,} rows, two cores"
-        want(f"seconds of both on the clock, {setting}", sum(row["wall_seconds"]), WALL_SECONDS)
-        want(f"MiB at the peak, {setting}", row["peak_mib"], PEAK_MIB)
+        want(f"memory beyond X, in multiples of X, {setting}", share, TIMES_X)
     if "parquet" in found:
         row = found["parquet"]
         setting = f"{row['n_rows']:,} rows of Parquet"
@@ -432,10 +325,8 @@ def targets(found: dict[str, Any]) -> list[dict[str, Any]]:
 def report(found: dict[str, Any]) -> None:
     of_sizes = found.get("sizes", {"pairs": [], "peers": []})
     fits = {"sizes": of_sizes["pairs"]}
-    if "of_small_tables" in of_sizes:
-        fits["settings of small tables"] = [of_sizes["of_small_tables"]]
     fits |= {f"by {axis[2:]}": grown["fits"] for axis, grown in found.get("growth", {}).items()}
-    fits |= {part: [found[part]] for part in ("cores", "example") if part in found}
+    fits |= {part: [found[part]] for part in ("example",) if part in found}
     print_table(
         ["fit", "rows", "columns", "members", "classes", "epochs", "CPU s, teacher", "student"]
         + ["s on the clock", "MiB of X", "teacher", "both", "NLL, teacher", "student"],
@@ -448,9 +339,9 @@ def report(found: dict[str, Any]) -> None:
         ],
     )
     print()
-    keys = ("peer", "n_rows", "cpu_seconds", "growth_mib", "rmse", "nll")
+    keys = ("peer", "n_rows", "cpu_seconds", "growth_mib", "rmse")
     peers = [[row[key] for key in keys] for row in of_sizes["peers"]]
-    print_table(["peer", "rows", "CPU s", "MiB", "RMSE", "NLL"], peers)
+    print_table(["peer", "rows", "CPU s", "MiB", "RMSE"], peers)
     print()
     if "parquet" in found:
         row = found["parquet"]
@@ -465,29 +356,20 @@ def report(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "scale")
-    parser.add_argument("--million", action="store_true", help="fit 1,000,000 rows too")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
-    parser.add_argument("--parquet-rows", type=int, default=MILLION, help="rows in Parquet files")
-    parser.add_argument("--jobs", type=int, default=2, help="fits side by side")
-    options = parser.parse_args()
-    one_thread()
+    options = asked(__doc__, parts=PARTS, parquet_rows=500_000, jobs=2)
     sizes = [100, 200] if options.quick else [10_000, 100_000]
-    sizes += [MILLION] * options.million
-    start = BASE._replace(n_members=3, repeats=1) if options.quick else Setting(0)
+    start = BASE._replace(n_members=3) if options.quick else Setting(0)
     tables = [start._replace(n_rows=n_rows) for n_rows in sizes]
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "sizes": lambda: by_size(tables, options.jobs),
-        "cores": lambda: in_new_process(pair, tables[-1]._replace(n_jobs=2)),
         "growth": lambda: growth(QUICK_AXES if options.quick else AXES, options.jobs),
         "example": lambda: in_new_process(pair, QUICK_EXAMPLE if options.quick else EXAMPLE),
         "parquet": lambda: parquet(150 if options.quick else options.parquet_rows),
     }
-    settings = {"quick": options.quick, "jobs": options.jobs, "rows": sizes}
     found: dict[str, Any] = {}
     for part in options.parts:
         found[part] = parts[part]()
-        write_json(options.output, record(settings=settings, **found, targets=targets(found)))
+        save(options, **found, targets=targets(found))
     report(found)
 
 

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
-from _common import argument_parser, interleaved, one_thread, print_table, record, write_json
+from _common import asked, interleaved, print_table, save
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -179,17 +179,13 @@ def measured(task: str, n_rows: int, n_calls: int, n_rounds: int) -> list[dict[s
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "serving")
-    parser.add_argument("--rounds", type=int, default=11, help="rounds to take medians over")
-    options = parser.parse_args()
-    one_thread()
+    options = asked(__doc__, rounds=5)
     sizes = (300, 2, 1) if options.quick else (100_000, 300, options.rounds)
     results = [row for task in ("numbers", "classes") for row in measured(task, *sizes)]
     header = ["task", "model", "one row, us", "rows a second", "rows", "kB"]
     print_table(header, [list(row.values()) for row in results])
     targets = {"one_row_us": TARGET_US, "rows_per_second": TARGET_ROWS}
-    settings = {"members": N_MEMBERS, "quick": options.quick, "targets": targets}
-    write_json(options.output, record(settings=settings, serving=results))
+    save(options, targets=targets, serving=results)
 
 
 if __name__ == "__main__":

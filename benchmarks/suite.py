@@ -15,7 +15,8 @@ scores  likelihood, CRPS, error, coverage of 90 % intervals, calibration error; 
         others, and at most 2,000 test samples, drawn with a fixed seed; three splits of tables with
         at most 300 samples. y has mean 0 and deviation 1
 halves, truth  as in epistemic.py, fits to 500 and 400 samples
-gap, tail      as in unseen.py, two features of each set of UCI, at most 500 training samples
+gap, tail      the middle third, or the outer sixths, of the samples of UCI sorted by a feature are
+        left out, for two features of a set; at most 500 training samples, a tenth held out
 
 Each criterion is compared with --against, the stored run, table by table: "better" or "worse" is a
 mean difference of more than twice its standard error over tables, all else "same". --set changes
@@ -49,25 +50,19 @@ from typing import Any, NamedTuple
 
 import _defaults
 import epistemic
-import fidelity
 import numpy as np
-import scale
-import uci
-import unseen
 from _common import (
     RESULTS,
-    argument_parser,
+    Among,
+    asked,
     interleaved,
+    measured,
     one_thread,
-    parameter,
     print_table,
-    record,
     resumed,
     versions,
-    write_json,
 )
-from _datasets import SUITE, load_uci_regression
-from joblib import Parallel, delayed
+from _datasets import OF_UCI, SUITE, Fold, load_uci_regression, table
 from scipy.stats import norm, rankdata
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -75,26 +70,24 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, root_mean_squared_error
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from unseen import Fold
 
 from skdistill import predict_quantiles, predict_uncertainty
-from skdistill.metrics import expected_calibration_error, gaussian_nll, interval_coverage
-from skdistill.model_selection import unseen_scores
+from skdistill.metrics import expected_calibration_error, fidelity, gaussian_nll, interval_coverage
+from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
 
-NUMBERS = (*SUITE["regression"], *unseen.OF_UCI, "california", "house")
+NUMBERS = (*SUITE["regression"], *OF_UCI, "california", "house")
 CLASSES = (*SUITE["classification"], "adult", "covtype20k", "letter", "magic")
 LEFT_OUT = ("wine", "satimage")  # of halves, for time
 SETS = {
     "scores": (*NUMBERS, *CLASSES),
     "halves": tuple(set_ for set_ in epistemic.PROTOCOLS["halves"] if set_ not in LEFT_OUT),
     "truth": ("sine", "product", "plane"),
-    "gap": unseen.OF_UCI,
-    "tail": unseen.OF_UCI,
+    "gap": OF_UCI,
+    "tail": OF_UCI,
 }
 FAST = {
     "scores": (
@@ -108,13 +101,15 @@ FAST = {
 }
 MOST, FEW, N_SPLITS_OF_FEW = 2000, 300, 3  # samples of a part; of a table with several splits
 N = {"halves": 500, "truth": 400}
-MOST_OF_GAPS, N_COLUMNS = 500, 2
-FAR = {"far_one": "one by 4", "far_all": "all by 8", "far_top": "all by 100"}  # of unseen.MOVED
+MOST_OF_GAPS, MOST_OUT_OF_GAPS, HELD_OUT, N_COLUMNS = 500, 1000, 0.1, 2
+FAR = {"far_one": 4, "far_all": 8, "far_top": 100}  # deviations, in one feature or in all
 N_ROUNDS = 3  # of predictions
 ENDS, LEVELS = (0.05, 0.95), tuple((np.arange(100) + 0.5) / 100)  # of intervals, of the CRPS
 
 PLACE = ("protocol", "set", "case", "model")
 Row = dict[str, Any]
+# What this script finds tells whether other results are older.
+RESTS_ON = ("ensemble", "hydra ", "distribution ")
 
 
 # Models -------------------------------------------------------------------------------------------
@@ -135,18 +130,20 @@ def is_able(name: str, of: str, n: int) -> bool:
     """Whether a peer takes such targets, and so many samples."""
     if name not in ("GP", "NGBoost"):
         return True
-    return of in NUMBERS and (name == "NGBoost" or n <= unseen.GP_ROWS)
+    return of in NUMBERS and (name == "NGBoost" or n <= epistemic.GP_ROWS)
 
 
 def peer(name: str, are_classes: bool, n_features: int) -> Any:
     """One that is not fitted."""
     if name == "GP":
-        return make_pipeline(StandardScaler(), uci.gaussian_process(RBF, n_features, 0))
+        return make_pipeline(StandardScaler(), epistemic.exact_process(n_features))
     if name == "forest":
         kind = RandomForestClassifier if are_classes else RandomForestRegressor
         return kind(oob_score=not are_classes, random_state=0)
     if name == "NGBoost":
-        return scale.ng_boost()
+        from ngboost import NGBRegressor
+
+        return NGBRegressor(verbose=False, random_state=0)
     if name == "CatBoost":
         from catboost import CatBoostClassifier, CatBoostRegressor
 
@@ -168,13 +165,15 @@ def peer(name: str, are_classes: bool, n_features: int) -> Any:
 
 def mean_and_std(name: str, model: Any, fold: Fold) -> tuple[np.ndarray, np.ndarray | None]:
     """What a peer predicts of numbers."""
-    X = fold.X_held_out
+    X = fold.X_test
     if name == "GP":
         return model.predict(X, return_std=True)
     if name == "NGBoost":
-        return scale.of_ng_boost(model, X)
+        found = model.pred_dist(X).params
+        return found["loc"], found["scale"]
     if name == "CatBoost":
-        return scale.of_cat_boost(model, X)
+        mean, variance = model.predict(X, prediction_type="RMSEWithUncertainty").T
+        return mean, np.sqrt(variance)
     std = None
     if name == "forest":
         std = np.full(len(X), root_mean_squared_error(fold.y_train, model.oob_prediction_))
@@ -186,10 +185,10 @@ def mean_and_std(name: str, model: Any, fold: Fold) -> tuple[np.ndarray, np.ndar
 
 def fold_of(name: str, split: int) -> Fold:
     """Samples of a split; of UCI those of the first of the usual ones."""
-    X, y = epistemic.table(name)
+    X, y = epistemic.standardised(name)
     order = np.random.default_rng(split).permutation(len(y))
     train, test = np.split(order, [2 * len(y) // 3])
-    if name in unseen.OF_UCI:
+    if name in OF_UCI:
         found = load_uci_regression(name)
         train, test = (
             order[np.isin(order, part[0])] for part in (found.train_indices, found.test_indices)
@@ -237,55 +236,68 @@ def of_classes(y: np.ndarray, proba: np.ndarray, labels: np.ndarray) -> Row:
     return found
 
 
-def of_ours(model: Any, fold: Fold, name: str) -> Row:
+def gap_of(protocol: str, name: str, case: str) -> tuple[Fold, np.ndarray, np.ndarray]:
+    """Samples outside of a gap or tails, and those inside."""
+    X, y = table(name)
+    splitter = {"gap": GapSplit, "tail": TailSplit}[protocol]([int(case.split()[-1])])
+    ((train, inside),) = splitter.split(X)
+    train = np.random.default_rng(0).permutation(train)
+    held_out, train = np.split(train, [math.ceil(HELD_OUT * len(train))])
+    held_out, train = np.sort(held_out[:MOST_OUT_OF_GAPS]), np.sort(train[:MOST_OF_GAPS])
+    inside = np.sort(np.random.default_rng(1).permutation(inside)[:MOST_OUT_OF_GAPS])
+    return Fold(X[train], y[train], X[held_out], y[held_out]), X[inside], y[inside]
+
+
+def of_ours(model: Any, fold: Fold) -> Row:
     """Scores of a model with an epistemic part, which samples far away show."""
-    X, y = fold.X_held_out, fold.y_held_out
-    moved = dict(unseen.unlike(name, fold, ()))
-    far = {key: unseen_scores(model, X, y, moved["moved", case].X) for key, case in FAR.items()}
+    X, y, scale = fold.X_test, fold.y_test, np.std(fold.X_train, axis=0)
+    rng = np.random.default_rng(0)
+    rng.permuted(X, axis=0)  # stored results began with such draws
+    is_chosen = rng.choice(np.flatnonzero(scale), len(X))[:, np.newaxis] == np.arange(X.shape[1])
+    far = {}
+    for key, distance in FAR.items():
+        moved = X + distance * scale
+        moved = np.where(is_chosen, moved, X) if key == "far_one" else moved
+        far[key] = unseen_scores(model, X, y, moved)
     found = {key: far[key]["auroc_epistemic"] for key in ("far_one", "far_all")}
-    if fold.rows.are_classes:
+    if fold.are_classes:
         found["far_top"] = far["far_top"]["unseen_top_probability"]
         return found | of_classes(y, model.predict_proba(X), model.classes_)
     found |= {key: far["far_one"][f"held_out_{key}"] for key in ("nll", "rmse", "coverage")}
     return found | {"crps": crps(y, predict_quantiles(model, X, LEVELS))}
 
 
-def fit_ours(unit: Unit, fold: Fold, params: Row, of_students: Row) -> Iterator[Row]:
+def of_networks(names: tuple[str, ...], fold: Fold, *settings: Any) -> Iterator[Row]:
     """A row for each of ours."""
-    models: dict[str, tuple[Any, float]] = {}
-    for name in ("teacher", *(name for name in unit.models if name != "teacher")):
-        key = FAMILIES[fold.rows.are_classes] if name == "distribution" else name
-        args = (params,) if name == "teacher" else (of_students, models["teacher"][0])
-        models[name] = unseen.timed(unseen.CONTENDERS[key].fit, fold, *args)
-    X = fold.X_held_out
+    fits = epistemic.fits(tuple(dict.fromkeys(["teacher", *names])), [fold], *settings)
+    models = {name: (model, seconds) for name, (model,), seconds in fits}
+    X, y = fold.X_test, fold.y_test
     calls = {name: partial(predict_uncertainty, model, X) for name, (model, _) in models.items()}
-    seconds = interleaved(calls, N_ROUNDS)
-    for name in unit.models:
-        model, fit_seconds = models[name]
-        found = of_ours(model, fold, unit.set)
+    predict_seconds = interleaved(calls, N_ROUNDS)
+    for name in names:
+        model, seconds = models[name]
+        row = {"model": name, "fit_seconds": seconds, **of_ours(model, fold)}
+        row["predict_seconds"] = median(predict_seconds[name])
         if name != "teacher":
-            kept = fidelity.scored(models["teacher"][0], model, None, fold.rows)
-            found |= {
-                "nll_gap": kept["nll_gap"],
-                "rank": kept["rank_student_to_teacher"],
-                "ratio": kept["ratio_student_to_teacher"],
-            }
-        took = {"fit_seconds": fit_seconds, "predict_seconds": median(seconds[name])}
-        yield {"model": name, **took, **found}
+            kept = fidelity(models["teacher"][0], model, X, y)["student_to_teacher"]
+            row["nll_gap"] = kept["nll_gap"]
+            row["rank"] = kept["epistemic_rank_correlation"]
+            row["ratio"] = kept["epistemic_median_ratio"]
+        yield row
 
 
-def fit_peer(name: str, fold: Fold) -> Row:
-    are_classes, (_, n_features) = fold.rows.are_classes, fold.X_train.shape
-    model = peer(name, are_classes, n_features)
-    model, fit_seconds = unseen.timed(model.fit, fold.X_train, fold.y_train)
-    X, y = fold.X_held_out, fold.y_held_out
-    predict = model.predict_proba if are_classes else model.predict
+def of_peer(name: str, fold: Fold) -> Row:
+    model = peer(name, fold.are_classes, fold.X_train.shape[1])
+    start = time.process_time()
+    model.fit(fold.X_train, fold.y_train)
+    row = {"model": name, "fit_seconds": time.process_time() - start}
+    X, y = fold.X_test, fold.y_test
+    predict = model.predict_proba if fold.are_classes else model.predict
     (seconds,) = interleaved({name: partial(predict, X)}, N_ROUNDS).values()
-    if are_classes:
-        found = of_classes(y, model.predict_proba(X), model.classes_)
-    else:
-        found = of_numbers(y, *mean_and_std(name, model, fold))
-    return {"model": name, "fit_seconds": fit_seconds, "predict_seconds": median(seconds), **found}
+    row["predict_seconds"] = median(seconds)
+    if fold.are_classes:
+        return row | of_classes(y, model.predict_proba(X), model.classes_)
+    return row | of_numbers(y, *mean_and_std(name, model, fold))
 
 
 # One unit of work ---------------------------------------------------------------------------------
@@ -300,42 +312,46 @@ class Unit(NamedTuple):
     models: tuple[str, ...]
 
 
-def run(unit: Unit, params: Row, of_students: Row) -> tuple[list[Row], list[Row], float]:
-    """Rows of the models of a unit, what those that failed say, and CPU seconds."""
+def run(unit: Unit, quick: bool, teacher: Row) -> tuple[list[Row], list[Row]]:
+    """Rows of the models of a unit, or why they failed; `teacher` are its parameters."""
     one_thread()
-    start, failures = time.process_time(), []
-    family = FAMILIES[unit.set in (*CLASSES, *epistemic.OF_CLASSES)]
-    models = tuple(family if name == "distribution" else name for name in unit.models)
-    settings = params, of_students
+    protocol, name, case, models = unit
+    family = FAMILIES[name in (*CLASSES, *epistemic.OF_CLASSES)]
+    names = tuple(family if model == "distribution" else model for model in models)
+    settings = quick, teacher
+    rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant feature
-        if unit.protocol in N:
-            of = epistemic.Unit(unit.protocol, unit.set, N[unit.protocol], models)
-            rows, failures = epistemic.run(of, *settings)
-        elif unit.protocol in ("gap", "tail"):
-            of = unseen.Unit(unit.protocol, unit.set, unit.case, models, (unit.protocol,))
-            done = unseen.run(of, MOST_OF_GAPS, *settings)
-            rows, failures = done.rows, done.failures
-        else:
-            fold = fold_of(unit.set, int(unit.case))
-            n = {"n_train": len(fold.X_train), "n_test": len(fold.X_held_out)}
-            try:
-                if unit.models[0] in PEERS:
-                    rows = [fit_peer(unit.models[0], fold)]
-                else:
-                    rows = list(fit_ours(unit, fold, *settings))
-            except (ValueError, RuntimeError) as error:
-                rows, failures = [], [{"error": str(error)}]
-            rows = [n | row for row in rows]
-    place = dict(zip(PLACE, unit, strict=True))
+        try:
+            if protocol in N:
+                folds = epistemic.folds_of(protocol, name, 40 if quick else N[protocol])
+                for model, fitted, _ in epistemic.fits(names, folds, *settings):
+                    rows.append({"model": model, **epistemic.scores(protocol, fitted, folds)})
+            elif protocol in ("gap", "tail"):
+                folds, inside = [(found := gap_of(protocol, name, case))[0]], found[1:]
+                held_out = folds[0].X_test, folds[0].y_test
+                for model, (fitted,), _ in epistemic.fits(names, folds, *settings):
+                    rows.append({"model": model, **unseen_scores(fitted, *held_out, *inside)})
+            else:
+                folds = [fold_of(name, int(case))]
+                is_peer = names[0] in PEERS
+                found = (
+                    [of_peer(names[0], *folds)]
+                    if is_peer
+                    else of_networks(names, *folds, *settings)
+                )
+                rows += ({**row, "n_test": len(folds[0].X_test)} for row in found)
+        except (ValueError, TypeError, RuntimeError) as error:
+            return [], [{**unit._asdict(), "error": str(error)}]
     found = []
     for row in rows:
-        name = "distribution" if row["model"] == family else row["model"]
-        found.append({**place, "model": name})
-        for key in (*KEPT, *CRITERIA[unit.protocol]):
-            if unseen.is_known(value := row.get(key, np.nan)):
-                found[-1][key] = unseen.rounded(value)
-    return found, [place | failure for failure in failures], time.process_time() - start
+        model = "distribution" if row["model"] == family else row["model"]
+        found.append({**dict(zip(PLACE, unit, strict=True)), "model": model})
+        row["n_train"] = len(folds[0].X_train)
+        for key in (*KEPT, *CRITERIA[protocol]):
+            if epistemic.is_known(value := row.get(key, np.nan)):
+                found[-1][key] = epistemic.rounded(value)
+    return found, []
 
 
 def units(options, done: set[tuple]) -> Iterator[Unit]:
@@ -347,10 +363,13 @@ def units(options, done: set[tuple]) -> Iterator[Unit]:
         for name in (name for name in names if name in options.sets):
             cases, peers = [""], []
             if protocol in ("gap", "tail"):
-                n_columns = 1 if options.fast else N_COLUMNS
-                cases = unseen.evenly(unseen.cases_of(protocol, name), n_columns)
+                columns = GapSplit().get_features(table(name)[0])
+                places = np.linspace(
+                    0, len(columns) - 1, min(1 if options.fast else N_COLUMNS, len(columns))
+                )
+                cases = [f"column {columns[int(place)]}" for place in places.round()]
             elif protocol == "scores":
-                n = len(epistemic.table(name)[1])
+                n = len(table(name)[1])
                 cases = [str(split) for split in range(N_SPLITS_OF_FEW if n <= FEW else 1)]
                 peers = [who for who in options.models if who in PEERS]
                 peers = [who for who in peers if is_able(who, name, min(2 * n // 3, MOST))]
@@ -444,13 +463,13 @@ def field(rows: list[Row], model: str, heading: str) -> Field:
     found = {name: by_set(rows, "scores", RANKED[heading], name) for name in (model, *PEERS)}
     ranks: dict[str, list[float]] = {name: [] for name in found}
     gaps: dict[str, tuple[float, str]] = {}
-    for table in found[model]:
-        losses = {name: mean(map(loss, of[table])) for name, of in found.items() if table in of}
+    for which in found[model]:
+        losses = {name: mean(map(loss, of[which])) for name, of in found.items() if which in of}
         for name, rank in zip(losses, rankdata(list(losses.values())), strict=True):
             ranks[name].append(float(rank))
         peers = [name for name in PEERS if name in losses]
         if best := min(peers, key=losses.__getitem__, default=None):
-            gaps[table] = losses[model] - losses[best], best
+            gaps[which] = losses[model] - losses[best], best
     return Field(
         {name: mean(places) for name, places in ranks.items() if places},
         {name: places.count(1.0) for name, places in ranks.items()},
@@ -505,15 +524,11 @@ def identity(row: Row) -> tuple:
     return tuple(row[key] for key in PLACE)
 
 
-def in_order(rows: list[Row]) -> list[Row]:
-    """Rows by protocol, table, case and model, whatever was done first."""
-
-    def place(row: Row) -> tuple:
-        protocol, name = row["protocol"], row["set"]
-        which = list(SETS).index(protocol), SETS[protocol].index(name)
-        return *which, row["case"], WHO.index(row["model"])
-
-    return sorted(rows, key=place)
+def place(row: Row) -> tuple:
+    """Rows stand by protocol, table, case and model, whatever was done first."""
+    protocol, name = row["protocol"], row["set"]
+    which = list(SETS).index(protocol), SETS[protocol].index(name)
+    return *which, row["case"], WHO.index(row["model"])
 
 
 def read(path: Path) -> list[Row]:
@@ -522,60 +537,31 @@ def read(path: Path) -> list[Row]:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "suite")
     names = list(dict.fromkeys(name for names in SETS.values() for name in names))
-    parser.add_argument("--sets", nargs="+", default=names, choices=names)
-    parser.add_argument("--protocols", nargs="+", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=WHO)
-    parser.add_argument("--peers", action="store_true", help="measure the peers, too")
-    parser.add_argument("--fast", action="store_true", help="a few tables of each protocol")
-    parser.add_argument("--set", nargs="+", default=[], metavar="K=V", help="of the teacher")
-    parser.add_argument(
-        "--against",
-        type=Path,
-        default=RESULTS / "suite.json",
-        help="file to be compared with (default: %(default)s)",
-    )
-    parser.add_argument("--jobs", type=int, default=2, help="fits side by side")
-    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
-    options = parser.parse_args()
+    options = asked(
+        __doc__, sets=names, protocols=list(SETS), models=Among(list(MODELS), WHO), peers=False,
+        fast=False, set={}, against=str(RESULTS / "suite.json"), jobs=2, resume=False,
+    )  # fmt: skip
+    options.against = Path(options.against)
     if options.quick:
         options.jobs = 1
-    unseen.set_folder()
     there = versions()
     options.models = list(dict.fromkeys([*options.models, *(PEERS if options.peers else ())]))
     for name in [name for name in options.models if name in PEERS]:
         if PEERS[name] not in there:
             print(f"{name} is left out: {PEERS[name]} is not installed.")
             options.models.remove(name)
-    before, settings = read(options.against), {"quick": options.quick, "set": options.set}
-    kept = {identity(row): row for row in before if row["model"] in PEERS}
+    before = read(options.against)
+    now = [row for row in before if row["model"] in PEERS]
+    settings = {"quick": options.quick, "set": options.set}
+    done: set[tuple] = set()
     if options.resume and (found := resumed(options.output, settings)):
-        kept |= {identity(row): row for row in _defaults.kept(found, MODELS)}
-    done = {place for place, row in kept.items() if "older" not in row} if options.resume else set()
-    params, of_students = unseen.settings_of(options.quick)
-    params = params | dict(map(parameter, options.set))
-    todo, failures, seconds = list(units(options, done)), [], 0.0
-    start = time.perf_counter()
-    calls = (delayed(run)(unit, params, of_students) for unit in todo)
-    finished = Parallel(options.jobs, return_as="generator")(calls)
-    for number, (unit, (rows, failed, of_unit)) in enumerate(zip(todo, finished, strict=True), 1):
-        kept |= {identity(row): row for row in rows}
-        failures += failed
-        seconds += of_unit
-        results = in_order(list(kept.values()))
-        content = {"settings": settings, "failures": failures, "results": results}
-        write_json(options.output, record(**content))
-        minutes = (time.perf_counter() - start) / 60
-        place = " ".join(filter(None, unit[:3])) + f": {', '.join(unit.models)}, {of_unit:.0f} s"
-        print(f"[{number}/{len(todo)}, {minutes:.0f} min] {place}", flush=True)
-        for failure in failed:
-            print(f"    failed: {failure['error']}", flush=True)
-    print(f"{seconds:.0f} CPU seconds")
-    report(in_order(list(kept.values())), before)
+        now = _defaults.replaced(now, _defaults.kept(found, MODELS), identity)
+        done = {identity(row) for row in now if "older" not in row}
+    todo = list(units(options, done))
+    call = partial(run, quick=options.quick, teacher=options.set)
+    report(measured(todo, call, options, now, identity, place), before)
 
 
 if __name__ == "__main__":
-    import suite  # what is cached is found by the name of a module in the processes of --jobs
-
-    suite.main()
+    main()

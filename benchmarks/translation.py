@@ -41,7 +41,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from _common import argument_parser, one_thread, print_table, record, versions, write_json
+from _common import Among, asked, print_table, save, versions
 from torch.nn.functional import cross_entropy, pad
 
 from skdistill import SequenceDistributionDistiller
@@ -316,32 +316,17 @@ def report(results: dict[str, dict[str, dict]], domains: Sequence[str]) -> None:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "translation")
-    parser.add_argument("--repeats", type=int, default=3, help="ensembles to train")
-    parser.add_argument("--students", nargs="+", default=list(STUDENTS), choices=STUDENTS)
-    parser.add_argument("--data", default="made-up", choices=DATA, help="kind of sentences")
-    parser.add_argument("--epochs", type=int, help="of members and of students")
-    parser.add_argument("--train", type=int, help="sentences to learn from")
-    options = parser.parse_args()
-    one_thread()
+    options = asked(__doc__, repeats=3, students=list(STUDENTS), data=Among("made-up", DATA))
     data = DATA[options.data]()
-
-    sizes = {
-        "train": options.train or data.n_train,
-        "test": data.n_test,
-        "epochs": options.epochs or data.n_epochs,
-        "members": 5,
-    }
+    sizes = {"train": data.n_train, "test": data.n_test, "epochs": data.n_epochs, "members": 5}
     n_repeats = options.repeats
     if options.quick:
         sizes, n_repeats = {"train": 100, "test": 30, "epochs": 2, "members": 2}, 1
-    settings = {key: value for key, value in vars(options).items() if key != "output"}
     runs = []
     for seed in range(n_repeats):
         runs.append(run(data, seed, options.students, sizes))
         results = summary(runs)
-        content = {"settings": {**settings, **sizes}, "results": results}
-        write_json(options.output, record(versions=versions(*data.packages), **content))
+        save(options, versions=versions(*data.packages), sizes=sizes, results=results)
     report(results, data.domains)
 
 

@@ -111,39 +111,53 @@ def defaults(report):
     return importlib.import_module("_defaults")
 
 
-@pytest.fixture
-def run(report, monkeypatch, tmp_path):
-    """The script that measures again, with scripts and results of this test's."""
-    run = importlib.import_module("run")
-    for name in ("FOLDER", "LOGS", "RESULTS"):
-        monkeypatch.setattr(run, name, tmp_path)
-    monkeypatch.setattr(run, "SECONDS_BETWEEN_LOOKS", 0.01)
-    writes = "import sys; open('{}/{}.json', 'w').write(sys.argv[1]); {}"
-    for name, end in {"good": "", "bad": "1 / 0", "long": "import time; time.sleep(99)"}.items():
-        (tmp_path / f"{name}.py").write_text(writes.format(tmp_path, name, end))
-        (tmp_path / f"{name}.json").write_text('{"minutes": 1}')
-    commands = {name: f"{name}.py 'new {name}'" for name in ("good", "bad", "long")}
-    monkeypatch.setattr(report, "COMMANDS", commands)
-    monkeypatch.setattr(run, "minutes_of", {"good": 2.0, "bad": None, "long": 1.0}.get)
-    return run
+def test_results_are_older_when_defaults_or_what_they_lead_to_have_changed(defaults, monkeypatch):
+    then = defaults.defaults_of_script("hydra.py")
+    assert {"HydraPlusClassifier", "hydra classes", "hydra log_loss", "teacher nll"} < set(then)
+    assert not any(name.startswith(("gped", "booster")) for name in then)
+    assert set(defaults.defaults_of_script("many_classes.py")) == set()
+    chains = [name for name in defaults.defaults_of_script("gped.py") if " " in name]
+    assert chains
+    assert all(name.startswith(("ensemble sgld", "gped online")) for name in chains)
+
+    def changed(**now):
+        return defaults.changed({"defaults": {**then, **now}})
+
+    assert changed() == []
+    assert defaults.changed({}) == ["all"]
+    name = "hydra classes"
+    assert changed(**{name: then[name] + 1e-4}) == []  # other processors round otherwise
+    assert changed(**{name: then[name] + 1e-2}) == [name]
+    parameters = then["HydraPlusClassifier"]
+    assert changed(HydraPlusClassifier={**parameters, "lr": "99"}) == ["HydraPlusClassifier"]
+    gone = {**parameters, "of_then": "1"}  # a parameter that is no more tells nothing
+    assert changed(HydraPlusClassifier=gone) == changed(**{"hydra of then": 3.0}) == []
+
+
+def test_rows_that_were_measured_again_take_the_place_of_older_ones(defaults):
+    rows = [{"model": "teacher", "nll": 1}, {"model": "GP", "nll": 2}]
+    kept = defaults.kept({"results": rows}, ("teacher",))
+    assert kept == [{"model": "teacher", "nll": 1, "older": True}, rows[1]]
+    new = [{"model": "teacher", "nll": 3}]
+    assert defaults.replaced(kept, new, lambda row: row["model"]) == [rows[1], *new]
 
 
 def test_pages_say_which_files_are_older(report, defaults, monkeypatch):
-    found = {name: {"defaults": defaults.defaults()} for name in report.COMMANDS}
+    found = {name: {"defaults": {}} for name in report.COMMANDS}
     monkeypatch.setattr(report, "read", found.__getitem__)
     assert report.older() == "All were measured with today's defaults."
-    found["uci"] = found["gped_cnn"] = {}
-    text = "Measured with older defaults, and to be run again: ``gped_cnn``, ``uci``."
+    found["uci"] = found["gped_share"] = {}
+    text = "Measured with older defaults, and to be run again: ``gped_share``, ``uci``."
     assert report.older() == text
     monkeypatch.undo()
     report.older("highlights")
     assert {"uci", "suite", "hydra", "engine"} < set(report.READ)
-    assert "amounts" not in report.READ
+    assert "active" not in report.READ
 
 
 def test_a_claim_is_older_by_the_rows_that_it_rests_on(report, defaults, pages, monkeypatch):
     rows = [{"model": "mixed", "nll": 1}, {"model": "student", "nll": 2, "older": True}]
-    found = {"defaults": defaults.defaults(), "results": rows}
+    found = {"defaults": {}, "results": rows}
     monkeypatch.setattr(pages, "read", {"suite": found}.__getitem__)
 
     def claim(*models):

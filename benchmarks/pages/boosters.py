@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-from statistics import mean
 from typing import Any
 
-from _pages import Table, block, comparisons, marked, named, pick, plus_minus, stored, table
-
-Runs = list[dict[str, Any]]
+from _pages import Table, block, comparisons, marked, named, plus_minus, stored, table
 
 
 @block
@@ -35,63 +32,12 @@ def bdistil_rounds() -> Table:
     )
 
 
-def averages_of(file: str) -> dict[str, Any]:
-    """What a part of bdistil.py has found that compares boosters with plain averages."""
-    (found,) = stored(file)["results"].values()
-    return found
-
-
 @block
-def bdistil_average(file: str) -> Table:
-    """A booster beside plain averages of as many networks, on held-out rows; means over seeds."""
-    whose = ("booster", "average", "oracle")
-    rows = []
-    for name, runs in by_name(averages_of(file)["runs"]).items():
-        scores = (of_runs(runs, which, "score", n) for which in whose for n in (2, 7))
-        distances = (of_runs(runs, which, "distance", 7) for which in whose)
-        rows.append([name, mean(run["teacher"] for run in runs), *scores, *distances])
-    return table(
-        "data set | teacher:.4f | booster, round 2:.4f | 7:.4f | average of 2:.4f | 7:.4f | "
-        "oracle of 2:.4f | 7:.4f | distance, booster:.3f | average:.3f | oracle:.3f",
-        rows,
-    )
-
-
-def of_runs(runs: Runs, which: str, key: str, n_rounds: int) -> float:
-    """Mean over runs of a score or distance after some rounds."""
-    at: Any = str(n_rounds) if which == "oracle" else n_rounds - 1
-    return mean(run[which][at][key] for run in runs)
-
-
-def by_name(runs: Runs) -> dict[str, Runs]:
-    """Runs of each set."""
-    found: dict[str, Runs] = {}
-    for run in runs:
-        found.setdefault(run["set"], []).append(run)
-    return found
-
-
-@block
-def bdistil_average_rounds(file: str) -> Table:
-    """Round by round, the mean difference in score and ratio of distances over all runs."""
-    found = averages_of(file)
-    rows = (
-        [number, plus_minus(difference, error, ".4f"), ratio]
-        for number, (difference, error, ratio) in enumerate(
-            zip(*pick(found, "difference standard_error ratio"), strict=True), 1
-        )
-    )
-    return table(
-        "round:d | score, booster minus average | distance, share of the average's:.3f", rows
-    )
-
-
-@block
-def bdistil_targets(file: str) -> Table:
+def bdistil_targets() -> Table:
     """What the booster should reach."""
     rows = (
-        [named(row["target"]), marked(row["value"], "+.4f", row["reached"]), row["limit"]]
-        for found in stored(file)["results"].values()
+        [named(row["target"]), marked(row["value"], "+.4f", row["reached"]), row["high"]]
+        for found in stored("bdistil")["results"].values()
         for row in found["targets"]
     )
     return table("target | measured | at most:g", rows)
@@ -119,26 +65,4 @@ def bdistil_series() -> Table:
     )
     return table(
         "share of the time:.0% | booster, accuracy | predicted | E-RNN, accuracy | predicted", rows
-    )
-
-
-@block
-def mnist_inference() -> Table:
-    """Ways to draw members, on MNIST."""
-    rows = (
-        [
-            f"{mask} %",
-            name,
-            row["nll"],
-            1 - row["accuracy"],
-            *pick(row, "ece ood_auroc_total ood_auroc_epistemic members iterations cpu_seconds"),
-        ]
-        for file in ("mnist", "mnist_masked")
-        for mask, found in stored(file)["results"].items()
-        for name, row in found.items()
-    )
-    return table(
-        "mask | inference | NLL:.3f | error:.1% | ECE:.3f | AUROC of KMNIST, total:.3f | "
-        "epistemic:.3f | members:d | iterations:, | fit, CPU s:.0f",
-        rows,
     )

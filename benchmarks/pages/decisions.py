@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from _pages import Table, block, marked, stored, table
@@ -12,6 +13,7 @@ from _pages import Table, block, marked, stored, table
 OF_ONE, OF_ALL = 1.0, 0.85
 
 PARTS = ("total", "aleatoric", "epistemic")
+FALSE_ALARMS = 0.012  # streams without drift in which an alarm is raised
 
 
 @block
@@ -36,56 +38,22 @@ def abstention() -> Table:
 
 
 @block
-def active_learning(kind: str) -> Table:
+def active_learning() -> Table:
     """Losses of a student that chooses what to label, over those of a random choice."""
     found = stored("active")
-    theirs = {row["set"]: row for row in stored("active_bmdal")["tables"]}
     rows = [
         [
-            row["set"],
-            row["labels"],
-            row["seeds"],
+            *(row["set"], row["method"], row["labels"]),
             marked(row["mean_ratio"], ".3f", row["mean_ratio"] <= OF_ONE),
-            row["standard_error"],
             row["last_ratio"],
-            *([theirs[row["set"]]["mean_ratio"]] if kind == "regression" else []),
         ]
         for row in found["tables"]
-        if row["kind"] == kind
     ]
-    (mean,) = (row for row in found["overall"] if row["kind"] == kind)
-    most = OF_ALL if kind == "regression" else OF_ONE
-    of_all = marked(mean["mean_ratio"], ".3f", mean["mean_ratio"] <= most)
-    rows.append(["mean", None, None, of_all, None, mean["last_ratio"]])
-    headings = "data set | labels in the end:, | seeds:d | mean ratio | ±:.3f | in the end:.3f"
-    if kind == "regression":
-        rows[-1].append(stored("active_bmdal")["overall"][0]["mean_ratio"])
-        headings += " | bmdal_reg:.3f"
-    return table(headings, rows)
-
-
-@block
-def optimisation() -> Table:
-    """Median regret of each method, and how often it was below that of random points."""
-    methods = ("members", "Gaussian process", "random")
-    found: dict[str, dict[str, Any]] = {}
-    for row in stored("optimise")["summary"]:
-        found.setdefault(row["name"], {})[row["method"]] = row
-    rows: list[list[Any]] = []
-    for name, by_method in found.items():
-        ours = by_method["members"]
-        is_better = ours["regret"] <= by_method["random"]["regret"]
-        regrets = [format(by_method[method]["regret"], ".3g") for method in methods]
-        regrets[0] = marked(ours["regret"], ".3g", is_better)
-        models = [by_method[method] for method in methods[:2]]
-        shares = [row["below_random"] for row in models]
-        rows.append([name, ours["runs"], *regrets, *shares, *(row["seconds"] for row in models)])
-    return table(
-        "function | runs:d | regret, members | Gaussian process | random | "
-        "below random, members:.2f | Gaussian process:.2f | "
-        "CPU s, members:.1f | Gaussian process:.1f",
-        rows,
-    )
+    for row in found["overall"]:
+        most = OF_ALL if row["kind"] == "regression" else OF_ONE
+        of_all = marked(row["mean_ratio"], ".3f", row["mean_ratio"] <= most)
+        rows.append([f"mean, {row['kind']}", row["method"], None, of_all, row["last_ratio"]])
+    return table("data set | method | labels in the end:, | mean ratio | in the end:.3f", rows)
 
 
 @block
@@ -111,13 +79,6 @@ def what_to_do() -> Table:
         if row["contender"] == "DriftMonitor"
     }
 
-    optimised = {(row["name"], row["method"]): row for row in stored("optimise")["summary"]}
-    ours = {name: row["regret"] for (name, method), row in optimised.items() if method == "members"}
-    wins = {
-        peer: sum(regret < optimised[name, peer]["regret"] for name, regret in ours.items())
-        for peer in ("random", "Gaussian process")
-    }
-
     def span(values: Iterable[float]) -> str:
         found = list(values)
         return f"{min(found):.2f} to {max(found):.2f}"
@@ -128,13 +89,6 @@ def what_to_do() -> Table:
             ":func:`~skdistill.active.select_batch`",
             f"loss {ratio['regression']:.2f} times that of random selection in regression, "
             f"{ratio['classes']:.2f} in classification",
-        ],
-        [
-            "Which experiment to run next? :ref:`Bayesian optimisation "
-            "<sphx_glr_auto_examples_practice_plot_bayesian_optimisation.py>`",
-            ":class:`~skdistill.integrations.botorch.MembersModel`",
-            f"of {len(ours)} functions, median regret below random points on {wins['random']}, "
-            f"below a Gaussian process on {wins['Gaussian process']}",
         ],
         [
             "When to abstain? :doc:`abstention`",
@@ -160,3 +114,52 @@ def what_to_do() -> Table:
         ],
     ]
     return Table(["question", "tool", "measured"], rows)
+
+
+@block
+def drift_alarms() -> Table:
+    """False alarms of a monitor of drift, and of tests at each look."""
+    rows = [row for row in stored("drift")["results"] if not row["shift"]]
+    return table(
+        "stationary streams | looks | alarm of | false-alarm rate | CPU ms of a batch:.1f",
+        (
+            [
+                f"{row['streams']:,}",
+                str(row["looks_before_change"]),
+                row["contender"],
+                marked(row["false_alarms"], ".3f", _is_monitor_within(row)),
+                row.get("ms_of_batch"),
+            ]
+            for row in rows
+        ),
+    )
+
+
+def _is_monitor_within(row: dict[str, Any]) -> bool | None:
+    is_monitor = row["contender"] == "DriftMonitor"
+    return row["false_alarms"] <= FALSE_ALARMS if is_monitor else None
+
+
+@block
+def drift_delays() -> Table:
+    """Samples from a shift to the alarm."""
+    rows = sorted(stored("drift")["results"], key=itemgetter("shift"))
+    return table(
+        "shift:.2f | alarm of | false alarms before:.2f | median delay | "
+        "90 % quantile of the delay | missed in 2,000 samples:.2f",
+        (
+            [
+                row["shift"],
+                row["contender"],
+                row["false_alarms"],
+                *(_samples(row[key]) for key in ("median_delay", "delay_of_nine_in_ten")),
+                row["missed"],
+            ]
+            for row in rows
+            if row["shift"]
+        ),
+    )
+
+
+def _samples(delay: float | None) -> str:
+    return "never" if delay is None else f"{delay:,.0f}"

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from statistics import mean, median
 
 import suite
-from _pages import NOT_MEASURED, Table, block, duration, stored, table
+from _pages import NOT_MEASURED, Table, block, duration, pick, stored, table
 from scipy.stats import studentized_range
 
 ALPHA = 0.05  # of the critical difference
+TABLES = {"regression": suite.NUMBERS, "classification": suite.CLASSES}
 
 
 def rows() -> list[suite.Row]:
@@ -69,3 +71,68 @@ def defaults_judged() -> Table | str:
             found.append([protocol, score, n_tables, *means])
     columns = " | ".join(f"{model}:.3g" for model in suite.MODELS)
     return table(f"protocol | score | tables | {columns}", found) if found else NOT_MEASURED
+
+
+def of_students(model: str, tables: Iterable[str]) -> dict[str, dict[str, float]]:
+    """What a student keeps of its teacher, by table; means over splits."""
+    scores = {
+        key: suite.by_set(rows(), "scores", key, model)
+        for key in ("nll_gap", "rank", "ratio", "fit_seconds")
+    }
+    return {
+        name: {key: mean(found[name]) for key, found in scores.items()}
+        for name in tables
+        if name in scores["nll_gap"]
+    }
+
+
+@block
+def fidelity_sets(kind: str) -> Table:
+    """How close both students are to their teacher, by table."""
+    students = {name: of_students(name, TABLES[kind]) for name in suite.MODELS[1:]}
+    keys = "nll_gap rank ratio"
+    found = [
+        [name, *pick(of_hydra, keys), *pick(students["distribution"][name], keys)]
+        for name, of_hydra in students["hydra"].items()
+    ]
+    columns = list(zip(*found, strict=True))[1:]
+    found.append(["median", *map(median, columns)])
+    of_each = "NLL gap:+.3f | rank of epistemic:.3f | median ratio:.2f"
+    return table(f"data set | hydra, {of_each} | distribution, {of_each}", found)
+
+
+@block
+def unseen_folds(protocol: str) -> Table:
+    """A gap or tails, by table; means over two features."""
+    keys = list(suite.OF_UNSEEN)
+    found = {
+        (model, key): suite.by_set(rows(), protocol, key, model)
+        for model in suite.MODELS
+        for key in keys
+    }
+    cells = (
+        [name, model, *(mean(found[model, key][name]) for key in keys)]
+        for name in suite.SETS[protocol]
+        for model in suite.MODELS
+    )
+    return table(
+        "data set | model | AUROC, epistemic:.3f | NLL of unseen:.3f | 90 % coverage of unseen:.2f",
+        cells,
+    )
+
+
+@block
+def unseen_far() -> Table:
+    """Samples far away: means, and the least, over tables."""
+    cells = []
+    for model in suite.MODELS:
+        one, every, top = (
+            [mean(values) for values in suite.by_set(rows(), "scores", key, model).values()]
+            for key in suite.FAR
+        )
+        cells.append([model, mean(one), min(one), mean(every), min(every), mean(top), max(top)])
+    return table(
+        "model | AUROC, one feature by 4:.3f | least:.3f | all by 8:.3f | least:.3f | "
+        "top probability, all by 100:.2f | largest:.2f",
+        cells,
+    )

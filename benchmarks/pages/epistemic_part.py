@@ -98,16 +98,13 @@ def epistemic_models() -> Table | str:
     """Means over the tables, for each model."""
     rows: list[list[Any]] = []
     for model in epistemic.CONTENDERS:
-        for n in sorted({row["n"] for row in rows_of("halves", model=model)}):
-            found = of_numbers(rows_of("halves", model=model, n=n))
-            if not found:
-                continue
+        if found := of_numbers(rows_of("halves", model=model, n=N)):
             keys = "cover low high top rmse nll crps coverage fit_seconds"
             cover, low, high, top, *quality = ([row[key] for row in found] for key in keys.split())
             summary = [mean(cover), min(cover), median(low), median(high), median(top), max(top)]
-            rows.append([model, f"{n:,}", len(found), *summary, *map(mean, quality)])
+            rows.append([model, len(found), *summary, *map(mean, quality)])
     return or_none(
-        "model | n | tables | coverage:.2f | worst:.2f | lower fifths, least:.2f | largest:.2f | "
+        "model | tables | coverage:.2f | worst:.2f | lower fifths, least:.2f | largest:.2f | "
         "upper fifth:.2f | worst:.1f | RMSE:.3f | NLL:.3f | CRPS:.4f | coverage of y:.3f | s:.1f",
         rows,
     )

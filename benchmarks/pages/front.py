@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 from math import inf
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import suite
 import uci
-from _pages import Table, block, duration, limits, pick, plus_minus, spread, stored, table
+from _pages import TASKS, Table, block, duration, limits, pick, plus_minus, spread, stored, table
 
 from pages.classification import MOST_GAP
-from pages.infinite_ensemble import FIDELITY_NLL, of_students
+from pages.defaults import TABLES, of_students
 from pages.posteriors import GPED_AUROC
 from pages.regression import by_set
 
+FIDELITY_NLL = 0.01  # what a student may be behind its teacher, on average
 DEEP_ENSEMBLES_NLL = 0.05  # what a teacher may be behind those published
 MOST_RANK = {"NLL": 1.15, "log loss": 1.8}  # mean ranks of the teacher among peers
 Highlight = tuple[str, str, str, bool, str]  # what, measured, wanted, reached, page
@@ -98,9 +99,9 @@ def why_distil() -> Table:
     forest = stored("forest")["results"]["adult"]
     trees, student = (forest["scores"][model] for model in ("forest", "student"))
     one_tree_row = next(row for row in forest["times"] if row["setting"] == "adult, models, 1 row")
-    name, mixtures = worst_mixture()
+    mixture, _ = worst_mixture()
     chain = stored("gped_share")["quality"]["0"]
-    heads = [row for _, row in of_students("numbers")["Hydra+"]]
+    heads = of_students("hydra", TABLES["regression"]).values()
     one_row_us = {row["call"]: row["one_row_us"] for row in stored("predict")["one_row"]}
     rows = [
         [
@@ -112,10 +113,10 @@ def why_distil() -> Table:
             "forest",
         ],
         [
-            f"mixture of networks, a Gaussian process and boosting ({name})",
-            duration(mean(row["teacher_row"] for row in mixtures)),
-            f"{duration(mean(row['graph_row'] for row in mixtures))}, in ONNX",
-            mean(row["gap"] for row in mixtures),
+            f"mixture of networks, a Gaussian process and boosting ({mixture['set']})",
+            duration(mixture["teacher_row"]),
+            f"{duration(mixture['graph_row'])}, in ONNX",
+            mixture["gap"],
             None,
             "forest",
         ],
@@ -128,12 +129,12 @@ def why_distil() -> Table:
             "gped",
         ],
         [
-            f"ensemble of 20 networks ({len(heads)} regression sets)",
+            f"ensemble of 20 networks ({len(heads)} regression tables)",
             duration(1e-6 * one_row_us["HydraPlusRegressor.teacher_.predict"]),
             duration(1e-6 * one_row_us["HydraPlusRegressor.predict"]),
             mean(row["nll_gap"] for row in heads),
-            spread((row["share_of_parameters"] for row in heads), ".2f"),
-            "fidelity speed",
+            spread((o["parameters"] / t["parameters"] for _, t, o in by_set()), ".2f"),
+            "fidelity speed regression",
         ],
     ]
     return table(
@@ -152,12 +153,12 @@ def link(page: str) -> str:
 def which_student() -> Table:
     """Which student to take, by task."""
     return table(
-        "task | estimator | measured | parameters, student / teacher | fit | one sample",
+        "task | estimator | measured | fit | one sample",
         [
-            choice("regression, one head per member", "`HydraPlusRegressor`", "Hydra+"),
-            choice("classification, one head per member", "`HydraPlusClassifier`", "Hydra+"),
-            choice("regression, one distribution", "`DistributionDistiller`", "gaussian"),
-            choice("classification, one distribution", "`DistributionDistiller`", "dirichlet"),
+            choice("regression", "one head per member", "hydra"),
+            choice("classification", "one head per member", "hydra"),
+            choice("regression", "one distribution", "distribution"),
+            choice("classification", "one distribution", "distribution"),
             gped_choice(),
             bdistil_choice(),
             sequence_choice(),
@@ -165,29 +166,29 @@ def which_student() -> Table:
     )
 
 
-def choice(what: str, take: str, student: str) -> list[Any]:
-    """A student of tables, by what fidelity.py found."""
-    kind = "numbers" if what.startswith("regression") else "classes"
-    found = [row for _, row in of_students(kind)[student]]
-    gap = mean(row["nll_gap"] for row in found)
-    ranks = spread((row["rank_student_to_teacher"] for row in found), ".2f")
-    measured = f"{len(found)} sets: mean NLL {gap:+.3f}; epistemic rank correlation {ranks}"
-    shares = spread((row["share_of_parameters"] for row in found), ".2f")
-    seconds = spread((row["cpu_seconds"] for row in found), ".0f")
-    return [what, take, measured, shares, f"{seconds} s", one_row(kind, student)]
+def choice(kind: str, what: str, student: str) -> list[Any]:
+    """A student of tables, by what suite.py found."""
+    found = of_students(student, TABLES[kind]).values()
+    gap, rank = mean(row["nll_gap"] for row in found), median(row["rank"] for row in found)
+    measured = f"{len(found)} tables: mean NLL {gap:+.3f}; epistemic rank correlation {rank:.2f}"
+    seconds = spread((row["fit_seconds"] for row in found), ".0f")
+    take = "`DistributionDistiller`"
+    if student == "hydra":
+        take = f"`HydraPlus{'Regressor' if kind == 'regression' else 'Classifier'}`"
+    return [f"{kind}, {what}", take, measured, f"{seconds} s", one_row(kind, student)]
 
 
 def one_row(kind: str, student: str) -> str | None:
     """Time for a row, of the students that it was measured of."""
-    if student != "Hydra+":
+    if student == "distribution":
         times = {
             row["model"]: f"{row['one_row_us']:.0f} µs"
             for row in stored("serving")["serving"]
-            if row["task"] == kind
+            if TASKS[row["task"]] == kind
         }
         by_file = f"{times['file']} in ONNX, {times['C']} in C"
         return f"{times['student']} for all outputs, {by_file}"
-    if kind == "classes":
+    if kind == "classification":
         return None
     one_row_us = {row["call"]: row["one_row_us"] for row in stored("predict")["one_row"]}
     return f"{duration(1e-6 * one_row_us['HydraPlusRegressor.predict'])} for `predict`"
@@ -202,7 +203,6 @@ def gped_choice() -> list[Any]:
         "`GPEDDistiller`",
         f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; mean absolute error of "
         f"the expected entropy {ours['entropy_mae']:.3f} nats",
-        "one network for the chain",
         f"{ours['cpu_seconds']:.0f} s with the chain",
         None,
     ]
@@ -218,7 +218,6 @@ def bdistil_choice() -> list[Any]:
         f"letter, gradient boosting as teacher: first round {first['ratio']:.0f} times "
         f"as fast for one sample, accuracy {found['booster'][0]:.3f} "
         f"({found['teacher']:.3f})",
-        None,
         None,
         f"{duration(first['ours_seconds'])} for a round",
     ]
@@ -241,7 +240,6 @@ def sequence_choice() -> list[Any]:
         "`SequenceDistributionDistiller`",
         f"synthetic languages: {gaps('translation', 'foreign_rmi', 'unseen nouns')}. "
         f"Dates and amounts: {gaps('sentences', 'word_rmi', 'unseen words')}",
-        "one network for five",
         f"{seconds:.1f} s",
         None,
     ]
@@ -263,7 +261,6 @@ def highlights() -> Table:
         ),
         masked_chain(),
         cube(),
-        pruned(),
     ]
     rows = (
         [
@@ -280,11 +277,9 @@ def highlights() -> Table:
 
 def deep_ensembles() -> Highlight:
     """Teachers beside the published Deep Ensembles."""
-    behind = {
-        name: theirs["nll"] - uci.DEEP_ENSEMBLES[name][1] for name, theirs, *_ in by_set("uci")
-    }
+    behind = {name: theirs["nll"] - uci.DEEP_ENSEMBLES[name][1] for name, theirs, _ in by_set()}
     name = max(behind, key=behind.__getitem__)
-    what = f"NLL of the teacher minus that of Deep Ensembles (2017), worst of six UCI sets ({name})"
+    what = f"NLL of the teacher minus that of Deep Ensembles, worst of {len(behind)} sets ({name})"
     reached = behind[name] <= DEEP_ENSEMBLES_NLL
     return what, f"{behind[name]:+.3f}", f"at most {DEEP_ENSEMBLES_NLL:+g}", reached, "regression"
 
@@ -303,31 +298,22 @@ def places() -> list[Highlight]:
     return found
 
 
-def of_mixtures() -> dict[str, list[dict[str, Any]]]:
-    """Students of mixtures, by set."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in stored("trees")["results"]:
-        if (row["teacher"], row["student"]) == ("mixed", "student"):
-            found.setdefault(row["set"], []).append(row)
-    return found
-
-
-def worst_mixture() -> tuple[str, list[dict[str, Any]]]:
-    """The set with the largest gap between the mixture and its student."""
-    return max(of_mixtures().items(), key=lambda item: mean(row["gap"] for row in item[1]))
+def worst_mixture() -> tuple[dict[str, Any], int]:
+    """The mixture with the largest gap to its student, and how many there are."""
+    found = [row for row in stored("trees")["results"] if row["teacher"] == "mixed"]
+    return max(found, key=lambda row: row["gap"]), len(found)
 
 
 def mixed_student() -> Highlight:
     """Students of mixtures, where the gap is largest."""
-    name, rows = worst_mixture()
-    measured, most = mean(row["gap"] for row in rows), MOST_GAP.get(name, 0.01)
-    n_sets = len(of_mixtures())
+    row, n_sets = worst_mixture()
+    name, gap, most = row["set"], row["gap"], MOST_GAP.get(row["set"], 0.01)
     what = f"NLL of its student minus that of the mixed teacher, worst of {n_sets} sets ({name})"
-    return what, f"{measured:+.3f}", f"at most {most:+g}", measured <= most, "forest"
+    return what, f"{gap:+.3f}", f"at most {most:+g}", gap <= most, "forest"
 
 
 def hydra_student(target: str, what: str) -> Highlight:
-    """The worst of four sets, in one of the targets of hydra.py."""
+    """The worst set, in one of the targets of hydra.py."""
     rows = {
         name: row
         for name, found in stored("hydra")["sets"].items()
@@ -336,7 +322,7 @@ def hydra_student(target: str, what: str) -> Highlight:
     }
     name, row = min(rows.items(), key=lambda item: margin(item[1]))
     measured = f"{row['value']:.3f}" + " times the teacher's" * ("ratio" in target)
-    what = f"{what}, worst of four sets ({name})"
+    what = f"{what}, worst of {len(rows)} sets ({name})"
     return what, measured, limits(row), row["reached"], "classification"
 
 
@@ -348,8 +334,9 @@ def margin(target: dict[str, Any]) -> float:
 
 def gaussian_student() -> Highlight:
     """A distribution over numbers from one network."""
-    found = [row["nll_gap"] for _, row in of_students("numbers")["gaussian"]]
-    what = f"NLL of `DistributionDistiller` minus its teacher's, mean of {len(found)} sets"
+    students = of_students("distribution", TABLES["regression"]).values()
+    found = [row["nll_gap"] for row in students]
+    what = f"NLL of `DistributionDistiller` minus its teacher's, mean of {len(found)} tables"
     reached = mean(found) <= FIDELITY_NLL
     return what, f"{mean(found):+.3f}", f"at most {FIDELITY_NLL:+g}", reached, "fidelity"
 
@@ -384,13 +371,4 @@ def cube() -> Highlight:
     """A booster beside an average."""
     row = stored("bdistil")["results"]["cube"]["targets"][0]
     what = "Accuracy of an average of as many networks minus that of `BDistilBooster`, cube"
-    return what, f"{row['value']:.4f}", f"at most {row['limit']:g}", row["reached"], "b_distil"
-
-
-def pruned() -> Highlight:
-    """Pruned students beside a search over widths."""
-    counts = stored("pareto")["results"]["verdicts"]["nll"]["interpolated"]["counts"]
-    n_students = sum(counts.values())
-    good = n_students - counts["loses"]
-    what = "Pruned students as good as a search over widths at equal FLOPs, in NLL"
-    return what, f"{good} of {n_students}", "all but one", good >= n_students - 1, "pruning"
+    return what, f"{row['value']:.4f}", f"at most {row['high']:g}", row["reached"], "b_distil"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from statistics import mean
 from typing import Any
 
 import uci
@@ -11,23 +10,19 @@ from _pages import Table, block, marked, pick, stored, table
 
 # Targets that do not stand in the files.
 UCI_WANTED = {"rank_correlation": 0.88, "median_ratio": 0.8, "rmse_ratio": 1.05}
-DISTRIBUTION_NLL = 0.06  # what a student that predicts a distribution may be behind, on average
-DISTRIBUTION_AUSE = 0.05  # and by how much its AUSE may differ
 
 
-def by_set(name: str) -> list[tuple[str, dict, dict, dict]]:
-    """Name, teacher, student and fidelity of each set of a file that uci.py has written."""
-    results = sorted(stored(name)["results"].items())
-    return [
-        (key, *(row[part] for part in ("teacher", "student", "fidelity"))) for key, row in results
-    ]
+def by_set() -> list[tuple[str, dict[str, float], dict[str, float]]]:
+    """Name, teacher and student of each set; means over splits."""
+    found = uci.means(stored("uci")["results"])
+    return [(name, of["teacher"], of["student"]) for name, of in sorted(found.items())]
 
 
 @block
 def uci_scores() -> Table:
     """RMSE and NLL beside those of Deep Ensembles."""
     rows = []
-    for name, theirs, ours, _ in by_set("uci"):
+    for name, theirs, ours in by_set():
         rmse, nll = uci.DEEP_ENSEMBLES[name]
         rows.append([name, theirs["rmse"], ours["rmse"], rmse, theirs["nll"], ours["nll"], nll])
     return table(
@@ -50,7 +45,7 @@ def uci_calibration() -> Table:
                 for value in pair
             ),
         ]
-        for name, theirs, ours, _ in by_set("uci")
+        for name, theirs, ours in by_set()
     )
     return table(
         "data set | NLL of a Gaussian, teacher:.3f | student:.3f | AUSE, teacher:.3f | "
@@ -64,8 +59,8 @@ def uci_fidelity() -> Table:
     """How close each student is to its teacher, and the targets."""
     rows: list[list[Any]] = []
     least_rank, least_ratio, most = UCI_WANTED.values()
-    for name, theirs, ours, fidelity in by_set("uci"):
-        rank, ratio, _ = fidelity.values()
+    for name, theirs, ours in by_set():
+        rank, ratio = pick(ours, "rank_correlation median_ratio")
         rmse = ours["rmse"] / theirs["rmse"]
         rows.append(
             [
@@ -83,34 +78,5 @@ def uci_fidelity() -> Table:
     return table(
         "data set | rank of epistemic | median ratio | RMSE ratio | NLL gap:+.3f | AUSE gap:+.3f | "
         "parameters, student / teacher:.2f",
-        rows,
-    )
-
-
-@block
-def uci_distribution() -> Table:
-    """Students that predict a distribution, beside their teachers; the last rows have the means."""
-    rows: list[list[Any]] = [
-        [
-            name,
-            *(model[score] for score in ("rmse", "nll") for model in (theirs, ours)),
-            ours["nll"] - theirs["nll"],
-            ours["ause"] - theirs["ause"],
-            *pick(ours, "coverage_90"),
-            *pick(fidelity, "rank_correlation median_ratio"),
-            ours["parameters"] / theirs["parameters"],
-        ]
-        for name, theirs, ours, fidelity in by_set("uci_distribution")
-    ]
-    nll, ause = (mean(row[column] for row in rows) for column in (5, 6))
-    nll_text = marked(nll, "+.3f", nll <= DISTRIBUTION_NLL)
-    ause_text = marked(ause, "+.3f", abs(ause) <= DISTRIBUTION_AUSE)
-    limits_of_gaps = [f"at most {DISTRIBUTION_NLL:+g}", f"within {DISTRIBUTION_AUSE:g}"]
-    rows.append(["mean", *[None] * 4, nll_text, ause_text, *[None] * 4])
-    rows.append(["target", *[None] * 4, *limits_of_gaps, *[None] * 4])
-    return table(
-        "data set | RMSE, teacher:.3f | student:.3f | NLL, teacher:.3f | student:.3f | "
-        "NLL gap:+.3f | AUSE gap:+.3f | 90 % coverage:.3f | rank of epistemic:.3f | "
-        "median ratio:.2f | parameters, student / teacher:.3f",
         rows,
     )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from _pages import (
@@ -91,7 +90,7 @@ def predict_memory() -> Table:
 def serving_times() -> Table:
     """Serving by a student, its exported forms and its teacher; targets are those of the file."""
     found = stored("serving")
-    most, least = found["settings"]["targets"].values()
+    most, least = found["targets"].values()
     rows = []
     for row in found["serving"]:
         us, speed = row["one_row_us"], row["rows_per_second"]
@@ -111,7 +110,7 @@ def serving_times() -> Table:
 def persistence_times() -> Table:
     """Writing and reading models in four ways; the target is that of the student's file."""
     found = stored("persistence")
-    most, rows = found["settings"]["target_ms"], []
+    most, rows = found["target_ms"], []
     for row in found["persistence"]:
         wanted = (row["model"], row["way"]) == ("student", "save")
         times = (
@@ -130,8 +129,8 @@ def persistence_cold() -> Table:
 
 
 @block
-def parallel_times(part: str) -> Table:
-    """Seconds on the clock of one job, or worker, and of two."""
+def parallel_times() -> Table:
+    """Seconds on the clock of one job, and of two."""
     rows = [
         [
             named(row["setting"]),
@@ -141,17 +140,11 @@ def parallel_times(part: str) -> Table:
             marked(row["ratio"], ".2f", row["reached"]),
             row["target"],
         ]
-        for row in stored("parallel")[part]
+        for row in stored("parallel")["cores"]
     ]
     return table(
         "setting | by | one, s:.2f | two, s:.2f | times as fast | target, at least:.1f", rows
     )
-
-
-@block
-def sgld_times() -> Table:
-    """How fast sampling is."""
-    return comparisons(stored("sgld")["sampling"])
 
 
 @block
@@ -171,83 +164,13 @@ def many_classes_memory() -> Table:
 
 
 @block
-def gped_speed() -> Table:
-    """What a chain costs that teaches a student after each step."""
-    found = stored("gped")["speed"]
-    hours = found["hours_for_a_million_iterations"]
-    over_sum = marked(found["over_sum"], ".2f", found["reached"])
-    rows = [
-        *([f"{name}, ms a step", f"{ms:.2f}"] for name, ms in found["step_ms"].items()),
-        [f"loop over SGLD and student, target at most {found['target']:g}", over_sum],
-        ["share of matrix products", f"{found['gemm_share']:.0%}"],
-        *([f"a million iterations, {name}, hours", f"{hour:.1f}"] for name, hour in hours.items()),
-    ]
-    return table(f"{found['setting']} | measured", rows)
-
-
-def choices(found: dict[str, Any], model: str) -> Iterable[tuple[str, dict, list[Any]]]:
-    """Set, scores, and rows, batch size and epochs of each fit; what "auto" takes is marked."""
-    for name, scores in found.items():
-        for row in scores.get(model, []):
-            chosen = '"auto"' if row["auto"] else None
-            yield name, row, [f"{scores['rows']:,}", row["batch_size"], row["epochs"], chosen]
-
-
-@block
-def amounts_teachers() -> Table:
-    """Ensembles by batch size and epochs."""
-    return table(
-        "data set | samples | batch | epochs | chosen | NLL:.3f | error:.4g | CPU s:.1f",
-        (
-            [name, *setting, *pick(row, "nll error cpu_seconds")]
-            for name, row, setting in choices(stored("amounts")["results"], "teachers")
-        ),
-    )
-
-
-@block
-def amounts_students() -> Table:
-    """Students by batch size and epochs."""
-    return table(
-        "data set | samples | batch | epochs | chosen | NLL gap:+.3f | rank of epistemic:.3f | "
-        "median ratio:.2f | CPU s:.1f",
-        (
-            [name, *setting, *pick(row, "nll_gap rank_correlation median_ratio cpu_seconds")]
-            for name, row, setting in choices(stored("amounts")["results"], "students")
-        ),
-    )
-
-
-@block
-def amounts_costs() -> Table:
-    """What a fit costs, by the number of samples."""
-    found = stored("amounts")["costs"]
-    rows = (
-        [
-            *pick(row, "rows teacher_epochs student_epochs teacher student"),
-            row["teacher"] + row["student"],
-        ]
-        for row in found
-    )
-    return table(
-        "samples:, | epochs | student's | teacher, CPU s:.1f | student:.1f | both:.1f", rows
-    )
-
-
-@block
 def scale_defaults() -> Table:
-    """What teacher and student cost by default, and with the settings of small tables."""
-    found = stored("scale")
-    of_sizes = found["sizes"]
-    fits = [("defaults", row) for row in of_sizes["pairs"]]
-    fits.append(("settings of small tables", of_sizes["of_small_tables"]))
-    fits.append(("defaults, n_jobs=2", found["cores"]))
+    """What teacher and student cost by default."""
     return table(
-        "fit | samples:, | epochs | teacher, CPU s:.1f | student:.1f | both, wall-clock s:.0f | "
+        "samples:, | epochs | teacher, CPU s:.1f | student:.1f | both, wall-clock s:.0f | "
         "MiB of X:.0f | beyond X, teacher:.0f | both:.0f | NLL, teacher:.3f | student:.3f",
         (
             [
-                name,
                 row["n_rows"],
                 "{}, {}".format(*row["epochs"]),
                 *row["cpu_seconds"],
@@ -256,7 +179,7 @@ def scale_defaults() -> Table:
                 *row["growth_mib"],
                 *row["nll"],
             ]
-            for name, row in fits
+            for row in stored("scale")["sizes"]["pairs"]
         ),
     )
 
@@ -284,9 +207,9 @@ def gpu_seconds() -> Table:
 @block
 def scale_peers() -> Table:
     """What gradient boosting costs on the same tables."""
-    keys = "peer n_rows cpu_seconds growth_mib rmse nll"
+    keys = "peer n_rows cpu_seconds growth_mib rmse"
     rows = (pick(row, keys) for row in stored("scale")["sizes"]["peers"])
-    return table("peer | samples:, | CPU s:.1f | MiB beyond X:.0f | RMSE:.3f | NLL:.3f", rows)
+    return table("peer | samples:, | CPU s:.1f | MiB beyond X:.0f | RMSE:.3f", rows)
 
 
 @block
