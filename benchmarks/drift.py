@@ -138,7 +138,7 @@ def _finite(delay: float) -> float | None:
 
 
 def main() -> None:
-    options = asked(__doc__, streams=100, shifted=15)  # stationary, and of each shift
+    options = asked(__doc__, streams=80, shifted=10)  # stationary, and of each shift
     n_stationary, n_shifted, n_training = options.streams, options.shifted, N_TRAINING
     if options.quick:
         n_stationary, n_shifted, n_training = 2, 2, 100

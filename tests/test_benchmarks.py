@@ -110,7 +110,6 @@ SMOKE = {
     "epistemic.py": ("--sets german --models teacher forest", "few_epochs"),
     "forest.py": ("", "few_epochs"),
     "gped.py": ("", "few_images"),
-    "gpu.py": ("", "few_epochs"),
     "hydra.py": ("", "few_epochs"),
     "logits.py": ("", "few_epochs"),
     "many_classes.py": ("", "in_this_process growing_peaks"),

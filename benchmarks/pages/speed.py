@@ -185,26 +185,6 @@ def scale_defaults() -> Table:
 
 
 @block
-def gpu_seconds() -> Table:
-    """Seconds of teacher and student on a GPU and on the processor."""
-    found = stored("gpu")
-    what = {"fit": "fit, defaults", "wide": "fit, 3 x 512 units", "predict": "predict_uncertainty"}
-    rows: list[list[Any]] = []
-    for part, name in what.items():
-        seconds: dict[int, dict[str, list[float]]] = {}
-        for row in found[part]:
-            seconds.setdefault(row["n_rows"], {})[row["device"]] = row["seconds"]
-        for n_rows, by_device in seconds.items():
-            there, here = by_device["cuda"], by_device.get("cpu", [None, None])
-            rows.append([name, n_rows, there[0], here[0], there[1], here[1]])
-    return table(
-        "what | samples:, | teacher, GPU s:.2f | processor:.2f | student, GPU s:.2f | "
-        "processor:.2f",
-        rows,
-    )
-
-
-@block
 def scale_peers() -> Table:
     """What gradient boosting costs on the same tables."""
     keys = "peer n_rows cpu_seconds growth_mib rmse"
