@@ -44,8 +44,8 @@ from skdistill import (
 )
 from skdistill.active import select_batch
 
-REGRESSION = ("concrete", "energy", "protein", "house")
-CLASSES = ("letter", "satimage", "magic")
+REGRESSION = ("concrete", "protein", "house")
+CLASSES = ("letter", "satimage")
 METHODS = {"regression": "lcmd", "classes": "margin"}
 
 START, END = 256, 2048

@@ -51,7 +51,7 @@ def on_cores(n_rows: int, n_epochs: int, at_least: float, n_rounds: int) -> list
 
 
 def main() -> None:
-    options = asked(__doc__, rounds=3)
+    options = asked(__doc__, rounds=2)
     cores = []
     for n_rows, (n_epochs, at_least) in SIZES.items():
         few = (300, 1, at_least, 1)

@@ -44,7 +44,7 @@ from skdistill.metrics import epistemic_fidelity, mixture_nll
 from skdistill.settings import Runtime
 from skdistill.teachers import MixedModels, as_teacher
 
-SETS = ("boston", "concrete", "power-plant", "california")  # by default
+SETS = ("boston", "power-plant", "california")  # by default
 N_ROUNDS, N_CALLS = 5, 20  # of predictions of one sample
 N_QUICK = 80  # samples
 GP_ROWS = 1000

@@ -101,7 +101,7 @@ def test_help_says_what_is_measured(run, script, capsys):
 # The arguments of each script beside --quick, and the fixtures that make it short.
 # suite.py has a test of its own.
 SMOKE = {
-    "active.py": ("--sets energy", "few_epochs in_this_process"),
+    "active.py": ("--sets concrete", "few_epochs in_this_process"),
     "bdistil.py": ("--parts toys", "few_epochs"),
     "conformal.py": ("--sets boston --splits 1", "few_epochs"),
     "decisions.py": ("--sets wine", "few_epochs"),
