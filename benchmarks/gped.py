@@ -103,7 +103,7 @@ def load(side: int) -> Images:
     strange = other.data[~other.is_train][:N_OTHER]
     outside = masked(strange, random_state=1).reshape(len(strange), -1)
     train, test = np.flatnonzero(mnist.is_train), np.flatnonzero(~mnist.is_train)
-    labelled, unlabelled = train[:N_LABELLED], train[N_LABELLED:]
+    labelled, unlabelled = np.split(train, [min(N_LABELLED, len(train) // 6)])
     data, outside = (part.astype(np.float32) / 255 for part in (data, outside))
     target = mnist.target
     return Images(
