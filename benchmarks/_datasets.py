@@ -93,6 +93,10 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name == "house":
         parts = arrays("tabular/house", "X_train X_val X_test y_train y_val y_test")
         return np.vstack(parts[:3]).astype(float), np.hstack(parts[3:])
+    if name == "river-flow":
+        X, Y = arrays("uci/rf1_multitarget", "X Y")
+        known = np.isfinite(X).all(axis=1)
+        return X[known], Y[known, 0]
     if name == "digits":
         return load_digits(return_X_y=True)
     load = load_uci_regression if name in UCI_REGRESSION else load_tabular_classification

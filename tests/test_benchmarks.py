@@ -113,6 +113,7 @@ SMOKE = {
     "hydra.py": ("", "few_epochs"),
     "logits.py": ("", "few_epochs"),
     "many_classes.py": ("", "in_this_process growing_peaks"),
+    "optimise.py": ("", "few_epochs"),
     "parallel.py": ("", "few_epochs"),
     "persistence.py": ("", "few_epochs"),
     "predict.py": ("", "few_epochs in_this_process one_graph"),

@@ -57,6 +57,27 @@ def active_learning() -> Table:
 
 
 @block
+def optimisation() -> Table:
+    """Median regret of each method, and how often it was below that of random points."""
+    by_name: dict[str, dict[str, Any]] = {}
+    for row in stored("optimise")["summary"]:
+        by_name.setdefault(row["name"], {})[row["method"]] = row
+    rows = []
+    for name, of in by_name.items():
+        ours, gp, random = (of[method] for method in ("members", "Gaussian process", "random"))
+        regret = marked(ours["regret"], ".3g", ours["regret"] <= gp["regret"])
+        shares = [row["below_random"] for row in (ours, gp)]
+        seconds = [row["seconds"] for row in (ours, gp)]
+        rows.append([name, ours["runs"], regret, gp["regret"], random["regret"], *shares, *seconds])
+    return table(
+        "function | runs:d | regret, members | Gaussian process:.3g | random:.3g | "
+        "below random, members:.2f | Gaussian process:.2f | "
+        "CPU s, members:.1f | Gaussian process:.1f",
+        rows,
+    )
+
+
+@block
 def active_pool() -> str:
     """What it costs to choose from a large pool."""
     row = stored("active")["pool"]
