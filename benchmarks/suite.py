@@ -542,7 +542,6 @@ def main() -> None:
         __doc__, sets=names, protocols=list(SETS), models=Among(list(MODELS), WHO), peers=False,
         fast=False, set={}, against=str(RESULTS / "suite.json"), jobs=2, resume=False,
     )  # fmt: skip
-    options.against = Path(options.against)
     if options.quick:
         options.jobs = 1
     there = versions()
@@ -551,7 +550,7 @@ def main() -> None:
         if PEERS[name] not in there:
             print(f"{name} is left out: {PEERS[name]} is not installed.")
             options.models.remove(name)
-    before = read(options.against)
+    before = read(Path(options.against))
     now = [row for row in before if row["model"] in PEERS]
     settings = {"quick": options.quick, "set": options.set}
     done: set[tuple] = set()
