@@ -34,6 +34,7 @@ from pages import (  # noqa: F401 -- they tell _pages.py what pages may ask for
     epistemic_part,
     front,
     posteriors,
+    referees,
     regression,
     speed,
 )
@@ -51,8 +52,11 @@ PAGES = [
 COMMANDS = {
     "gped_share": "gped.py --parts images",
     "gped_small": "gped.py --parts small --seeds 5",
+    "scoring_bench": "scoring_bench.py --sets boston --models teacher hydra distribution "
+    "xgb_vector_quantile --resume",
     "sentences": "translation.py --data real --repeats 2 --students mixture reverse_kl",
     "suite": "suite.py --resume --peers",
+    "tab_tune": "tab_tune.py --resume",
 }
 COMMANDS |= {
     path.stem: f"{path.stem}.py"

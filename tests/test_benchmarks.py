@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 import math
+import sys
 from functools import cache, partial
 from pathlib import Path
 
@@ -118,7 +119,9 @@ SMOKE = {
     "persistence.py": ("", "few_epochs"),
     "predict.py": ("", "few_epochs in_this_process one_graph"),
     "scale.py": ("", "few_epochs in_this_process"),
+    "scoring_bench.py": ("--sets boston --models teacher distribution", "few_epochs referees"),
     "serving.py": ("", "few_epochs one_graph"),
+    "tab_tune.py": ("--sets pm10 --teachers forest", "few_epochs referees"),
     "translation.py": ("", "few_epochs"),
     "trees.py": ("--sets boston", "few_epochs"),
     "uci.py": ("--sets boston", "few_epochs"),
@@ -402,3 +405,101 @@ def test_statistics_of_drift_are_those_of_scipy(common):
         is_alarm = expected.pvalue <= level
         np.testing.assert_array_equal(found >= drift.LIMITS[name], is_alarm)
         assert 0 < is_alarm.sum() < 20
+
+
+# Outside referees ---------------------------------------------------------------------------------
+
+# As much of ScoringBench and TabTune as the scripts call.
+IMITATED = {
+    "scoringbench/__init__.py": "from . import config\n__version__ = '0'",
+    "scoringbench/config.py": "N_FOLDS, SAMPLE_SIZE, SEED = 5, 300, 42",
+    "scoringbench/wrappers/__init__.py": """
+CatBoostQuantileWrapper = XGBQuantileVectorWrapper = dict
+""",
+    "scoringbench/wrappers/base.py": """
+from typing import NamedTuple
+class DistributionPrediction(NamedTuple):
+    probas: object
+    bin_edges: object
+    bin_midpoints: object
+    mean: object
+class ProbabilisticWrapper: ...
+""",
+    "scoringbench/metrics.py": """
+import numpy as np, scoring_bench
+def compute_metrics(found, y):
+    error = np.square(found.mean - y).mean()
+    return dict.fromkeys(scoring_bench.SCORES, error)
+""",
+    "tabtune/TabularPipeline/__init__.py": "from .pipeline import TabularPipeline",
+    "tabtune/distillation.py": """
+from tabtune.TabularPipeline.pipeline import TabularPipeline
+class TabDistiller:
+    def __init__(self, teachers, task_type, **settings):
+        (self.teacher,) = teachers
+        self.is_classifier = task_type == 'classification'
+        assert self.teacher.tuning_strategy != 'inference'
+    def fit(self, X, y):
+        known = (self.teacher.predict_proba if self.is_classifier else self.teacher.predict)(X)
+        assert known.shape[:1] == y.shape
+        self.mean = known.mean(axis=0)
+        return self
+    def predict(self, X):
+        return self.mean.repeat(len(X))
+    def predict_proba(self, X):
+        return self.mean[None].repeat(len(X), axis=0)
+""",
+}
+
+
+@pytest.fixture
+def referees(common, monkeypatch, tmp_path):
+    """ScoringBench and TabTune are imitated."""
+    for name, text in IMITATED.items():
+        path = tmp_path / "referees" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for name in [name for name in sys.modules if name.startswith(("scoringbench", "tabtune"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path / "referees")
+
+
+@pytest.mark.filterwarnings("ignore")  # networks of three epochs have learnt nothing
+def test_bins_of_scoringbench_have_the_moments_of_the_prediction(referees, few_epochs):
+    wrapper = importlib.import_module("_scoringbench_wrapper")
+    X, y = importlib.import_module("_common").made_up_table(200, 7)
+    model = skdistill.BayesianEnsembleRegressor(3, random_state=0)
+    found = wrapper.SkdistillWrapper(model).fit(X, y).predict_distribution(X[:50])
+    np.testing.assert_allclose(found.probas.sum(axis=1), 1)
+    widths = np.diff(found.bin_edges, axis=1)
+    assert (widths > 0).all()
+    mean = (found.probas * found.bin_midpoints).sum(axis=1)
+    squares = np.square(found.bin_midpoints) + widths**2 / 12  # of a uniform density in each bin
+    variance = (found.probas * squares).sum(axis=1) - mean**2
+    total = skdistill.predict_uncertainty(model, X[:50]).total
+    np.testing.assert_allclose(variance, total, rtol=0.02)
+    assert (np.abs(mean - found.mean) < 0.01 * np.sqrt(total)).all()
+
+
+def test_folds_of_scoringbench_are_its_own(referees):
+    folds = list(importlib.import_module("scoring_bench").splits(400))
+    assert [(len(train), len(test)) for train, test in folds] == [(240, 60)] * 5
+    for train, test in folds:
+        assert not set(train) & set(test)
+    tests = np.concatenate([test for _, test in folds])
+    assert len(set(tests)) == len(tests)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_referees_are_resumed(run, referees, few_epochs, data_dir, tmp_path):
+    for script, arguments in (
+        ("scoring_bench.py", "--sets boston --models hydra"),
+        ("tab_tune.py", "--sets german --teachers forest"),
+    ):
+        output = tmp_path / f"{script}.json"
+        command = script, "--quick", *arguments.split(), "--output", output
+        run(*command)
+        first = json.loads(output.read_text(encoding="utf-8"))
+        run(*command, "--resume")
+        assert json.loads(output.read_text(encoding="utf-8")) == first
