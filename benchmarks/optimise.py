@@ -3,9 +3,9 @@
 
 Six functions of BoTorch without noise, from 2 d + 2 points of a Sobol sequence, then batches of
 four, forty in all. Each batch maximises the log expected improvement of a model of all points so
-far: BoTorch's default Gaussian process, or the members of a default ensemble. At random: further
-points of the same sequence, with which all methods begin. Regret is the best value there is less
-the best found.
+far: BoTorch's default Gaussian process, or the members of an ensemble with the settings that
+`MembersModel` recommends for values without noise. At random: further points of the same sequence,
+with which all methods begin. Regret is the best value there is less the best found.
 
     python benchmarks/optimise.py --runs 10 --jobs 2                # needs BoTorch
 """
@@ -30,6 +30,7 @@ from torch import Tensor
 
 from skdistill import BayesianEnsembleRegressor
 from skdistill.integrations.botorch import MembersModel
+from skdistill.samplers import DeepEnsemble
 
 FUNCTIONS = {
     "Branin": test_functions.Branin(negate=True),
@@ -41,12 +42,19 @@ FUNCTIONS = {
 }
 METHODS = ("members", "Gaussian process", "random")
 N_POINTS, N_BATCH = 40, 4
+WITHOUT_NOISE = {
+    "inference": DeepEnsemble(bootstrap=False, calibrate=None),
+    "max_epochs": 1000,
+    "prior_scale": 100.0,
+    "module__activation": "silu",
+}
 
 
 def model_of(method: str, X: Tensor, y: Tensor, seed: int) -> Any:
     """A model of BoTorch of the points so far."""
     if method == "members":
-        return MembersModel(BayesianEnsembleRegressor(random_state=seed).fit(X.numpy(), y.numpy()))
+        ensemble = BayesianEnsembleRegressor(10, **WITHOUT_NOISE, random_state=seed)
+        return MembersModel(ensemble.fit(X.numpy(), y.numpy()))
     from botorch import fit_gpytorch_mll
 
     model = SingleTaskGP(X, y.unsqueeze(-1))
