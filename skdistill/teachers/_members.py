@@ -3,18 +3,32 @@
 
 Class probabilities are arrays (n, S, K), with columns in the order of the model's ``classes_``.
 Moments of regressors are arrays (n, S, t, 3): the mean, the variance that the model predicts, and
-the multiple of the residual variance that is added to it.
+the multiple of the residual variance that is added to it. The variance is found by what a regressor
+offers, so that no package is imported for it:
+
+==========================================  ==================================================
+``predict(X, return_std=True)``             scikit-learn's Bayesian regressors, scikit-optimize
+``pred_dist(X)``                            NGBoost
+``predict(X, output_type="quantiles")``     TabPFN, TabICL and their kin
+``predict(X, quantiles=levels)``            quantile-forest
+levels of the constructor                   sklearn-quantile (``q``), XGBoost (``quantile_alpha``),
+                                            CatBoost (``loss_function="MultiQuantile:alpha=..."``)
+==========================================  ==================================================
 """
 
+from __future__ import annotations
+
 import copy
+import inspect
 from collections.abc import Callable
 from functools import singledispatch
 
 import numpy as np
 import torch
-from scipy.special import expit, softmax
+from scipy.special import expit, ndtr, ndtri, softmax
 from sklearn.base import MetaEstimatorMixin, is_classifier
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -34,9 +48,13 @@ from torch import nn
 from .._data.checks import refuse_masked
 from .._estimator.base import NetEstimator
 from .._estimator.functions import align_classes, predict_members, transformed_members
-from .._estimator.unwrapping import components_and_rows, final_step, has_members, tags_of
+from .._estimator.unwrapping import (
+    components_and_rows,
+    final_step,
+    has_members,
+    tags_of,
+)
 from .._utils.validation import errors_about
-from ._predictive import predictive_moments
 
 _TOLERANCE = 1e-3  # of a sum of probabilities from one: half precision has three digits
 _MOST_VOTES = 100  # sum of the whole numbers that stand for weights of voters, at most
@@ -46,6 +64,10 @@ _SHARE_OF_ROUNDING = 1e-3  # over impurity at the root, where impurities are var
 # Losses under which CatBoost's virtual ensembles predict logits, or means and variances.
 _CATBOOST_LOGITS = frozenset({"Logloss", "CrossEntropy", "MultiClass"})
 _CATBOOST_MOMENTS = frozenset({"RMSE", "RMSEWithUncertainty"})
+LEVELS = np.arange(1, 40) / 40  # at which models that know all of their quantiles are asked
+# Parameters of `predict` and of constructors that take levels.
+_ARGUMENTS = ("quantiles", "alphas")
+_PARAMETERS = ("q", "quantile_alpha")
 
 
 def read_probabilities(model, X) -> np.ndarray:
@@ -423,3 +445,75 @@ def _normalised(members: np.ndarray, name: str) -> np.ndarray:
         )
     rounding = members.shape[-1] * np.finfo(members.dtype).eps
     return members if misses.max() <= rounding else members / sums[..., None]
+
+
+def predictive_moments(model, X) -> tuple[np.ndarray, np.ndarray] | None:
+    """Mean and variance (n, ...) that a fitted regressor predicts; None without a variance."""
+    if hasattr(model, "pred_dist"):
+        distribution = model.pred_dist(X)
+        return np.asarray(distribution.mean()), np.square(distribution.std())
+    accepted = inspect.signature(model.predict).parameters
+    # DummyRegressor takes return_std for the sake of its place in pipelines, and returns zeros.
+    if "return_std" in accepted and not isinstance(model, DummyRegressor):
+        mean, std = model.predict(X, return_std=True)
+        return np.asarray(mean), np.square(std)
+    found = predicted_quantiles(model, X)
+    return None if found is None else moments_of_quantiles(*found)
+
+
+def predicted_quantiles(model, X) -> tuple[np.ndarray, np.ndarray] | None:
+    """Quantiles (n, q) and their levels (q,), of a model that predicts at least two."""
+    accepted = inspect.signature(model.predict).parameters
+    if named := [name for name in _ARGUMENTS if name in accepted]:
+        levels = LEVELS.tolist()
+        more = {"output_type": "quantiles"} if "output_type" in accepted else {}
+        return _rows_first(model.predict(X, **{named[0]: levels}, **more), LEVELS), LEVELS
+    params = model.get_params() if hasattr(model, "get_params") else {}
+    given = [params[name] for name in _PARAMETERS if params.get(name) is not None]
+    if hasattr(model, "get_all_params"):  # CatBoost
+        loss, _, levels = model.get_all_params()["loss_function"].partition(":alpha=")
+        given += [levels.split(",")] if loss == "MultiQuantile" else []
+    for levels in given:
+        levels = np.asarray(levels, dtype=float)
+        if levels.ndim == 1 and len(levels) > 1:
+            return _rows_first(model.predict(X), levels), levels
+    return None
+
+
+def _rows_first(quantiles, levels: np.ndarray) -> np.ndarray:
+    """Quantiles as (n, q): a list has one array for each level; so do some arrays."""
+    found = np.asarray(quantiles, dtype=float)
+    if isinstance(quantiles, (list, tuple)) or found.shape[1:] != levels.shape:
+        found = found.T
+    if found.shape[1:] != levels.shape:
+        raise ValueError(
+            f"teacher must predict a quantile for each sample and each of {len(levels)} levels, "
+            f"got shape {found.T.shape}."
+        )
+    return found
+
+
+def moments_of_quantiles(
+    quantiles: np.ndarray, levels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (n,) of distributions of which some quantiles (n, q) are known.
+
+    Between the levels (q,), and beyond the outer ones, the quantile is linear in the standard
+    normal's quantile z. So those of a normal distribution give its moments exactly, from any two
+    levels. Quantiles that cross are sorted.
+    """
+    order = np.argsort(levels)
+    z = ndtri(np.asarray(levels)[order])
+    values = np.sort(quantiles, axis=1)
+    slopes = np.diff(values, axis=1) / np.diff(z)
+    offsets = values[:, :-1] - slopes * z[:-1]
+    # Moments of the standard normal between the inner levels; the outer pieces have no end.
+    ends = np.concatenate([[-np.inf], z[1:-1], [np.inf]])
+    density = np.exp(-0.5 * np.square(ends)) / np.sqrt(2 * np.pi)
+    weighted = np.where(np.isinf(ends), 0.0, ends) * density
+    mass, first = np.diff(ndtr(ends)), -np.diff(density)
+    second = mass - np.diff(weighted)
+    mean = offsets @ mass + slopes @ first
+    gaps = offsets - mean[:, None]  # squares of values far from 0 would lose the variance
+    variance = np.square(gaps) @ mass + 2 * (gaps * slopes) @ first + np.square(slopes) @ second
+    return mean, np.maximum(variance, 0)

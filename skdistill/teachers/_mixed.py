@@ -41,7 +41,16 @@ from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from ._base import EstimatorOfModels
+from ._held_out import (
+    as_rows,
+    fitted_on,
+    folds_of,
+    mean_squared_residual,
+    read_out_of_fold,
+    residual_variance,
+    rows_at,
+    with_variance,
+)
 from ._members import (
     check_probabilities,
     group_moments,
@@ -53,16 +62,7 @@ from ._members import (
     read_probabilities,
     without_rounding,
 )
-from ._rows_and_folds import (
-    as_rows,
-    fitted_on,
-    folds_of,
-    mean_squared_residual,
-    read_out_of_fold,
-    residual_variance,
-    rows_at,
-    with_variance,
-)
+from ._models import EstimatorOfModels
 
 # See doc/design.rst.
 _LEAST_WEIGHT = 0.01  # of a model that is kept

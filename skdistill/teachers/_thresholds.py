@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from .._estimator.unwrapping import components, inside
-from ._fitted import FittedModels
+from ._models import FittedModels
 from ._teacher import Teacher
 
 Split = tuple[int, float, float]  # number of a feature, threshold and gain

@@ -12,30 +12,30 @@ import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 
-from ..._data.checks import check_trainable
-from ..._data.columns import as_table, names_of_columns, with_days
-from ..._data.encoding import InputSettings
-from ..._data.schema import InputSchema
-from ..._estimator.base import Fitted, checked_training
-from ..._estimator.unwrapping import tags_of
-from ..._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
-from ..._method.plan import build_module
-from ..._method.task import (
+from .._data.checks import check_trainable
+from .._data.columns import as_table, names_of_columns, with_days
+from .._data.encoding import InputSettings
+from .._data.schema import InputSchema
+from .._estimator.base import Fitted, checked_training
+from .._estimator.unwrapping import tags_of
+from .._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
+from .._method.plan import build_module
+from .._method.task import (
     TASKS,
     Buffers,
     ClassificationTask,
     prepare_to_compute,
     read_samples,
 )
-from ..._training.stream import Stream, is_stream, refuse_with_stream
-from ..._training.trainer import SEED_LIMIT, Training
-from ..._utils.validation import errors_about
-from ..._utils.warnings import warn
-from ...distributions import Calibratable
-from ...pruning import ProximalStep
-from ...settings import Checkpoint, Runtime
-from ...teachers import check_member_predictions
-from ...transfer import (
+from .._training.stream import Stream, is_stream, refuse_with_stream
+from .._training.trainer import SEED_LIMIT, Training
+from .._utils.validation import errors_about
+from .._utils.warnings import warn
+from ..distributions import Calibratable
+from ..pruning import ProximalStep
+from ..settings import Checkpoint, Runtime
+from ..teachers import check_member_predictions
+from ..transfer import (
     Disagreement,
     GaussianNoise,
     TransferMaker,

@@ -13,21 +13,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._data.encoding import MANY_ROWS
-from ..._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
-from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
-from ..._estimator.predicting import check_return_std, is_a
-from ..._method.task import Task
-from ..._utils.settings import SettingsRule
-from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from ..._utils.validation import Number, OneOf
-from ...distributions import Distribution
-from ...modules import MLP
-from ...settings import Connection, Optimizer, Runtime, WeakLearnerSearch
-from ...transfer import TransferMaker, TransferOnly
-from .._fit._base import Distiller
-from .._fit._spec import FitSpec
-from ._anytime import (
+from .._data.encoding import MANY_ROWS
+from .._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
+from .._estimator.batched import as_rows, check_rows, rows_at_a_time
+from .._estimator.predicting import check_return_std, is_a
+from .._method.task import Task
+from .._utils.settings import SettingsRule
+from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
+from .._utils.validation import Number, OneOf
+from ..distributions import Distribution
+from ..modules import MLP
+from ..settings import Connection, Optimizer, Runtime, WeakLearnerSearch
+from ..transfer import TransferMaker, TransferOnly
+from ._base import Distiller
+from ._bdistil_anytime import (
     Anytime,
     EarlyExits,
     LimitedRun,
@@ -37,8 +36,8 @@ from ._anytime import (
     predict_first,
     predict_within,
 )
-from ._plan import LearnerRecipes, RoundsPlan
-from ._search import Round, play_game
+from ._bdistil_search import LearnerRecipes, Round, RoundsPlan, play_game
+from ._spec import FitSpec
 
 
 class BDistilBooster(MetaEstimatorMixin, Distiller):

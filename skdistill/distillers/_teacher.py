@@ -20,10 +20,10 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, check_memory
 
-from ..._data.columns import Columns, date_columns, feature_names_of
-from ..._estimator.base import ObservedTask
-from ..._estimator.functions import predict_members
-from ..._estimator.unwrapping import (
+from .._data.columns import Columns, date_columns, feature_names_of
+from .._estimator.base import ObservedTask
+from .._estimator.functions import predict_members
+from .._estimator.unwrapping import (
     ensemble_inside,
     final_step,
     has_members,
@@ -34,15 +34,15 @@ from ..._estimator.unwrapping import (
     weights_for,
     with_inside,
 )
-from ..._method.plan import rebuild_module, weights_of
-from ..._method.random_functions import LEAST_SAMPLES, Predict, RandomFunctions
-from ..._method.task import RegressionTask, Task
-from ..._utils.reporting import stage
-from ..._utils.warnings import warn
-from ...distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
-from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from ...samplers import SGHMC, SGLD
-from ...teachers import (
+from .._method.plan import rebuild_module, weights_of
+from .._method.random_functions import LEAST_SAMPLES, Predict, RandomFunctions
+from .._method.task import RegressionTask, Task
+from .._utils.reporting import stage
+from .._utils.warnings import warn
+from ..distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from ..samplers import SGHMC, SGLD
+from ..teachers import (
     MixedModels,
     Teacher,
     align_classes,

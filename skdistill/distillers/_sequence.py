@@ -16,29 +16,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ..._data.checks import check_weights
-from ..._estimator.base import (
+from .._data.checks import check_weights
+from .._estimator.base import (
     NetEstimator,
     checked_training,
     fit_task,
     for_callbacks,
     with_callbacks,
 )
-from ..._method.objective import Objective
-from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
-from ..._training.resume import resumable
-from ..._training.trainer import SEED_LIMIT
-from ..._utils.reporting import stage
-from ..._utils.settings import part_of
-from ..._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
-from ..._utils.validation import value_at_epoch
-from ..._utils.warnings import warn
-from ...families import Family, make_family
-from ...modules import DistributionStack, RecurrentSequenceModel, stack
-from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
-from ...settings import Optimizer, Runtime
-from .._fit._base import FamilyRule
-from .._fit._student import Student
+from .._method.objective import Objective
+from .._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
+from .._training.resume import resumable
+from .._training.trainer import SEED_LIMIT
+from .._utils.reporting import stage
+from .._utils.settings import part_of
+from .._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
+from .._utils.validation import value_at_epoch
+from .._utils.warnings import warn
+from ..families import Family, make_family
+from ..modules import DistributionStack, RecurrentSequenceModel, stack
+from ..sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
+from ..settings import Optimizer, Runtime
+from ._base import FamilyRule
+from ._student import Student
 
 _CHUNK_BYTES = 2**24  # of the members' predictions at a time
 
@@ -312,7 +312,7 @@ def _training_rows(
     seed: int,
 ) -> Any:
     """Return the training set, with the targets at the tokens of its samples."""
-    from ..._engine import DistillationRows
+    from .._engine import DistillationRows
 
     rows, is_token, weight = (
         torch.tensor(array, dtype=torch.float32, device=device) for array in data

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models that belong together: estimators, skorch nets, torch modules."""
+"""Estimators of several models: fitted ones that belong together, and one for each quantile."""
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, gen_batches
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._estimator.functions import align_classes
-from .._estimator.unwrapping import has_members, tags_of
-from .._utils.validation import OneOf, errors_about
+from .._estimator.unwrapping import has_members, seeded_clone, tags_of, weights_for
+from .._training.trainer import SEED_LIMIT
+from .._utils.validation import OneOf, Seed, errors_about
 from .._version import API_PAGE_OF_MODULE
 from ..distributions import Gaussian
 from ._members import (
@@ -23,6 +27,7 @@ from ._members import (
     moments_of_means,
     moments_of_members,
     moments_of_one,
+    moments_of_quantiles,
     read_moments,
     read_probabilities,
 )
@@ -30,6 +35,61 @@ from ._members import (
 _ESTIMATOR_TYPES = {"classification": "classifier", "regression": "regressor"}
 
 _CHUNK_ROWS = 2048  # samples that a torch module is given at a time
+
+
+class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
+    """Base of estimators of models, the first of which knows the columns of X."""
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the models.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, for models that take them, in a Pipeline for the last step.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a model or a parameter is not one that the class describes.
+        """
+
+    @abstractmethod
+    def predict(self, X: Any) -> Any:
+        """Predict the class of the largest mean probability, or the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+
+    @property
+    def _first_model(self) -> BaseEstimator:
+        models = vars(self).get("models_") or [self.estimator_]
+        return next(model for model in models if model is not None)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return self._first_model.n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the columns of X."""
+        return self._first_model.feature_names_in_
 
 
 class FittedModels(BaseEstimator):
@@ -223,3 +283,78 @@ def _outputs(module: nn.Module, X) -> Tensor:
             f"{tuple(outputs.shape)}."
         )
     return outputs
+
+
+class QuantileModels(RegressorMixin, EstimatorOfModels):
+    """Regressors that predict a quantile each, as one that predicts a mean and a variance.
+
+    The quantile function is taken to be linear in the standard normal's between the levels and
+    beyond them, so that quantiles of a normal distribution have its moments exactly. Quantiles that
+    cross are sorted. It may be the `teacher` of a student.
+
+    Parameters
+    ----------
+    models : list of estimators
+        Such as ``HistGradientBoostingRegressor(loss="quantile", quantile=0.1)``, of one target.
+        Each is cloned and fitted; one that is fitted already comes in a ``FrozenEstimator``.
+    quantiles : array-like of shape (n_models,)
+        The level of each model, between 0 and 1: at least two different ones.
+    random_state : int, RandomState instance or None, default=None
+        For models whose own ``random_state`` is None.
+
+    Attributes
+    ----------
+    models_ : list of estimators
+        The fitted models.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    """
+
+    def __init__(
+        self,
+        models: Any,
+        quantiles: Any,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.models = models
+        self.quantiles = quantiles
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+        """Fit each model; levels must be as many, between 0 and 1, and not all the same."""
+        Seed().check(self.random_state, "random_state")
+        with errors_about("quantiles"):
+            levels = check_array(
+                self.quantiles, dtype=float, ensure_2d=False, input_name="quantiles"
+            )
+        if levels.shape != (len(self.models),) or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(
+                f"quantiles must be {len(self.models)} levels between 0 and 1, one a model; got "
+                f"{self.quantiles!r}."
+            )
+        if len(np.unique(levels)) < len(levels) or len(levels) < 2:
+            raise ValueError(f"quantiles must be two different levels or more, got {levels}.")
+        random = check_random_state(self.random_state)
+        models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in self.models]
+        self.models_ = [m.fit(X, y, **weights_for(m, sample_weight)) for m in models]
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the mean, and the standard deviation if asked for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,)
+        std : ndarray of shape (n_samples,)
+            Only if `return_std`.
+        """
+        check_is_fitted(self)
+        quantiles = np.stack([model.predict(X) for model in self.models_], axis=1)
+        mean, variance = moments_of_quantiles(quantiles, self.quantiles)
+        return (mean, np.sqrt(variance)) if return_std else mean

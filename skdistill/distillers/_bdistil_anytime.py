@@ -16,12 +16,12 @@ import torch
 from sklearn.utils import gen_batches
 from torch import Tensor
 
-from ..._data.checks import check_outputs
-from ..._estimator.batched import as_rows, chunk_size, read_distribution, rows_at_a_time
-from ..._utils.validation import Number, OneOf
-from ..._utils.warnings import warn
-from ...distributions import Distribution
-from ...modules import Rounds
+from .._data.checks import check_outputs
+from .._estimator.batched import as_rows, chunk_size, read_distribution, rows_at_a_time
+from .._utils.validation import Number, OneOf
+from .._utils.warnings import warn
+from ..distributions import Distribution
+from ..modules import Rounds
 
 Read = Callable[[Any], Any]  # takes a distribution to a prediction
 
