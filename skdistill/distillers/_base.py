@@ -244,6 +244,10 @@ class IncrementalDistiller(Distiller):
         "warm_start": OneOf((True, False)),
         "ddof": OneOf((0, 1)),
     }
+    _module_defaults = {  # see doc/design.rst
+        "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
+        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
+    }
     _takes_streams = True
 
     @available_if(has_fitted_teacher)

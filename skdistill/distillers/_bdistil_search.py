@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The search for weak learners, round by round (B-DISTIL, Algorithms 1 and 2)."""
+"""The learners of a booster, and their search round by round (B-DISTIL, Algorithms 1 and 2)."""
 
 import itertools
 import math
@@ -87,10 +87,7 @@ def play_game(
 def _rows_and_targets(
     spec: FitSpec, predictions: MemberPredictions, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Samples of the game, the learners' targets there, and the samples' weights.
-
-    The rows of a game stay the same: those that `transfer` generates are generated once.
-    """
+    """Samples of the game, which stay the same, the learners' targets there, and their weights."""
     plan = spec.plan
     predict: Any = predictions.predict  # not None where it is called
     X, _, weight, members, _ = training_set(spec, predictions)
@@ -142,9 +139,7 @@ class Barrier:
 class Search:
     """The game, played until there are `n_rounds` learners or no further one is found.
 
-    X are the samples (N, ...), on the device of the training; parts of `task` are the trainings.
-    `network` and `rounds` are the learners found so far, and `history` has a row for each epoch of
-    theirs.
+    X are the samples (N, ...), on the device of the training.
     """
 
     def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
@@ -164,7 +159,8 @@ class Search:
         self.target = game.target.to(X.dtype)
         weight = game.weight.to(X.dtype).T
         self.weight = None if bool((weight == weight[0, 0]).all()) else weight
-        self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
+        loc, bound = game.loc.to(X), game.bound.to(X)
+        self.network = Booster([], loc, bound, centred=self.plan.is_centred)
         self.classes = list(self.plan.classes)
         self.barrier_weights: dict[tuple[int, int], float] = {}  # by class, of its last learner
         self.played = Rounds(self.network, X, reach=max(number for _, number in self.classes))
@@ -193,13 +189,18 @@ class Search:
                 warn(message, ConvergenceWarning)
                 return
             if self.spec.params["verbose"] > 1:
-                self._print_round(time.monotonic() - start)
+                found, n_done = self.rounds[-1], len(self.rounds)
+                left = time_left(time.monotonic() - start, n_done, n_rounds - n_done)
+                print_line(
+                    f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of "
+                    f"class {found.module} with {found.n_connections} connections, weight "
+                    f"{found.weight:.2g}, distance {found.distance:.4g}, {left}"
+                )
 
     def find(self) -> bool:
         """Find a weak learner and add it (FIND-WL, Algorithm 2); return whether there is one.
 
-        The classes that a model class is expanded to are searched anew in each round. Of the model
-        classes one in which there is none is not searched again (Algorithm 1).
+        A model class without one is not searched again (Algorithm 1); expansions of others are.
         """
         n_searches = 0
         while self.classes:
@@ -223,7 +224,7 @@ class Search:
         """Train a learner and add it if it brings the mean nearer; else change the barrier."""
         sources = self.network.learners[::-1][:n_sources]
         recipe = self.spec.recipe.of_classes[number]
-        learner = self.plan.build_learner(recipe, sources, self._seed())
+        learner = self.plan.build_learner(recipe, sources, *self.spec.draw_seeds(1))
         learner.to(self.played.x)
         phase = f"round {len(self.rounds) + 1} of {self.n_rounds}, network {n_searches}"
         history = self.train(learner, barrier.weight, phase)
@@ -243,12 +244,6 @@ class Search:
         self.game.add(outputs, weight)
         self.played.keep_hidden(hidden)
         self.network.append(learner, weight)
-        self._note(learner, number, n_searches, edges)
-        self.history += [{**row, "round": len(self.rounds)} for row in history]
-        return True
-
-    def _note(self, learner: Learner, number: int, n_searches: int, edges: Tensor | None) -> None:
-        before = sum(found.flop for found in self.rounds)
         self.rounds.append(
             Round(
                 module=number,
@@ -257,20 +252,14 @@ class Search:
                 edge=None if edges is None else edges.min().item(),
                 weight=self.network.weights[-1].item(),
                 distance=self.game.distance(),
-                flop=count_flop(self.network, learner.row_shape) - before,
+                flop=count_flop(self.network, learner.row_shape) - sum(r.flop for r in self.rounds),
                 connection_flop=learner.connection_flop,
                 n_parameters=n_parameters(learner),
                 n_connection_parameters=learner.n_connection_parameters,
             )
         )
-
-    def _print_round(self, seconds: float) -> None:
-        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.n_rounds
-        print_line(
-            f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of class "
-            f"{found.module} with {found.n_connections} connections, weight {found.weight:.2g}, "
-            f"distance {found.distance:.4g}, {time_left(seconds, n_done, n_rounds - n_done)}"
-        )
+        self.history += [{**row, "round": len(self.rounds)} for row in history]
+        return True
 
     def train(
         self, learner: Learner, barrier_weight: float, phase: str
@@ -281,7 +270,7 @@ class Search:
         guard, batch_size = DivergenceGuard(), self.spec.params["batch_size"]
         X = learner.pack(self.played.x, self.played.sources_of(learner))
         targets = self.target, self.game.wanted().to(self.target)
-        rows = Rows(X, targets, self.weight, batch_size, [self._seed()])
+        rows = Rows(X, targets, self.weight, batch_size, self.spec.draw_seeds(1))
         module = stack([learner.trainable()])
         task = self.task.subtask("learner", max_subtasks=self.n_epochs)
         with task.running():
@@ -335,9 +324,6 @@ class Search:
     def _is_out_of_time(self) -> bool:
         """Whether `max_time` leaves no time to search a learner beside those that there are."""
         return bool(self.rounds) and self.spec.training.is_out_of_time
-
-    def _seed(self) -> int:
-        return self.spec.draw_seeds(1)[0]
 
 
 class LearnerRecipes(NamedTuple):
@@ -415,9 +401,6 @@ class RoundsPlan(Plan):
             torch.Generator().manual_seed(seed),
         )
 
-    def new_booster(self, learners: list[Learner], loc: Tensor, bound: Tensor) -> Booster:
-        return Booster(learners, loc, bound, centred=self.is_centred)
-
     def build(self, recipe: LearnerRecipes, seeds: Sequence[int]) -> Booster:
         """Build a booster of the learners found, or of one of each class before there are any."""
         learners: list[Learner] = []
@@ -426,7 +409,7 @@ class RoundsPlan(Plan):
             sources = learners[::-1][:n_sources]
             learners.append(self.build_learner(recipe.of_classes[number], sources, seed))
         zeros = torch.zeros(self.n_outputs)
-        return self.new_booster(learners, zeros, zeros.clone())
+        return Booster(learners, zeros, zeros.clone(), centred=self.is_centred)
 
     def complete(self, module: Any) -> None:
         module.network.put_side_by_side()
@@ -467,7 +450,14 @@ class WeakLearnerObjective(Objective):
         target, wanted = targets
         over_time = outputs.ndim > target.ndim
         bounded = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
-        loss, gradient = self._task_loss(bounded, target.unsqueeze(1) if over_time else target)
+        wanted_outputs = target.unsqueeze(1) if over_time else target
+        if self.temperature is None:
+            gradient = bounded - wanted_outputs
+            loss = 0.5 * gradient.square().sum(-1)
+        else:
+            softened = torch.softmax(wanted_outputs / self.temperature, -1).expand_as(bounded)
+            term = losses.Term(losses.cross_entropy, (softened,))
+            loss, gradient = losses.tempered_sum([term], bounded, self.temperature)
         last, at_end = bounded, gradient
         if over_time:
             loss, gradient = loss.mean(1), gradient / bounded.shape[1]
@@ -477,11 +467,3 @@ class WeakLearnerObjective(Objective):
             loss = torch.add(loss, barrier, alpha=self.barrier_weight)  # Eq 6
             at_end.add_(d_barrier, alpha=self.barrier_weight)
         return loss, losses.gradient_of_raw(gradient, bounded, self.loc, self.bound, self.centred)
-
-    def _task_loss(self, bounded: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        if self.temperature is None:
-            error = bounded - target
-            return 0.5 * error.square().sum(-1), error
-        softened = torch.softmax(target / self.temperature, -1).expand_as(bounded)
-        term = losses.Term(losses.cross_entropy, (softened,))
-        return losses.tempered_sum([term], bounded, self.temperature)

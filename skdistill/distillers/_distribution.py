@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from .. import losses
 from .._estimator.base import Fitted, ObservedTask, available_if
 from .._estimator.batched import read_rows
-from .._estimator.predicting import DistributionEstimator
 from .._method.objective import LARGE_LOSS, Objective
 from .._method.plan import Plan, TrainingBudget
 from .._method.task import Buffers, Task
@@ -36,46 +35,8 @@ from ..transfer import TransferMaker, TransferOnly
 from ._base import FamilyRule, IncrementalDistiller
 from ._spec import FitSpec
 from ._student import first_predictions, train_student, with_plan
-from ._teacher import MemberPredictions
 
 _ROUNDING = 1e-6  # difference of members that agree: of standardised targets, or in nats
-
-
-def _draws_functions(distiller: DistributionEstimator) -> bool:
-    """Condition for ``available_if``: the student's family has whole functions to draw."""
-    plan = vars(distiller).get("_plan")
-    return plan is None or (hasattr(plan.family, "process") and plan.tells_parts)
-
-
-class Agreement:
-    """Whether a teacher's members agree in all their predictions; `holds` if they have before.
-
-    Every further prediction of `predictions` is compared.
-    """
-
-    def __init__(self, predictions: MemberPredictions, holds: bool):
-        self.holds = holds
-        if predictions.of_X is not None:
-            self._compare(predictions.of_X)
-        self._predict = predictions.predict
-        predict = None if predictions.predict is None else self._predict_and_compare
-        self.predictions = predictions._replace(predict=predict)
-
-    def read(self, fitted: Fitted) -> Fitted:
-        """Return a student that predicts the mean, with an epistemic part of 0, if they agree."""
-        plan: Any = fitted.plan
-        is_mean = self.holds and plan.family.tells_parts
-        return with_plan(replace(plan, members_agree=True), fitted) if is_mean else fitted
-
-    def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
-        members: np.ndarray = self._predict(rows)
-        self._compare(members)
-        return members
-
-    def _compare(self, members: np.ndarray) -> None:
-        if self.holds:
-            same = np.isclose(members, members[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
-            self.holds = bool(same.all())
 
 
 class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
@@ -197,10 +158,6 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         "family": FamilyRule(),
         "supervised_weight": Number(Real, 0),
     }
-    _module_defaults = {
-        "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
-        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
-    }
 
     def __init__(
         self,
@@ -254,10 +211,21 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         before: Any = spec.before
         family = clone(make_family(self.family, spec.kind))
         predictions = self._fit_teacher(spec, task)
-        agreement = Agreement(predictions, before is None or before.plan.members_agree)
-        predictions = agreement.predictions
+        agree = before is None or before.plan.members_agree  # in all that they have predicted
+
+        def compared(members: np.ndarray) -> np.ndarray:
+            nonlocal agree
+            if agree:
+                same = np.isclose(members, members[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
+                agree = bool(same.all())
+            return members
+
+        if predictions.of_X is not None:
+            compared(predictions.of_X)
+        if (predict := predictions.predict) is not None:
+            predictions = predictions._replace(predict=lambda rows: compared(predict(rows)))
         plan = replace(spec.plan, n_members=predictions.count(spec.X))
-        if plan.learns_from_members:
+        if _defines(plan.family, "informed"):  # which completes it, before the network is built
             if before is None:
                 plan = plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
             else:
@@ -266,20 +234,32 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         if plan.n_members == 1 and family.tells_parts:
             warn(
                 "The teacher has one member, and so no spread to learn: the student cannot tell "
-                "the parts of the uncertainty, which are None.",
+                "the parts of the uncertainty, which are None."
             )
         fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
+
+        def read(fitted: Any) -> Fitted:
+            """Return a student that predicts the mean of members that agree, if they do."""
+            if not (agree and fitted.plan.family.tells_parts):
+                return fitted
+            return with_plan(replace(fitted.plan, members_agree=True), fitted)
+
         for fitted in train_student(spec, plan, predictions, task, **facts):
-            yield agreement.read(fitted)
-        yield agreement.read(fitted)
-        if agreement.holds and family.tells_parts and plan.n_members > 1:
+            yield read(fitted)
+        yield read(fitted)
+        if agree and family.tells_parts and plan.n_members > 1:
             warn(
                 "The teacher's members never disagreed about the samples that the student learnt "
                 "from: its epistemic uncertainty is 0 everywhere. Let it learn from other samples, "
-                "by transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
+                "by transfer or X_transfer, or from out-of-fold predictions, by teacher_cv."
             )
 
-    @available_if(_draws_functions)
+    @available_if(
+        lambda self: (
+            "_plan" not in vars(self)
+            or (hasattr(self._plan.family, "process") and self._plan.tells_parts)
+        )
+    )
     def sample_members(
         self,
         X: ArrayLike,
@@ -381,11 +361,6 @@ class FamilyPlan(Plan):
         return _defines(self.family, "initial_outputs")
 
     @property
-    def learns_from_members(self) -> bool:
-        """Whether `informed` completes the family, before the network is built."""
-        return _defines(self.family, "informed")
-
-    @property
     def n_outputs(self) -> int:
         return self.family.n_outputs(self.task.size)
 
@@ -477,14 +452,15 @@ class DistributionObjective(Objective):
         loss, gradient = loss * temperature**2, gradient.mul_(temperature)
         weight = self.plan.supervised_weight
         if weight:
-            of_labels, slope = losses.by_autograd(self._label_nll, outputs, y)
+
+            def nll(outputs: Tensor, y: Tensor) -> Tensor:
+                student = self.plan.family.distribution(outputs.flatten(0, -3))
+                return losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
+
+            of_labels, slope = losses.by_autograd(nll, outputs, y)
             loss = loss + weight * labelled * of_labels  # Eqs 16 and 17
             gradient = gradient + weight * labelled.unsqueeze(-1) * slope
         return losses.log_tailed_clip(loss, gradient, self.limit)
-
-    def _label_nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        student = self.plan.family.distribution(outputs.flatten(0, -3))
-        return losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
 
     def penalty(self, module: nn.Module) -> Tensor | None:
         penalty = self.plan.family.penalty(module.network)

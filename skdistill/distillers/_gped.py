@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""GPED: a student learns expectations over a posterior from which chains draw."""
+"""GPED: a student learns posterior expectations, of the draws of chains (Vadera et al., 2020)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,7 @@ from ..modules import MLP, DistributionStack
 from ..pruning import GroupLasso
 from ..samplers import SGHMC, SGLD
 from ..settings import Estimate, Optimizer, Runtime
-from ..transfer import (
-    Mixup,
-    Munge,
-    TransferMaker,
-    TransferOnly,
-    TransferSet,
-    make_transfer,
-)
+from ..transfer import Mixup, Munge, TransferMaker, TransferOnly, TransferSet, make_transfer
 from ._base import PRUNING, Distiller
 from ._spec import FitSpec, check_further_rows, maker_that_changes
 from ._student import train_student, with_approximation_error
@@ -177,11 +170,7 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
     """
 
     _plan: ExpectationsPlan
-    _parameter_table = {
-        **Distiller._parameter_table,
-        **PRUNING,
-        "estimate": SettingsRule(Estimate),
-    }
+    _parameter_table = {**Distiller._parameter_table, **PRUNING, "estimate": SettingsRule(Estimate)}
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128)},
         "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
@@ -271,9 +260,15 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
 
     def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
         if self._runs_online:
+            from .._engine import CheckpointFile
+            from .._serialization.digest import digests
             from ._gped_chains import distil_online
 
-            yield from distil_online(spec, task, self._checkpoint(spec))
+            checkpoint: Any = nullcontext()
+            if (wanted := spec.checkpoint) is not None:
+                belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
+                checkpoint = CheckpointFile(wanted.path, wanted.every, belongs_to)
+            yield from distil_online(spec, task, checkpoint)
             return
         predictions, plan = self._fit_teacher(spec, task), spec.plan
         if spec.X_monitor is not None and predictions.predict is None:
@@ -291,12 +286,10 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
     def _plan_of(self, task: Task) -> ExpectationsPlan:
         """Return the plan of a student; raise for parameters that do not go together."""
         estimate = Estimate.of(self.estimate).kind
-        expectations = chosen_expectations(self.expectations, estimate, task.kind)
-        estimates = chosen_estimates(estimate, expectations)
-        replays = not self._runs_online
-        plan = expectations_plan(task, expectations, estimates, replays)
-        if replays:
+        plan = expectations_plan(task, self.expectations, estimate, not self._runs_online)
+        if plan.replays:
             return plan
+        estimates = plan.estimates
         defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
         for name, value in defaults.items():
             if getattr(self, name) != value:
@@ -326,16 +319,6 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
                 f"{finetune_epochs!r}."
             )
         return plan
-
-    def _checkpoint(self, spec: FitSpec) -> Any:
-        """Return the context of a checkpoint of chains and student, or of None."""
-        if (wanted := spec.checkpoint) is None:
-            return nullcontext()
-        from .._engine import CheckpointFile
-        from .._serialization.digest import digests
-
-        belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
-        return CheckpointFile(wanted.path, wanted.every, belongs_to)
 
     def predict_expectation(self, X: object, name: str) -> np.ndarray:
         """Predict an expectation.
@@ -428,10 +411,7 @@ class ExpectationsPlan(Plan):
         }
 
     def monitored(self, fitted: Fitted, means: Tensor) -> Fitted:
-        """Return a student with the teacher's expectations for the rows of `X_monitor`.
-
-        `means` are targets of the student for these rows, (n_monitor, n_outputs).
-        """
+        """Return a student with the teacher's expectations for `X_monitor`, given as targets."""
         monitor = {
             label: self.in_units(label, means[:, columns].cpu(), fitted.module).numpy()
             for label, columns in zip(self.labels, self.columns, strict=True)
@@ -517,30 +497,13 @@ class GaussianExpectationsPlan(ExpectationsPlan):
 
 
 def expectations_plan(
-    task: Task, expectations: Sequence[Expectation], estimates: Sequence[str], replays: bool
+    task: Task, expectations: object, estimate: Any, replays: bool
 ) -> ExpectationsPlan:
-    """Return the plan for some expectations, tried out on two members and three rows."""
-    shape = 2, 3, task.size
-    plan: type[ExpectationsPlan]
-    members: Tensor | Gaussian
-    if isinstance(task, RegressionTask):
-        plan, members = GaussianExpectationsPlan, Gaussian(torch.zeros(shape), torch.ones(shape))
-    else:
-        plan, members = CategoricalExpectationsPlan, torch.full(shape, 1 / task.size)
-    values = [expectation.of_members(members) for expectation in expectations]
-    pairs = zip(expectations, values, strict=True)
-    ends = accumulate((e.target(value).shape[-1] for e, value in pairs), initial=0)
-    n_values = tuple(value.shape[-1] for value in values)
-    columns = tuple(slice(*ends) for ends in pairwise(ends))
-    return plan(task, tuple(expectations), tuple(estimates), n_values, columns, replays)
-
-
-def chosen_expectations(expectations: object, estimate: object, task: str) -> list[Expectation]:
-    """Expectations by name or as they are, checked; "auto" is chosen by their estimate."""
-    known = KNOWN[task]
+    """Return the plan for expectations and their estimates, checked and tried on two members."""
+    kind, known = task.kind, KNOWN[task.kind]
     if isinstance(expectations, str):
         auto = _AUTO_OF_ONE if isinstance(estimate, str) and estimate == "stochastic" else _AUTO
-        expectations = auto[task] if expectations == "auto" else (expectations,)
+        expectations = auto[kind] if expectations == "auto" else (expectations,)
     if not isinstance(expectations, (tuple, list)):
         raise TypeError(
             f"expectations must be a tuple of names, of {sorted(known)}, and of Expectation "
@@ -552,7 +515,7 @@ def chosen_expectations(expectations: object, estimate: object, task: str) -> li
             expectation = known[expectation]
         elif not isinstance(expectation, Expectation):
             raise ValueError(
-                f"expectations must be names, for a {task} of {sorted(known)}, or Expectation "
+                f"expectations must be names, for a {kind} of {sorted(known)}, or Expectation "
                 f"objects; got {expectation!r}."
             )
         elif type(expectation) is Expectation and expectation.label in known:
@@ -565,17 +528,11 @@ def chosen_expectations(expectations: object, estimate: object, task: str) -> li
     labels = [expectation.label for expectation in chosen]
     if len(set(labels)) < len(labels):
         raise ValueError(f"expectations must have names of their own, got {labels}.")
-    if not any(set(needed) <= set(labels) for needed in _NEEDED[task]):
-        needed = " or ".join(map(repr, _NEEDED[task]))
+    if not any(set(needed) <= set(labels) for needed in _NEEDED[kind]):
+        needed = " or ".join(map(repr, _NEEDED[kind]))
         raise ValueError(
-            f"expectations must contain {needed} for a {task} to predict; got {labels}."
+            f"expectations must contain {needed} for a {kind} to predict; got {labels}."
         )
-    return chosen
-
-
-def chosen_estimates(estimate: Any, expectations: list[Expectation]) -> list[str]:
-    """Estimate of each expectation, checked."""
-    labels = [expectation.label for expectation in expectations]
     given = estimate if isinstance(estimate, dict) else dict.fromkeys(labels, estimate)
     is_known = all(isinstance(e, str) and e in _ESTIMATES for e in given.values())
     if not (set(given) <= set(labels) and is_known):
@@ -583,20 +540,30 @@ def chosen_estimates(estimate: Any, expectations: list[Expectation]) -> list[str
             f"estimate must be one of {list(_ESTIMATES)}, or a dict of them by names of {labels}; "
             f"got {estimate!r}."
         )
-    for expectation in expectations:
+    for expectation in chosen:
         if expectation.needs_several and given.get(expectation.label) == "stochastic":
             raise ValueError(
                 f"estimate of {expectation.label!r} must be 'online': no one sample tells it; got "
                 f"{estimate!r}."
             )
-    return [given.get(label, "online") for label in labels]
+    estimates = tuple(given.get(label, "online") for label in labels)
+    shape = 2, 3, task.size
+    plan: type[ExpectationsPlan]
+    members: Tensor | Gaussian
+    if isinstance(task, RegressionTask):
+        plan, members = GaussianExpectationsPlan, Gaussian(torch.zeros(shape), torch.ones(shape))
+    else:
+        plan, members = CategoricalExpectationsPlan, torch.full(shape, 1 / task.size)
+    values = [expectation.of_members(members) for expectation in chosen]
+    pairs = zip(chosen, values, strict=True)
+    ends = accumulate((e.target(value).shape[-1] for e, value in pairs), initial=0)
+    n_values = tuple(value.shape[-1] for value in values)
+    columns = tuple(slice(*ends) for ends in pairwise(ends))
+    return plan(task, tuple(chosen), estimates, n_values, columns, replays)
 
 
 class ExpectationObjective(Objective):
-    """Sum of the expectations' losses; the target is (..., n, n_outputs), the outputs are too.
-
-    `columns` are the places of the expectations among the outputs.
-    """
+    """Sum of the expectations' losses; `columns` are their places in target and outputs."""
 
     def __init__(self, expectations: Sequence[Expectation], columns: Sequence[slice]):
         super().__init__()

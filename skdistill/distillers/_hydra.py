@@ -51,10 +51,6 @@ class HydraPlus(IncrementalDistiller):
         "heads": SettingsRule(Heads, Heads._parameter_table["n_heads"]),
         "loss": SettingsRule(HydraLoss, OneOf((None,))),
     }
-    _module_defaults = {  # see doc/design.rst
-        "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
-        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
-    }
     _auto_transfer = {"classifier": GaussianNoise(share_power=1.5)}
 
     def __init__(
@@ -415,8 +411,7 @@ class HydraObjective(Objective):
     """The loss of Hydra+ (Eq 10) with a term that matches spreads; subclasses define the terms.
 
     Targets are the teacher's members (S, n, N, ...), the labels (S, n, ...), and whether a sample
-    has a label (S, n). Outputs are the heads', (S, M, n, ...). `low_noise_factor` is above
-    1 where the teacher predicts next to no variance.
+    has a label (S, n). Outputs are the heads', (S, M, n, ...).
     """
 
     member_index: Tensor
@@ -458,10 +453,7 @@ class HydraObjective(Objective):
 
 
 def split_gain(outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs (..., M, n, 2 t) of the heads, and the raw log gain (..., n, t) of the last network.
-
-    Its other outputs mean nothing.
-    """
+    """Split outputs (..., M + 1, n, 2 t) into those of heads and the raw log gain (..., n, t)."""
     n_heads, n_targets = outputs.shape[-3] - 1, outputs.shape[-1] // 2
     raw = outputs.select(-3, n_heads).narrow(-1, 0, n_targets)
     return outputs.narrow(-3, 0, n_heads), raw
@@ -504,7 +496,22 @@ class GaussianHydraObjective(HydraObjective):
             own, raw = split_gain(outputs)
             log_gain = bounded(raw)
         heads = losses.Mixture(*Gaussian.from_outputs(own))
-        loss, gradient = weighted_sum(self._terms(members, y, labelled, log_gain), heads)
+        alpha, beta = float(self.plan.loss.teacher_weight), float(self.plan.loss.member_weight)
+        terms: list[Term] = []  # of the heads, whose weight is not zero
+        if alpha < 1:
+            terms.append(Term(losses.correctness, (y,), (1 - alpha) * labelled))  # L1
+        if alpha > 0 and beta < 1:
+            terms.append(Term(losses.aggregation, (members,), alpha * (1 - beta)))  # L2
+        if alpha > 0 and beta > 0:
+            arguments: tuple = members, self.pairs
+            terms.append(Term(losses.individuality, arguments, alpha * beta))  # L3
+        if self.plan.loss.spread_weight > 0:
+            weight = self.spread_weight
+            arguments = members, self.pairs, self.residual_floor
+            terms.append(Term(losses.residual_mismatch, arguments, _RESIDUAL_WEIGHT * weight))
+            arguments = members, log_gain, self.spread_floor
+            terms.append(Term(losses.spread_mismatch, arguments, _SPREAD_WEIGHT * weight))
+        loss, gradient = weighted_sum(terms, heads)
         slope = losses.gradient_of_outputs(own, gradient)
         if log_gain is not None:
             d_log_gain = losses.spread_error(heads, members, log_gain, self.spread_floor)
@@ -517,24 +524,6 @@ class GaussianHydraObjective(HydraObjective):
         limit = LARGE_LOSS * y.shape[-1]
         loss, slope = losses.log_tailed_clip(loss.unsqueeze(-2), slope, limit)
         return loss.squeeze(-2), slope
-
-    def _terms(
-        self, members: losses.Mixture, y: Tensor, labelled: Tensor, log_gain: Tensor | None
-    ) -> Iterator[Term]:
-        """Terms of the heads whose weight is not zero."""
-        alpha, beta = float(self.plan.loss.teacher_weight), float(self.plan.loss.member_weight)
-        if alpha < 1:
-            yield Term(losses.correctness, (y,), (1 - alpha) * labelled)  # L1
-        if alpha > 0 and beta < 1:
-            yield Term(losses.aggregation, (members,), alpha * (1 - beta))  # L2
-        if alpha > 0 and beta > 0:
-            yield Term(losses.individuality, (members, self.pairs), alpha * beta)  # L3
-        if self.plan.loss.spread_weight > 0:
-            weight = self.spread_weight
-            arguments: tuple = members, self.pairs, self.residual_floor
-            yield Term(losses.residual_mismatch, arguments, _RESIDUAL_WEIGHT * weight)
-            arguments = members, log_gain, self.spread_floor
-            yield Term(losses.spread_mismatch, arguments, _SPREAD_WEIGHT * weight)
 
 
 class CategoricalHydraObjective(HydraObjective):

@@ -76,10 +76,7 @@ def in_batches(predict: Callable, X, batch_size: int | None) -> np.ndarray:
 
 
 def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
-    """Return ``summarise(predict(X), rows)`` of chunks of samples, joined.
-
-    Chunks are as large as a share of scikit-learn's ``working_memory`` allows.
-    """
+    """Return ``summarise(predict(X), rows)`` of chunks of samples that fit in memory, joined."""
     first = predict(rows_at(X, slice(0, 1)))
     n_rows = min(rows_in_memory(first), max(1, _CHUNK_BYTES // first.nbytes))
     chunks = gen_batches(X.shape[0], n_rows)
@@ -87,10 +84,7 @@ def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
 
 
 def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndarray]]:
-    """Clones fitted without each fold in turn, with the indices of the samples in the fold.
-
-    They are fitted one after the other, or in as many processes as ``joblib.parallel_config`` says.
-    """
+    """Clones fitted without each fold in turn, by joblib, and the samples of the fold."""
     folds = list(cv.split(X, y))
     fits = (delayed(fitted_on)(model, X, y, sample_weight, train) for train, _ in folds)
     found = Parallel(return_as="generator")(fits)
@@ -104,11 +98,7 @@ def fitted_on(model, X, y, sample_weight, rows: object = slice(None)):
 
 
 def _in_one_job(call: Callable, *arguments: object) -> Any:
-    """Call while the next folds are fitted.
-
-    joblib's threads serve one ``Parallel`` at a time: a forest that predicted by them would stop
-    them, and the folds would never be done.
-    """
+    """Call while folds are fitted by joblib, whose threads serve one ``Parallel`` at a time."""
     with parallel_config(n_jobs=1):
         return call(*arguments)
 
@@ -116,10 +106,7 @@ def _in_one_job(call: Callable, *arguments: object) -> Any:
 def read_out_of_fold(
     model, X, y, weight, folds, read: Callable, name: str, verbose: int = 0
 ) -> np.ndarray:
-    """Return ``read(fitted, rows)`` for every sample, by the clone that has not seen its fold.
-
-    `name` is what to call the folds in errors, and in the lines that ``verbose=2`` prints.
-    """
+    """Return ``read(fitted, rows)`` for every sample, by the clone that has not seen its fold."""
     counts = np.zeros(len(y), dtype=int)
     found: np.ndarray | None = None
     begin, n_folds = time.monotonic(), folds.get_n_splits(X, y)
@@ -165,23 +152,25 @@ def folds_of(cv, y: np.ndarray, are_classes: bool, random_state, name: str):
     return splitter(cv, shuffle=True, random_state=random_state)
 
 
-# --- residual variance ---------------------------------------------------------------------------
-
-
 def residual_variance(
     estimator, fitted, read: Callable, X, y, sample_weight, batch_size: int | None = None
 ) -> np.ndarray:
-    """Mean squared difference between y and predictions of models that have not seen the sample.
+    """Mean squared difference (t,) of y and predictions of models that have not seen the sample.
 
-    `estimator` is the regressor unfitted, `fitted` the same as fitted on X and y, and `read` gives
-    the moments (n, S, t, 3) of its members. The result, (t,), is in squared units of y, positive.
-    Models predict at most `batch_size` samples at a time.
+    ``read(X)`` gives the moments (n, S, t, 3) of the members of `fitted`.
     """
     weight = check_weights(sample_weight, len(y))
     if is_prefitted(estimator):
         means = in_chunks(read, X, lambda moments, _: group_moments(moments, 1)[:, 0, :, 0])
     elif (unseen := _out_of_bag(final_step(fitted)[0], len(y))) is not None:
-        means = in_chunks(read, X, lambda moments, rows: _mean_of(moments, unseen[rows]))
+
+        def mean_of_unseen(moments: np.ndarray, rows: slice) -> np.ndarray:
+            """Mean (n, t) of members that have not seen the sample; NaN where there are none."""
+            counts = unseen[rows].sum(axis=1)[:, None]
+            sums = np.einsum("nst,ns->nt", moments[..., 0], unseen[rows])
+            return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+        means = in_chunks(read, X, mean_of_unseen)
     else:
         tuned = fitted.best_estimator_ if is_search(fitted) else estimator
         means = np.empty((len(y), y.size // len(y)))
@@ -230,19 +219,9 @@ def _out_of_bag(model, n_rows: int) -> np.ndarray | None:
     return unseen if unseen.any(axis=1).mean() > 0.5 else None
 
 
-def _mean_of(moments: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-    """Mean (n, t) of those members that have not seen the sample; NaN where there are none."""
-    counts = unseen.sum(axis=1)[:, None]
-    sums = np.einsum("nst,ns->nt", moments[..., 0], unseen)
-    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-
-
 @dataclass(frozen=True)
 class EpistemicScale:
-    """By what the stated epistemic variances v of t targets, or of all classes, are multiplied.
-
-    It is ``factor * (v / reference) ** power``.
-    """
+    """Factors ``factor * (v / reference) ** power`` of the stated epistemic variances v."""
 
     factor: np.ndarray  # (t,)
     power: np.ndarray | float = 0.0  # (t,)
@@ -289,9 +268,8 @@ def measured_scale(
 ) -> EpistemicScale | None:
     """Compare the variance between models of disjoint samples to that which they state.
 
-    Each third of the samples is predicted by the models of the two others: where a model was
-    fitted it follows the noise. ``read(model, X)`` gives what members expect, (n, S, t). None for
-    few samples, or after a warning where a model cannot be fitted on a third.
+    Each third of the samples is predicted by the models of the two others. ``read(model, X)`` gives
+    what members expect, (n, S, t). None for few samples, or where a model cannot be fitted.
     """
     are_classes = is_classifier(estimator)
     if len(y) < _LEAST_SAMPLES or (are_classes and np.unique(y, return_counts=True)[1].min() < 3):
@@ -300,13 +278,17 @@ def measured_scale(
     thirds = [rows for _, rows in splitter.split(np.zeros(len(y)), y)]
     # A mixture again with the weights that it has, a search with what it has found.
     again = estimator
-    if hasattr(fitted, "with_known_weights"):
-        again = fitted.with_known_weights()
+    if hasattr(fitted, "_with_known_weights"):
+        again = fitted._with_known_weights()
     elif is_search(fitted):
         again = fitted.best_estimator_
 
+    def mean_and_variance(members: np.ndarray, _: slice) -> np.ndarray:
+        """Of members (n, S, t), with ddof=1, as students read it: (n, t, 2)."""
+        return np.stack([members.mean(axis=1), members.var(axis=1, ddof=1)], axis=-1)
+
     def asked(model, rows) -> np.ndarray:
-        return in_chunks(partial(read, model), rows_at(X, rows), _mean_and_variance)
+        return in_chunks(partial(read, model), rows_at(X, rows), mean_and_variance)
 
     try:
         # Models of the same initial weights would not be independent: each has seeds of its own.
@@ -335,11 +317,6 @@ def measured_scale(
     weights = None if weight is None else weight[np.concatenate(thirds)]
     laws = [_law(*pair, weights) for pair in zip(seen.T, stated.T, strict=True)]
     return EpistemicScale(*map(np.array, zip(*laws, strict=True)))
-
-
-def _mean_and_variance(members: np.ndarray, _: slice) -> np.ndarray:
-    """Mean of members (n, S, t), and their variance with ddof=1, as students read it, (n, t, 2)."""
-    return np.stack([members.mean(axis=1), members.var(axis=1, ddof=1)], axis=-1)
 
 
 def _law(seen: np.ndarray, stated: np.ndarray, weights) -> tuple[float, float, float]:

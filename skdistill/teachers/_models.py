@@ -37,10 +37,25 @@ _ESTIMATOR_TYPES = {"classification": "classifier", "regression": "regressor"}
 _CHUNK_ROWS = 2048  # samples that a torch module is given at a time
 
 
-class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
+class _KnowsColumns(BaseEstimator):
     """Base of estimators of models, the first of which knows the columns of X."""
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
+    _first_model: Any
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return int(self._first_model.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the columns of X."""
+        return np.asarray(self._first_model.feature_names_in_)
+
+
+class EstimatorOfModels(MetaEstimatorMixin, _KnowsColumns, ABC):
+    """Base of estimators that fit models."""
 
     @abstractmethod
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -81,18 +96,8 @@ class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
         models = vars(self).get("models_") or [self.estimator_]
         return next(model for model in models if model is not None)
 
-    @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return self._first_model.n_features_in_
 
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the columns of X."""
-        return self._first_model.feature_names_in_
-
-
-class FittedModels(BaseEstimator):
+class FittedModels(_KnowsColumns):
     """Fitted models that belong together, as one estimator whose members they are.
 
     Like ``sklearn.frozen.FrozenEstimator`` it is its own clone, and its fit only checks. It may be
@@ -113,8 +118,6 @@ class FittedModels(BaseEstimator):
     classes : array-like of shape (n_classes,), default=None
         Of the columns of torch modules; None is the classes in the y of the teacher's fit, sorted.
     """
-
-    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
     def __init__(self, models: Any, task: Any = None, classes: ArrayLike | None = None):
         self.models = models
@@ -186,14 +189,8 @@ class FittedModels(BaseEstimator):
         return all(has_members(model) for model in self.models)
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of features of the first model."""
-        return int(self.models[0].n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the features of the first model."""
-        return np.asarray(self.models[0].feature_names_in_)
+    def _first_model(self) -> Any:
+        return self.models[0]
 
     def _resolve_task(self) -> str:
         OneOf((None, *_ESTIMATOR_TYPES)).check(self.task, "task")
@@ -226,7 +223,15 @@ def _(model, X):
     if model.are_joined:
         own = [(read_probabilities(member, X), member.classes_) for member in model.models]
         return np.concatenate([align_classes(*one, model.classes_) for one in own], axis=1)
-    members = [_probabilities_of(member, X, model) for member in model.models]
+    members = []
+    for one in model.models:
+        if isinstance(one, nn.Module):
+            members.append(_outputs(one, X).softmax(-1).numpy())
+            continue
+        found = one.predict_proba(as_net_takes(one, X))
+        if hasattr(one, "classes_"):  # not a skorch net that never saw labels
+            found = align_classes(found, one.classes_, model.classes_)
+        members.append(found)
     if len({member.shape for member in members}) > 1:
         raise ValueError(
             "models must give as many probabilities each, got shapes "
@@ -239,32 +244,23 @@ def _(model, X):
 def _(model, X, n_targets):
     if model.are_joined:
         return np.concatenate([read_moments(one, X, n_targets) for one in model.models], axis=1)
-    return np.stack([_moments_of(member, X, n_targets) for member in model.models], axis=1)
-
-
-def _probabilities_of(model, X, models: FittedModels) -> np.ndarray:
-    """Probabilities (n, K) of one of the models."""
-    if isinstance(model, nn.Module):
-        return _outputs(model, X).softmax(-1).numpy()
-    found = model.predict_proba(as_net_takes(model, X))
-    if not hasattr(model, "classes_"):  # a skorch net that never saw labels
-        return found
-    return align_classes(found, model.classes_, models.classes_)
-
-
-def _moments_of(model, X, n_targets: int) -> np.ndarray:
-    """Moments (n, t, 3) of one of the models."""
-    if not isinstance(model, nn.Module):
-        return moments_of_one(model, X, n_targets)
-    outputs = _outputs(model, X)
-    if outputs.shape[1] == n_targets:
-        return moments_of_means(outputs.numpy())
-    if outputs.shape[1] != 2 * n_targets:
-        raise ValueError(
-            f"models must give a mean, or a mean and a raw variance, for each of {n_targets} "
-            f"target(s); {type(model).__name__} gives shape {tuple(outputs.shape)}."
-        )
-    return moments_of_members(torch.stack(Gaussian.from_outputs(outputs), dim=-1).numpy())
+    moments = []
+    for one in model.models:
+        if not isinstance(one, nn.Module):
+            moments.append(moments_of_one(one, X, n_targets))
+            continue
+        outputs = _outputs(one, X)
+        if outputs.shape[1] not in (n_targets, 2 * n_targets):
+            raise ValueError(
+                f"models must give a mean, or a mean and a raw variance, for each of {n_targets} "
+                f"target(s); {type(one).__name__} gives shape {tuple(outputs.shape)}."
+            )
+        if outputs.shape[1] == n_targets:
+            moments.append(moments_of_means(outputs.numpy()))
+        else:
+            both = torch.stack(Gaussian.from_outputs(outputs), dim=-1)
+            moments.append(moments_of_members(both.numpy()))
+    return np.stack(moments, axis=1)
 
 
 def _outputs(module: nn.Module, X) -> Tensor:

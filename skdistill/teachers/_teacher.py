@@ -202,10 +202,45 @@ class Teacher(EstimatorOfModels):
             model.set_params(max_time=0.8 * seconds)
         self.estimator_ = model.fit(X, y, **weights)
         X, y = as_rows(X), np.asarray(y)
-        set_up = self._set_classes if is_classifier(self) else self._set_targets
-        n_members = set_up(X, y, sample_weight)
+        weight, first = check_weights(sample_weight, len(y)), rows_at(X, slice(0, 1))
+        if is_classifier(self):
+            if y.ndim == 2 and y.shape[1] > 1:
+                raise ValueError(
+                    f"y must have one column of classes to fit a teacher, got {y.shape[1]} columns."
+                )
+            in_y = np.unique(y)
+            self.classes_ = np.asarray(getattr(self.estimator_, "classes_", in_y))
+            if len(self.classes_) < 2:
+                raise ValueError(f"y must hold at least two classes, got 1 class: {in_y.tolist()}.")
+            if unknown := set(in_y.tolist()) - set(self.classes_.tolist()):
+                raise ValueError(
+                    f"y holds classes {sorted(unknown)}, which the fitted teacher does not know; "
+                    f"it knows {self.classes_.tolist()}."
+                )
+            n_columns = self._read(first).shape[-1]
+            if n_columns != len(self.classes_):
+                raise ValueError(
+                    f"teacher gives {n_columns} columns, but y holds {len(self.classes_)} classes, "
+                    f"{self.classes_.tolist()}; name those of torch modules by FittedModels(..., "
+                    "classes=...)."
+                )
+            expected = {"n_classes": n_columns}
+        else:
+            self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
+            self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
+            targets = y.reshape(len(y), -1)
+            check_trainable(targets.astype(np.float64), np.float64, "y")
+            self._y_scale, self.residual_variance_ = standardisation(targets, weight), None
+            if self._read(first)[..., 2].any():
+                samples = X, y, sample_weight, self.batch_size
+                self.residual_variance_ = residual_variance(
+                    self.estimator, self.estimator_, self._read, *samples
+                )
+            expected = {"n_targets": self.n_outputs_}
+        members = self._members(first, self.max_members)
+        check_member_predictions(members, 1, name="teacher's predictions", **expected)
+        n_members = members.shape[1]
         if is_measured and n_members > 1:
-            weight = check_weights(sample_weight, len(y))
             given = self.estimator, self.estimator_, self._expected
             self._scale = measured_scale(*given, X, y, weight)
         elif isinstance(self.epistemic_scale, Real):
@@ -316,8 +351,6 @@ class Teacher(EstimatorOfModels):
         score = accuracy_score if is_classifier(self) else r2_score
         return score(y, self.predict(X), sample_weight=sample_weight)
 
-    # --- members
-
     @property
     def epistemic_scale_(self) -> Any:
         """By what the mean epistemic variance was multiplied; None if it was not."""
@@ -339,19 +372,12 @@ class Teacher(EstimatorOfModels):
 
     def _expected(self, model, X) -> np.ndarray:
         """Probabilities, or means, (n, S, t) of the members of a model, grouped as asked for."""
-        members = self._read(X, model)
+        members, most = self._read(X, model), self.max_members
         if is_classifier(self):
-            members = align_classes(
-                members, getattr(model, "classes_", self.classes_), self.classes_
-            )
-            return (
-                members
-                if self.max_members is None
-                else group_probabilities(members, self.max_members)
-            )
-        if self.max_members is not None:
-            members = group_moments(members, self.max_members)
-        return members[..., 0]
+            classes = getattr(model, "classes_", self.classes_)
+            members = align_classes(members, classes, self.classes_)
+            return members if most is None else group_probabilities(members, most)
+        return (members if most is None else group_moments(members, most))[..., 0]
 
     def _members(self, X, most: int | None) -> np.ndarray:
         """Predictions of the members, grouped if there are more than `most`."""
@@ -395,50 +421,6 @@ class Teacher(EstimatorOfModels):
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of targets where y had none."""
         return array[:, 0] if not is_classifier(self) and self._y_is_1d else array
-
-    # --- fitted attributes
-
-    def _set_classes(self, X, y: np.ndarray, sample_weight) -> int:
-        if y.ndim == 2 and y.shape[1] > 1:
-            raise ValueError(
-                f"y must have one column of classes to fit a teacher, got {y.shape[1]} columns."
-            )
-        in_y = np.unique(y)
-        self.classes_ = np.asarray(getattr(self.estimator_, "classes_", in_y))
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got 1 class: {in_y.tolist()}.")
-        if unknown := set(in_y.tolist()) - set(self.classes_.tolist()):
-            raise ValueError(
-                f"y holds classes {sorted(unknown)}, which the fitted teacher does not know; it "
-                f"knows {self.classes_.tolist()}."
-            )
-        n_columns = self._read(rows_at(X, slice(0, 1))).shape[-1]
-        if n_columns != len(self.classes_):
-            raise ValueError(
-                f"teacher gives {n_columns} columns, but y holds {len(self.classes_)} classes, "
-                f"{self.classes_.tolist()}; name those of torch modules by FittedModels(..., "
-                "classes=...)."
-            )
-        return self._count_members(X, n_classes=n_columns)
-
-    def _set_targets(self, X, y: np.ndarray, sample_weight) -> int:
-        self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
-        self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
-        targets, weight = y.reshape(len(y), -1), check_weights(sample_weight, len(y))
-        check_trainable(targets.astype(np.float64), np.float64, "y")
-        self._y_scale = standardisation(targets, weight)
-        self.residual_variance_ = None
-        if self._read(rows_at(X, slice(0, 1)))[..., 2].any():
-            self.residual_variance_ = residual_variance(
-                self.estimator, self.estimator_, self._read, X, y, sample_weight, self.batch_size
-            )
-        return self._count_members(X, n_targets=self.n_outputs_)
-
-    def _count_members(self, X, **expected) -> int:
-        """Count the members and check their predictions, on one sample."""
-        members = self._members(rows_at(X, slice(0, 1)), self.max_members)
-        check_member_predictions(members, 1, name="teacher's predictions", **expected)
-        return members.shape[1]
 
 
 def _check_model(model) -> None:

@@ -52,11 +52,10 @@ class Splits(NamedTuple):
 
 
 def splits_of(model: Any, weight: float = 1.0) -> Splits:
-    """Find where the trees in a fitted model split the features of X.
+    """Find where the trees in a fitted model split the features of X, in units of X.
 
-    It is a tree, forest or boosting of scikit-learn, LightGBM, XGBoost or CatBoost, alone or in a
-    teacher, search or meta-estimator. Of a Pipeline that scales, imputes and selects
-    columns, thresholds are in units of X. Other models, and those behind other steps, have none.
+    Other models, and those behind steps of a Pipeline that do more than scale, impute and select
+    columns, have none.
     """
     if isinstance(model, Pipeline):
         return _before(model[:-1], splits_of(model[-1], weight))
@@ -159,7 +158,14 @@ def _own_splits(model: Any) -> Iterator[Split]:
     if hasattr(model, "tree_"):
         yield from _of_tree(model.tree_)
     elif hasattr(model, "_predictors"):  # gradient boosting of histograms has no public trees
-        yield from _of_histograms(model)
+        is_categorical = model.is_categorical_
+        # Trees read categorical features before the others.
+        order = np.argsort(~is_categorical, kind="stable") if is_categorical is not None else None
+        for predictor in (one for stage in model._predictors for one in stage):
+            nodes = predictor.nodes
+            nodes = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] == 0)]
+            features = nodes["feature_idx"] if order is None else order[nodes["feature_idx"]]
+            yield from zip(features, nodes["num_threshold"], nodes["gain"], strict=True)
     elif hasattr(model, "booster_"):
         for tree in model.booster_.dump_model()["tree_info"]:
             yield from _of_lightgbm(tree["tree_structure"])
@@ -175,17 +181,6 @@ def _own_splits(model: Any) -> Iterator[Split]:
             yield from ((feature, border, gains[feature] / len(borders)) for border in borders)
     for tree in _trees_of(model):
         yield from _of_tree(tree.tree_)
-
-
-def _of_histograms(model: Any) -> Iterator[Split]:
-    is_categorical = model.is_categorical_
-    # Trees read categorical features before the others.
-    order = np.argsort(~is_categorical, kind="stable") if is_categorical is not None else None
-    for predictor in (one for stage in model._predictors for one in stage):
-        nodes = predictor.nodes
-        nodes = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] == 0)]
-        features = nodes["feature_idx"] if order is None else order[nodes["feature_idx"]]
-        yield from zip(features, nodes["num_threshold"], nodes["gain"], strict=True)
 
 
 def _of_tree(tree: Any) -> Iterator[Split]:

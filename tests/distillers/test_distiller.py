@@ -51,9 +51,9 @@ def rows_learnt(monkeypatch):
         original = _student.training_rows
 
         def spy(*spied):
-            rows = original(*spied)
+            rows, total_weight = original(*spied)
             caught.append(rows.of_epoch() if isinstance(rows, PooledRows) else rows)
-            return rows
+            return rows, total_weight
 
         with monkeypatch.context() as patch:
             patch.setattr(_student, "training_rows", spy)
