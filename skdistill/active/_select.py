@@ -15,23 +15,13 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
+from .. import modules
 from .._estimator.batched import as_rows, check_rows
 from .._estimator.functions import predict_members, predict_uncertainty
 from .._estimator.unwrapping import innermost
 from .._training.trainer import SEED_LIMIT
 from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Seed
-from ..modules import (
-    DistributionStack,
-    GaussianStack,
-    MultiHead,
-    ResidualLayer,
-    StackedLinear,
-    StackedModule,
-    StackedSequential,
-    is_plain_sequential,
-    unstack,
-)
 
 METHODS = ("auto", "lcmd", "margin", "batchbald", "uncertainty")
 
@@ -157,9 +147,38 @@ def select_batch(
         places, features = _sketched(sketch, X_pool, max_candidates, dtype, rng)
         return places[lcmd(features, n, centres)]
     if method == "batchbald":
-        return _by_batchbald(model, X_pool, n, rng)
-    score = _score_of(model, method)
-    return _largest(np.concatenate([score(piece) for _, piece in _pieces(X_pool)]), n)
+        if not is_classifier(model):
+            raise TypeError(
+                f'method="batchbald" needs a classifier with members, got {type(model).__name__}.'
+            )
+        # Only the samples of the largest mutual information are held.
+        n_kept = max(_CANDIDATES_EACH * n, _FEWEST_CANDIDATES)
+        places, kept = np.empty(0, np.int64), np.empty((0, 1, len(model.classes_)))
+        for part, piece in _pieces(X_pool):
+            found = predict_members(model, piece)
+            kept = np.concatenate([kept, found]) if len(kept) else found
+            places = np.concatenate([places, np.arange(part.start, part.stop)])
+            if len(kept) > n_kept:
+                best = np.sort(_largest(mutual_information(kept), n_kept))
+                places, kept = places[best], kept[best]
+        return places[batchbald(kept, n, rng)]
+    if method == "margin" and not (is_classifier(model) and hasattr(model, "predict_proba")):
+        raise TypeError(
+            f'method="margin" needs a classifier with predict_proba, got {type(model).__name__}.'
+        )
+    scores = []
+    for _, piece in _pieces(X_pool):
+        if method == "margin":
+            scores.append(-margins(model.predict_proba(piece)))
+        elif (epistemic := predict_uncertainty(model, piece).epistemic) is not None:
+            scores.append(epistemic)
+        else:
+            raise TypeError(
+                'method="uncertainty" needs a model with an epistemic part; that of '
+                f"{type(model).__name__} is None. A student with several heads or a distribution "
+                "family has one."
+            )
+    return _largest(np.concatenate(scores), n)
 
 
 def _as_table(X: Any, name: str) -> Any:
@@ -189,49 +208,6 @@ def _sketched(
     for part, rows in _pieces(X, places):
         features[part] = sketch(rows)
     return places, features
-
-
-def _by_batchbald(
-    model: BaseEstimator, X_pool: Any, n: int, rng: np.random.RandomState
-) -> np.ndarray:
-    """Select among the samples of the largest mutual information, the only ones that are held."""
-    if not is_classifier(model):
-        raise TypeError(
-            f'method="batchbald" needs a classifier with members, got {type(model).__name__}.'
-        )
-    n_kept = max(_CANDIDATES_EACH * n, _FEWEST_CANDIDATES)
-    places, kept = np.empty(0, np.int64), np.empty((0, 1, len(model.classes_)))
-    for part, piece in _pieces(X_pool):
-        found = predict_members(model, piece)
-        kept = np.concatenate([kept, found]) if len(kept) else found
-        places = np.concatenate([places, np.arange(part.start, part.stop)])
-        if len(kept) > n_kept:
-            best = np.sort(_largest(mutual_information(kept), n_kept))
-            places, kept = places[best], kept[best]
-    return places[batchbald(kept, n, rng)]
-
-
-def _score_of(model: BaseEstimator, method: str) -> Callable[[Any], np.ndarray]:
-    """Return what maps samples to scores, (n,) or (n, t) for several targets."""
-    if method == "margin":
-        if not is_classifier(model) or not hasattr(model, "predict_proba"):
-            raise TypeError(
-                'method="margin" needs a classifier with predict_proba, got '
-                f"{type(model).__name__}."
-            )
-        return lambda X: -margins(model.predict_proba(X))
-
-    def epistemic(X: Any) -> np.ndarray:
-        found = predict_uncertainty(model, X).epistemic
-        if found is None:
-            raise TypeError(
-                'method="uncertainty" needs a model with an epistemic part; that of '
-                f"{type(model).__name__} is None. A student with several heads or a distribution "
-                "family has one."
-            )
-        return found
-
-    return epistemic
 
 
 def _largest(scores: np.ndarray, n: int) -> np.ndarray:
@@ -267,7 +243,12 @@ def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.
         if number == 0:
             chosen = int(norms.argmax())
         else:
-            chosen = _farthest_of_largest(closest, distances, is_left, number)
+            sums = np.bincount(closest, distances, minlength=number)
+            largest = sums.argmax()
+            members = np.flatnonzero((closest == largest) & is_left)
+            chosen = int(is_left.argmax())  # where all others equal a centre
+            if len(members) and sums[largest] > 0:
+                chosen = int(members[distances[members].argmax()])
         selected[place], is_left[chosen], distances[chosen] = chosen, False, 0
         kept[number] = features[chosen]
         # By the triangle inequality a sample cannot be closer to the new centre than to its own if
@@ -297,15 +278,6 @@ def _nearest(features: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.
     return both[:, 0].astype(np.int32), np.ascontiguousarray(both[:, 1], centres.dtype)
 
 
-def _farthest_of_largest(closest, distances, is_left, n_centres: int) -> int:
-    sums = np.bincount(closest, distances, minlength=n_centres)
-    largest = sums.argmax()
-    members = np.flatnonzero((closest == largest) & is_left)
-    if not len(members) or sums[largest] <= 0:
-        return int(is_left.argmax())
-    return int(members[distances[members].argmax()])
-
-
 def _squares(part: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", part, part)
 
@@ -322,10 +294,9 @@ def _by_chunk(
     places: np.ndarray | None = None,
     size: int = _CHUNK_ROWS,
 ) -> np.ndarray:
-    """Apply a function to samples, or to those at `places`, few at a time and in float32 at least.
+    """Apply a function to copies of samples, or of those at `places`, in float32 at least.
 
-    It takes a copy of features, (m, k). All copies are in the same memory, since that of new ones
-    would take ten times as long.
+    All copies are in the same memory: that of new ones would take ten times as long.
     """
     n = len(features) if places is None else len(places)
     width, dtype = features.shape[1], np.result_type(features.dtype, np.float32)
@@ -390,10 +361,7 @@ def batchbald(members: np.ndarray, n: int, rng: np.random.RandomState) -> np.nda
 
 
 def _joint_entropies(members: np.ndarray, joint: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Entropies of the labels selected and of one more, (n,), but for what all have in common.
-
-    With drawn configurations, `joint` holds their probabilities up to a factor for each.
-    """
+    """Entropies of the labels selected and of one more, (n,), but for what all have in common."""
     found, size = np.empty(len(members)), max(1, 2**22 // (len(joint) * members.shape[2]))
     for start in range(0, len(members), size):
         part = members[start : start + size]
@@ -448,13 +416,13 @@ class GradientSketch:
             np.clip(features, -limit, limit, out=features)
         return features
 
-    def _sketch(self, module: DistributionStack, x: Tensor) -> Tensor:
+    def _sketch(self, module: modules.DistributionStack, x: Tensor) -> Tensor:
         with torch.no_grad():
             encoded = module.encode(x).unsqueeze(0)
         tape: list[tuple[Tensor, Tensor]] = []
         with torch.enable_grad():
             outputs = self._run(module.network, encoded, tape).flatten(0, -3)
-            if isinstance(module, GaussianStack):
+            if isinstance(module, modules.GaussianStack):
                 means = module.read_mean(outputs)
             else:
                 means = module.predicted(outputs).mean
@@ -478,23 +446,25 @@ class GradientSketch:
 
         These are of shape (*lead, n, width), where the lead of inputs that networks share is 1.
         """
-        if isinstance(module, MultiHead):
+        if isinstance(module, modules.MultiHead):
             return self._run(module.heads, self._run(module.core, h, tape).unsqueeze(1), tape)
-        if isinstance(module, StackedModule):
+        if isinstance(module, modules.StackedModule):
             if module not in self._networks:
-                self._networks[module] = unstack(module)
+                self._networks[module] = modules.unstack(module)
             n_axes, networks = len(module.lead), self._networks[module]
             inputs = h.expand(*module.lead, *h.shape[n_axes:]).flatten(0, n_axes - 1)
             found = [self._run(one, x, tape) for one, x in zip(networks, inputs, strict=True)]
             return torch.stack(found).unflatten(0, module.lead)
-        if isinstance(module, StackedSequential) or is_plain_sequential(module):
+        if isinstance(module, modules.StackedSequential) or modules.is_plain_sequential(module):
             for layer in module.children():
                 h = self._run(layer, h, tape)
             return h
-        if isinstance(module, ResidualLayer):
+        if isinstance(module, modules.ResidualLayer):
             return h + module.activation(self._run(module.linear, h, tape))
         outputs: Tensor = module(h)
-        if isinstance(module, StackedLinear) or (isinstance(module, nn.Linear) and h.ndim == 2):
+        if isinstance(module, modules.StackedLinear) or (
+            isinstance(module, nn.Linear) and h.ndim == 2
+        ):
             outputs = outputs if outputs.requires_grad else outputs.requires_grad_()
             tape.append((h.detach(), outputs) if h.ndim > 2 else (h.detach()[None], outputs[None]))
             return tape[-1][1] if h.ndim > 2 else tape[-1][1][0]
