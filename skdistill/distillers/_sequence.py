@@ -315,24 +315,23 @@ def _training_rows(
     # anew, as if samples had been drawn.
     is_constant = isinstance(plan.family.temperature, Real)
 
-    def targets_of_few(batch: Tensor) -> Tensor:
-        source, target = batch.tensor_split([plan.n_source], dim=1)
-        is_token = target[:, 1:] != pad_token
-        statistics = teacher.member_statistics(
-            source if plan.n_source else None,
-            target[:, :-1],
-            is_token,
-            float(objective.temperature),
-            plan.family.weight_of_uniform,
-        )
-        at_tokens = plan.family._target_of_tokens(statistics)
-        targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
-        targets[is_token.to(at_tokens.device)] = at_tokens
-        return targets
-
     def targets(batch: np.ndarray) -> Tensor:
         """Targets at the tokens of some samples, (n, T, width); zeros where there is padding."""
-        return torch.cat(list(map(targets_of_few, torch.from_numpy(batch).long().split(size))))
+        found = []
+        for few in torch.from_numpy(batch).long().split(size):
+            source, target = few.tensor_split([plan.n_source], dim=1)
+            is_token = target[:, 1:] != pad_token
+            statistics = teacher.member_statistics(
+                source if plan.n_source else None,
+                target[:, :-1],
+                is_token,
+                float(objective.temperature),
+                plan.family.weight_of_uniform,
+            )
+            at_tokens = plan.family._target_of_tokens(statistics)
+            found.append(at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1]))
+            found[-1][is_token.to(at_tokens.device)] = at_tokens
+        return torch.cat(found)
 
     return DistillationRows(
         rows,

@@ -130,13 +130,9 @@ def _posterior_of(model) -> _Posterior:
     root is 1 for numbers, and for classes the square root of minus the log-likelihood's second
     derivative, whose inverse is the variance of the noise.
     """
-    known = _POSTERIORS.get(model)
-    if known is None or known[0] is not model.L_:
-        known = _POSTERIORS[model] = model.L_, _make_posterior(model)
-    return known[1]
-
-
-def _make_posterior(model) -> _Posterior:
+    stored = _POSTERIORS.get(model)
+    if stored is not None and stored[0] is model.L_:
+        return stored[1]
     kernel, X = without_noise(model.kernel_), model.X_train_
     random = np.random.RandomState(0)  # members are the same functions in every process
     features = _features(kernel, X, random)
@@ -152,7 +148,9 @@ def _make_posterior(model) -> _Posterior:
     gaps = root[:, None, None] * np.tensordot(known, weights, axes=1) + errors
     solved = cho_solve((model.L_, True), gaps.reshape(len(X), -1), check_finite=False)
     corrections = root[:, None, None] * solved.reshape(gaps.shape)
-    return _Posterior(model, kernel, root, alpha, scale, features, weights, corrections)
+    found = _Posterior(model, kernel, root, alpha, scale, features, weights, corrections)
+    _POSTERIORS[model] = model.L_, found
+    return found
 
 
 def without_noise(kernel) -> Any:

@@ -115,7 +115,13 @@ def _before(step: Any, splits: Splits) -> Splits:
         return splits
     is_one_to_one = isinstance(step, OneToOneFeatureMixin) and not isinstance(step, OrdinalEncoder)
     if is_one_to_one and hasattr(step, "inverse_transform"):
-        return _unscaled(step, splits)
+        # Thresholds in the units that the scaler reads: of one feature each in a row of a table.
+        order = np.argsort(splits.features, kind="stable")
+        features, thresholds, gains = (part[order] for part in splits)
+        rows = np.arange(len(features)) - np.searchsorted(features, features)
+        table = np.zeros((rows.max() + 1, step.n_features_in_))
+        table[rows, features] = thresholds
+        return Splits(features, step.inverse_transform(table)[rows, features], gains)
     if isinstance(step, SimpleImputer):
         keeps_all = step.keep_empty_features or step.strategy == "constant"
         return splits.among(np.flatnonzero(keeps_all | (step.statistics_ == step.statistics_)))
@@ -124,16 +130,6 @@ def _before(step: Any, splits: Splits) -> Splits:
     if isinstance(step, ColumnTransformer):
         return _joined(_before_columns(step, splits))
     return Splits.of(())
-
-
-def _unscaled(scaler: Any, splits: Splits) -> Splits:
-    """Splits in the units that a scaler, which takes tables back, reads."""
-    order = np.argsort(splits.features, kind="stable")
-    features, thresholds, gains = (part[order] for part in splits)
-    rows = np.arange(len(features)) - np.searchsorted(features, features)
-    table = np.zeros((rows.max() + 1, scaler.n_features_in_))
-    table[rows, features] = thresholds
-    return Splits(features, scaler.inverse_transform(table)[rows, features], gains)
 
 
 def _before_columns(step: ColumnTransformer, splits: Splits) -> Iterator[Splits]:
