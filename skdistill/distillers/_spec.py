@@ -102,10 +102,10 @@ class FitSpec:
     y: np.ndarray  # encoded
     weight: np.ndarray
     X_transfer: np.ndarray
+    stream: Stream | None  # of which X, y and weight are examples then
     X_monitor: np.ndarray | None = None  # of GPED
     maker: TransferMaker | None = None  # generates further samples for the teacher to predict
     member_predictions: np.ndarray | None = None  # (n, S, ...), encoded
-    stream: Stream | None = None  # of which X, y and weight are examples then
     more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
 
     @property
@@ -268,8 +268,8 @@ def read_fit(
         training = replace(training, budget=budget.keeping(budget.seconds / 2))
     of_estimator = type(estimator).__name__, kind, params, transfer, transfer_only
     of_training = Checkpoint.of(runtime.checkpoint), teacher, training, random_state
-    of_data: Any = arguments, schema, plan, recipe, scaling, rows, encoded, weight, rows[:0]
-    spec = FitSpec(*of_estimator, *of_training, before, is_pass, *of_data, stream=stream)
+    of_data: Any = arguments, schema, plan, recipe, scaling, rows, encoded, weight, rows[:0], stream
+    spec = FitSpec(*of_estimator, *of_training, before, is_pass, *of_data)
     if transfer == "auto" and kind == "regressor" and n_rows > many:
         maker = None
     maker = maker_that_changes(spec, maker)
