@@ -154,12 +154,12 @@ def test_the_package_holds_its_layers():
             "an internal of _engine",
         ),
         (
-            "skdistill.distillers.hydra._estimator",
-            "from ...ensembles._regressor import BayesianEnsembleRegressor",
+            "skdistill.distillers._hydra",
+            "from ..ensembles._regressor import BayesianEnsembleRegressor",
             "an internal of ensembles",
         ),
         (
-            "skdistill.distillers.hydra._estimator",
+            "skdistill.distillers._hydra",
             "import skdistill.ensembles._x",
             "an internal of",
         ),
@@ -183,9 +183,9 @@ def test_a_planted_violation_is_found(module, source, reason):
         ("skdistill.distributions", True, "from ._gaussian import EmpiricalGaussian"),
         ("skdistill._engine._net", False, "import skorch\nfrom .._utils.process import x"),
         (
-            "skdistill.distillers.hydra._estimator",
+            "skdistill.distillers._hydra",
             False,
-            "from ...ensembles import BayesianEnsembleRegressor\nfrom ..._engine import Engine",
+            "from ..ensembles import BayesianEnsembleRegressor\nfrom .._engine import Engine",
         ),
         ("skdistill.displays", False, "def plot():\n    import matplotlib.pyplot"),
         ("skdistill.persistence", False, "from . import __version__, ensembles"),

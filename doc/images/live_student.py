@@ -25,7 +25,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.datasets import make_spirals
-from skdistill.distillers.hydra import _plan
+from skdistill.distillers import _hydra
 from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def exported(student: Any) -> dict:
     if hasattr(student, "classes_"):
         return found | {"functions": found["functions"] | _draws(module.functions)}
     found |= {"loc": module.y_loc.item(), "scale": module.y_scale.item()}
-    gain = {"largestLog": _plan._LARGEST_LOG_GAIN, "shareKept": _plan._SHARE_KEPT}
+    gain = {"largestLog": _hydra._LARGEST_LOG_GAIN, "shareKept": _hydra._SHARE_KEPT}
     return found | {"gain": gain if student._plan.has_gain else None}
 
 

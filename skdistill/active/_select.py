@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Selection of the samples of a pool to label next."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
+from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.special import entr
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
+from torch import Tensor, nn
 
+from .. import modules
+from .._estimator.batched import as_rows, check_rows
 from .._estimator.functions import predict_members, predict_uncertainty
+from .._estimator.unwrapping import innermost
 from .._training.trainer import SEED_LIMIT
 from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Seed
-from ._features import GradientSketch
-from ._greedy import batchbald, lcmd, margins, mutual_information
 
 METHODS = ("auto", "lcmd", "margin", "batchbald", "uncertainty")
 
@@ -22,6 +29,9 @@ _N_FEATURES, _N_FEATURES_OF_MANY = 512, 128  # of the sketch; fewer, in float16,
 _LARGE = 2**28  # bytes of the features of a pool
 _CANDIDATES_EACH, _FEWEST_CANDIDATES = 10, 2000  # of "batchbald", for each of the batch; at least
 _ROWS = 65_536  # samples that are read of an array or a frame at a time
+_CHUNK_ROWS = 2048  # features, at a time: parts of a larger array in float16 become float32
+_CONFIGURATIONS = 1000  # of the labels of a batch: summed over, or drawn if there are more
+_CHUNK = 1024  # samples at a time: their intermediate values stay in the cache
 
 
 def select_batch(
@@ -137,9 +147,38 @@ def select_batch(
         places, features = _sketched(sketch, X_pool, max_candidates, dtype, rng)
         return places[lcmd(features, n, centres)]
     if method == "batchbald":
-        return _by_batchbald(model, X_pool, n, rng)
-    score = _score_of(model, method)
-    return _largest(np.concatenate([score(piece) for _, piece in _pieces(X_pool)]), n)
+        if not is_classifier(model):
+            raise TypeError(
+                f'method="batchbald" needs a classifier with members, got {type(model).__name__}.'
+            )
+        # Only the samples of the largest mutual information are held.
+        n_kept = max(_CANDIDATES_EACH * n, _FEWEST_CANDIDATES)
+        places, kept = np.empty(0, np.int64), np.empty((0, 1, len(model.classes_)))
+        for part, piece in _pieces(X_pool):
+            found = predict_members(model, piece)
+            kept = np.concatenate([kept, found]) if len(kept) else found
+            places = np.concatenate([places, np.arange(part.start, part.stop)])
+            if len(kept) > n_kept:
+                best = np.sort(_largest(mutual_information(kept), n_kept))
+                places, kept = places[best], kept[best]
+        return places[batchbald(kept, n, rng)]
+    if method == "margin" and not (is_classifier(model) and hasattr(model, "predict_proba")):
+        raise TypeError(
+            f'method="margin" needs a classifier with predict_proba, got {type(model).__name__}.'
+        )
+    scores = []
+    for _, piece in _pieces(X_pool):
+        if method == "margin":
+            scores.append(-margins(model.predict_proba(piece)))
+        elif (epistemic := predict_uncertainty(model, piece).epistemic) is not None:
+            scores.append(epistemic)
+        else:
+            raise TypeError(
+                'method="uncertainty" needs a model with an epistemic part; that of '
+                f"{type(model).__name__} is None. A student with several heads or a distribution "
+                "family has one."
+            )
+    return _largest(np.concatenate(scores), n)
 
 
 def _as_table(X: Any, name: str) -> Any:
@@ -171,52 +210,276 @@ def _sketched(
     return places, features
 
 
-def _by_batchbald(
-    model: BaseEstimator, X_pool: Any, n: int, rng: np.random.RandomState
-) -> np.ndarray:
-    """Select among the samples of the largest mutual information, the only ones that are held."""
-    if not is_classifier(model):
-        raise TypeError(
-            f'method="batchbald" needs a classifier with members, got {type(model).__name__}.'
-        )
-    n_kept = max(_CANDIDATES_EACH * n, _FEWEST_CANDIDATES)
-    places, kept = np.empty(0, np.int64), np.empty((0, 1, len(model.classes_)))
-    for part, piece in _pieces(X_pool):
-        found = predict_members(model, piece)
-        kept = np.concatenate([kept, found]) if len(kept) else found
-        places = np.concatenate([places, np.arange(part.start, part.stop)])
-        if len(kept) > n_kept:
-            best = np.sort(_largest(mutual_information(kept), n_kept))
-            places, kept = places[best], kept[best]
-    return places[batchbald(kept, n, rng)]
-
-
-def _score_of(model: BaseEstimator, method: str) -> Callable[[Any], np.ndarray]:
-    """Return what maps samples to scores, (n,) or (n, t) for several targets."""
-    if method == "margin":
-        if not is_classifier(model) or not hasattr(model, "predict_proba"):
-            raise TypeError(
-                'method="margin" needs a classifier with predict_proba, got '
-                f"{type(model).__name__}."
-            )
-        return lambda X: -margins(model.predict_proba(X))
-
-    def epistemic(X: Any) -> np.ndarray:
-        found = predict_uncertainty(model, X).epistemic
-        if found is None:
-            raise TypeError(
-                'method="uncertainty" needs a model with an epistemic part; that of '
-                f"{type(model).__name__} is None. A student with several heads or a distribution "
-                "family has one."
-            )
-        return found
-
-    return epistemic
-
-
 def _largest(scores: np.ndarray, n: int) -> np.ndarray:
     """Return the places of the largest scores, the largest first; of equal ones the first."""
     if scores.ndim == 2:  # targets in units of their mean
         means = scores.mean(0)
         scores = (scores / np.where(means > 0, means, 1)).sum(1)
     return np.argsort(-scores, kind="stable")[:n]
+
+
+def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
+    """Select n distinct places by the largest cluster's maximum distance.
+
+    Each sample belongs to the cluster of its closest centre; at first these are the labelled
+    samples, or the one with the largest norm. Of the cluster with the largest sum of squared
+    distances the sample that is farthest from the centre is selected, and is a centre from then on
+    (LCMD, Holzmüller et al., 2023, Section 3.3; "TP mode" with `centres`). Where all others equal a
+    centre, the first ones follow.
+    """
+    dtype = np.result_type(features.dtype, np.float32)
+    n_first = 0 if centres is None else len(centres)
+    kept = np.empty((n_first + n, features.shape[1]), dtype)
+    norms = _by_chunk(features, _squares)
+    closest, distances = np.zeros(len(features), np.int32), np.full(len(features), np.inf, dtype)
+    if centres is not None:
+        kept[:n_first] = centres
+        closest, distances = _nearest(features, kept[:n_first])
+    # What rounding may add to squared distances, which are differences of squared norms at first.
+    slack = 64 * np.finfo(dtype).eps * norms.max()
+    is_left, selected = np.ones(len(features), bool), np.empty(n, np.int64)
+    for place in range(n):
+        number = n_first + place
+        if number == 0:
+            chosen = int(norms.argmax())
+        else:
+            sums = np.bincount(closest, distances, minlength=number)
+            largest = sums.argmax()
+            members = np.flatnonzero((closest == largest) & is_left)
+            chosen = int(is_left.argmax())  # where all others equal a centre
+            if len(members) and sums[largest] > 0:
+                chosen = int(members[distances[members].argmax()])
+        selected[place], is_left[chosen], distances[chosen] = chosen, False, 0
+        kept[number] = features[chosen]
+        # By the triangle inequality a sample cannot be closer to the new centre than to its own if
+        # these are twice as far apart as it is from its own.
+        between = kept[:number] - kept[number]
+        apart = _squares(between) if number else np.zeros(1, dtype)
+        near = np.flatnonzero(is_left & (4.01 * distances + slack >= apart[closest]))
+        found = _by_chunk(features, partial(_squares_from, centre=kept[number]), near)
+        is_closer = found < distances[near]
+        near = near[is_closer]
+        distances[near], closest[near] = found[is_closer], number
+    return selected
+
+
+def _nearest(features: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of each sample's closest centre, and its squared distance."""
+    squares = _squares(centres)
+
+    def nearest(part: np.ndarray) -> np.ndarray:
+        table = part @ (-2 * centres.T)
+        table += squares
+        found = table.argmin(1)
+        least = np.maximum(table[np.arange(len(part)), found] + _squares(part), 0)
+        return np.stack([found, least], 1)  # float32 counts to 16 million
+
+    both = _by_chunk(features, nearest, size=max(64, 2**20 // len(centres)))
+    return both[:, 0].astype(np.int32), np.ascontiguousarray(both[:, 1], centres.dtype)
+
+
+def _squares(part: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->i", part, part)
+
+
+def _squares_from(part: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Return squared distances from a centre, and change `part`."""
+    part -= centre
+    return _squares(part)
+
+
+def _by_chunk(
+    features: np.ndarray,
+    function: Callable[[np.ndarray], np.ndarray],
+    places: np.ndarray | None = None,
+    size: int = _CHUNK_ROWS,
+) -> np.ndarray:
+    """Apply a function to copies of samples, or of those at `places`, in float32 at least.
+
+    All copies are in the same memory: that of new ones would take ten times as long.
+    """
+    n = len(features) if places is None else len(places)
+    width, dtype = features.shape[1], np.result_type(features.dtype, np.float32)
+    copied, taken = np.empty((size, width), dtype), np.empty((size, width), features.dtype)
+    out = None
+    for start in range(0, n, size):
+        part = slice(start, min(start + size, n))
+        rows = features[part]
+        if places is not None:
+            rows = np.take(features, places[part], 0, taken[: part.stop - start], "clip")
+        # NumPy takes several times as long for float16.
+        torch.from_numpy(copied[: part.stop - start]).copy_(torch.from_numpy(rows))
+        found = function(copied[: part.stop - start])
+        out = np.empty((n, *found.shape[1:]), found.dtype) if out is None else out
+        out[part] = found
+    return np.empty(0, dtype) if out is None else out
+
+
+def margins(proba: np.ndarray) -> np.ndarray:
+    """Return how much more probable the first class is than the second, (n,)."""
+    two = np.partition(proba, -2, axis=1)[:, -2:]
+    return two[:, 1] - two[:, 0]
+
+
+def mutual_information(members: np.ndarray) -> np.ndarray:
+    """Return the mutual information of label and member, (n,), of probabilities (n, S, K)."""
+    return entr(members.mean(1)).sum(-1) - entr(members).sum(-1).mean(1)
+
+
+def batchbald(members: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
+    """Select the batch whose labels together tell the most about the members, (n_pool, S, K).
+
+    Greedily, a sample at a time: the mutual information of the labels of all selected samples and
+    the member (BatchBALD, Kirsch, van Amersfoort & Gal, 2019, Eq 8 and Algorithm 1). Where there
+    are too many configurations of the labels some are drawn (Eq 14).
+    """
+    members = members.astype(np.float64)
+    n_members, n_classes = members.shape[1:]
+    conditional = entr(members).sum(-1).mean(1)  # Eq 9, of each sample
+    joint, weights = np.ones((1, n_members)), np.ones(1)  # of configurations, given a member
+    drawn_by: np.ndarray | None = None  # the member of each drawn configuration
+    is_left, selected = np.ones(len(members), bool), np.empty(n, np.int64)
+    for place in range(n):
+        gains = _joint_entropies(members, joint, weights) - conditional
+        chosen = int(np.where(is_left, gains, -np.inf).argmax())
+        selected[place], is_left[chosen] = chosen, False
+        if drawn_by is None and len(joint) * n_classes <= _CONFIGURATIONS:
+            joint = (joint[:, None] * members[chosen].T).reshape(-1, n_members)
+            weights = np.ones(len(joint))
+            continue
+        latest = [chosen]
+        if drawn_by is None:
+            drawn_by = np.arange(_CONFIGURATIONS) % n_members
+            joint, latest = np.ones((_CONFIGURATIONS, n_members)), list(selected[: place + 1])
+        for one in latest:
+            below = members[one, drawn_by].cumsum(1)
+            label = (below < rng.random_sample((_CONFIGURATIONS, 1)) * below[:, -1:]).sum(1)
+            joint = joint * members[one, :, label]
+            joint /= joint.max(1, keepdims=True)  # only ratios matter from here on
+        weights = 1 / (_CONFIGURATIONS * joint.mean(1))
+    return selected
+
+
+def _joint_entropies(members: np.ndarray, joint: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Entropies of the labels selected and of one more, (n,), but for what all have in common."""
+    found, size = np.empty(len(members)), max(1, 2**22 // (len(joint) * members.shape[2]))
+    for start in range(0, len(members), size):
+        part = members[start : start + size]
+        mean = np.einsum("cs,nsk->nck", joint, part, optimize=True) / len(joint[0])  # Eq 12
+        found[start : start + size] = np.einsum("c,nck->n", weights, entr(mean))
+    return found
+
+
+class GradientSketch:
+    r"""Random projections of the gradients of a network's predictions [1]_.
+
+    The predictions are the means, of standardised targets, or the class probabilities. Two samples
+    have alike features if a step of training on one changes the prediction for the other. The same
+    projections serve all calls. With `in_half` features are divided by a number, the same in all
+    calls, so that float16 holds them.
+
+    For a layer :math:`z = W h + b` with d inputs and the gradient :math:`\delta` of the prediction
+    with respect to z, the gradient with respect to the weights, in units of their initial scale, is
+    the Kronecker product of :math:`\delta` and :math:`\tilde h = (h / \sqrt d, 1)`. Its sketch is
+    :math:`(P \delta) \odot (Q \tilde h) / \sqrt k` with Gaussian matrices P and Q, and the features
+    are the sum of the sketches of all layers (Section 3 of [1]_). Their inner products estimate
+    those of the gradients, without bias and with a relative error of about :math:`1 / \sqrt k`.
+    Other layers (convolutions, periodic embeddings) have no part in them.
+
+    References
+    ----------
+    .. [1] Holzmüller, Zaverkin, Kästner & Steinwart (2023), "A Framework and Benchmark for Deep
+           Batch Active Learning for Regression", JMLR 24.
+    """
+
+    def __init__(self, model: BaseEstimator, n_features: int, seed: int, in_half: bool = False):
+        self.model, self.n_features, self.in_half, self.scale = model, n_features, in_half, 0.0
+        # For each prediction and each layer the matrices P, (m, out, k), and Q, (1 or m, in + 1,
+        # k), for m networks side by side; the last row of Q is that of the bias.
+        self.projections: list[tuple[Tensor, Tensor]] = []
+        self._generator = torch.Generator().manual_seed(seed)
+        self._networks: dict[nn.Module, list[nn.Module]] = {}
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return features (n, n_features), in float32, of samples."""
+        estimator, X, _ = innermost(self.model, X, "module_", "active.select_batch")
+        rows = check_rows(estimator, X, estimator._recipe.row_shape)
+        features = np.empty((len(rows), self.n_features), np.float32)
+        for start in range(0, len(rows), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            found = self._sketch(estimator.module_, as_rows(estimator.module_, rows, part))
+            features[part] = found.cpu().numpy()
+        if self.in_half:
+            self.scale = self.scale or float(np.abs(features).max()) or 1.0
+            features /= self.scale
+            limit = float(np.finfo(np.float16).max)
+            np.clip(features, -limit, limit, out=features)
+        return features
+
+    def _sketch(self, module: modules.DistributionStack, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            encoded = module.encode(x).unsqueeze(0)
+        tape: list[tuple[Tensor, Tensor]] = []
+        with torch.enable_grad():
+            outputs = self._run(module.network, encoded, tape).flatten(0, -3)
+            if isinstance(module, modules.GaussianStack):
+                means = module.read_mean(outputs)
+            else:
+                means = module.predicted(outputs).mean
+        if not tape:
+            raise ValueError(
+                "model must have a network with fully connected layers, whose gradients are the "
+                f"features; got {type(module.network).__name__}, which has none that are known."
+            )
+        features, places = x.new_zeros(len(x), self.n_features, dtype=torch.float32), 0
+        for column in means.unbind(-1):
+            deltas = torch.autograd.grad(
+                column.sum(), [z for _, z in tape], retain_graph=True, materialize_grads=True
+            )
+            for (h, _), delta in zip(tape, deltas, strict=True):
+                self._add_layer(features, places, h.flatten(0, -3), delta.flatten(0, -3))
+                places += 1
+        return features / self.n_features**0.5
+
+    def _run(self, module: nn.Module, h: Tensor, tape: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """Return a network's outputs, and note inputs and outputs of fully connected layers.
+
+        These are of shape (*lead, n, width), where the lead of inputs that networks share is 1.
+        """
+        if isinstance(module, modules.MultiHead):
+            return self._run(module.heads, self._run(module.core, h, tape).unsqueeze(1), tape)
+        if isinstance(module, modules.StackedModule):
+            if module not in self._networks:
+                self._networks[module] = modules.unstack(module)
+            n_axes, networks = len(module.lead), self._networks[module]
+            inputs = h.expand(*module.lead, *h.shape[n_axes:]).flatten(0, n_axes - 1)
+            found = [self._run(one, x, tape) for one, x in zip(networks, inputs, strict=True)]
+            return torch.stack(found).unflatten(0, module.lead)
+        if isinstance(module, modules.StackedSequential) or modules.is_plain_sequential(module):
+            for layer in module.children():
+                h = self._run(layer, h, tape)
+            return h
+        if isinstance(module, modules.ResidualLayer):
+            return h + module.activation(self._run(module.linear, h, tape))
+        outputs: Tensor = module(h)
+        if isinstance(module, modules.StackedLinear) or (
+            isinstance(module, nn.Linear) and h.ndim == 2
+        ):
+            outputs = outputs if outputs.requires_grad else outputs.requires_grad_()
+            tape.append((h.detach(), outputs) if h.ndim > 2 else (h.detach()[None], outputs[None]))
+            return tape[-1][1] if h.ndim > 2 else tape[-1][1][0]
+        return outputs
+
+    def _add_layer(self, features: Tensor, place: int, h: Tensor, delta: Tensor) -> None:
+        """Add the sketch of one layer, of inputs (1 or m, n, in) and gradients (m, n, out)."""
+        h, delta = h.float() / h.shape[-1] ** 0.5, delta.float()
+        if place == len(self.projections):
+            sizes = (*delta.shape[::2], self.n_features), (len(h), h.shape[-1] + 1, self.n_features)
+            drawn = (torch.randn(size, generator=self._generator) for size in sizes)
+            P, Q = (matrix.to(h.device) for matrix in drawn)
+            self.projections.append((P, Q))
+        P, Q = self.projections[place]
+        if len(h) == 1:  # networks that share their inputs are one wide layer
+            delta, P = delta.transpose(0, 1).flatten(1)[None], P.flatten(0, 1)[None]
+        for d, x, of_d, of_x in zip(delta, h, P, Q, strict=True):
+            features.addcmul_(d @ of_d, torch.addmm(of_x[-1], x, of_x[:-1]))

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Distillers: from a teacher with members to one network."""
+"""Distillers: from a teacher with members to one network.
+
+All fits share `_base`, `_spec`, `_teacher` and `_student`; the other files are methods.
+"""
 
 from .._estimator.calibration import Calibration as Calibration
-from .bdistil._estimator import BDistilBooster
-from .bdistil._plan import LearnerRecipes as LearnerRecipes
-from .bdistil._search import Round as Round
-from .distribution._estimator import DistributionDistiller
-from .gped._estimator import GPEDDistiller
-from .hydra._estimator import HydraPlusClassifier, HydraPlusRegressor
-from .sequence._estimator import SequenceDistributionDistiller
+from ._bdistil import BDistilBooster
+from ._bdistil_search import LearnerRecipes as LearnerRecipes
+from ._bdistil_search import Round as Round
+from ._distribution import DistributionDistiller
+from ._gped import GPEDDistiller
+from ._hydra import HydraPlusClassifier, HydraPlusRegressor
+from ._sequence import SequenceDistributionDistiller
 
 __all__ = [
     "BDistilBooster",

@@ -23,10 +23,4 @@ from ._updates import SGLDOptimizer as SGLDOptimizer
 from ._updates import sghmc_step as sghmc_step
 from ._updates import sgld_step as sgld_step
 
-__all__ = [
-    "SGLD",
-    "SGHMC",
-    "MCDropout",
-    "DeepEnsemble",
-    "effective_sample_size",
-]
+__all__ = ["SGLD", "SGHMC", "MCDropout", "DeepEnsemble", "effective_sample_size"]

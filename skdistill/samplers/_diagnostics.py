@@ -39,12 +39,26 @@ def effective_sample_size(draws: ArrayLike) -> np.ndarray:
         If `draws` has another shape, or too few of them.
     """
     halves = _halves(draws)
-    within, total = _variances(halves.mean(1), halves.var(1, ddof=1), halves.shape[1])
+    n_chains, n = halves.shape[:2]
+    means = halves.mean(1, keepdims=True)
+    within, total = _variances(means[:, 0], halves.var(1, ddof=1), n)
+    spectrum = np.fft.rfft(halves - means, 2 * n, axis=1)
+    power = (spectrum * spectrum.conj()).real.mean(0)  # a mean over chains
+    covariance = np.fft.irfft(power, 2 * n, axis=0)[:n] / n  # at each lag
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlation = 1 - (within - _autocovariance(halves)) / total
+        correlation = 1 - (within - covariance) / total
     correlation[0] = 1
-    n_draws = halves.shape[0] * halves.shape[1]
-    time = np.maximum(_integrated_time(correlation), 1 / np.log10(n_draws))
+    n_pairs = max((n - 1) // 2, 1)
+    even, odd = correlation[: 2 * n_pairs : 2], correlation[1 : 2 * n_pairs : 2]
+    pairs = even + odd
+    is_positive = np.logical_and.accumulate(pairs > 0)  # Geyer's initial positive sequence
+    is_positive[-1] = False
+    monotone = np.minimum.accumulate(pairs)
+    time = -1 + 2 * np.where(is_positive, monotone, 0).sum(0)
+    # As in Stan, the first term that is left out is added once if it is positive.
+    after = np.take_along_axis(even, is_positive.sum(0)[None], axis=0)[0]
+    n_draws = n_chains * n
+    time = np.maximum(time + np.maximum(after, 0), 1 / np.log10(n_draws))
     return np.where(total > 0, n_draws / time, np.nan)
 
 
@@ -76,27 +90,3 @@ def _variances(
     between = means.var(0, ddof=1)  # Eq 1, B / N
     within = variances.mean(0)  # Eq 2
     return within, (n_draws - 1) / n_draws * within + between  # Eq 3
-
-
-def _autocovariance(chains: np.ndarray) -> np.ndarray:
-    """Mean over chains of the autocovariance at each lag, of shape (n_draws, ...)."""
-    n = chains.shape[1]
-    spectrum = np.fft.rfft(chains - chains.mean(1, keepdims=True), 2 * n, axis=1)
-    power = (spectrum * spectrum.conj()).real.mean(0)
-    covariance: np.ndarray = np.fft.irfft(power, 2 * n, axis=0)[:n] / n
-    return covariance
-
-
-def _integrated_time(correlation: np.ndarray) -> np.ndarray:
-    """Sum of autocorrelations over all lags, from those at lags 0, 1, ... on the first axis."""
-    n_pairs = max((len(correlation) - 1) // 2, 1)
-    even, odd = correlation[: 2 * n_pairs : 2], correlation[1 : 2 * n_pairs : 2]
-    pairs = even + odd
-    is_positive = np.logical_and.accumulate(pairs > 0)  # Geyer's initial positive sequence
-    is_positive[-1] = False
-    monotone = np.minimum.accumulate(pairs)
-    time = -1 + 2 * np.where(is_positive, monotone, 0).sum(0)
-    # As in Stan, the first term that is left out is added once if it is positive.
-    after = np.take_along_axis(even, is_positive.sum(0)[None], axis=0)[0]
-    whole: np.ndarray = time + np.maximum(after, 0)
-    return whole

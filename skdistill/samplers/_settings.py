@@ -207,25 +207,20 @@ class _Chain(_Inference):
         length, burn_in = self._phase(n_iterations)
         explores = iteration % length < burn_in
         is_cool = explores and self._schedule == "cyclical"  # Zhang et al. Algorithm 1
+        first = step_size = self.relative_step if self.step_size is None else self.step_size
+        if self._schedule == "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, both ends
+            final = self.final_step_size or first / 100
+            growth = float((first / final) ** (1 / self.gamma)) - 1
+            progress = iteration / max(n_iterations - 1, 1)
+            step_size = float(first * (1 + growth * progress) ** -self.gamma)
+        elif self._schedule == "cyclical":  # Zhang et al. Eq 1
+            angle = math.pi * (iteration % length) / length
+            step_size = first / 2 * (math.cos(angle) + 1)
         return {
-            "lr": self._step_size_at(iteration, n_iterations, length),
+            "lr": step_size,
             "temperature": 0.0 if is_cool else self.temperature,
             "adapts": explores if self.is_relative else None,
         }
-
-    def _step_size_at(self, iteration: int, n_iterations: int, length: int) -> float:
-        """Return the step size, relative to gradients without a `step_size`."""
-        first = self.relative_step if self.step_size is None else self.step_size
-        match self._schedule:
-            case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
-                final = self.final_step_size or first / 100
-                growth = float((first / final) ** (1 / self.gamma)) - 1
-                progress = iteration / max(n_iterations - 1, 1)
-                return float(first * (1 + growth * progress) ** -self.gamma)
-            case "cyclical":  # Zhang et al. Eq 1
-                angle = math.pi * (iteration % length) / length
-                return first / 2 * (math.cos(angle) + 1)
-        return first
 
     def sampling_iterations(self, n_iterations: int) -> np.ndarray:
         """Return the iterations after burn-in; with cycles, after that of each cycle.
@@ -363,11 +358,7 @@ class MCDropout(_Inference):
 
 
 def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
-    """Return the iterations, from 0, at which each chain's state becomes a member.
-
-    A ValueError says that the chains cannot share the members evenly, or that the run is too short
-    for them.
-    """
+    """Return the iterations at which a chain's state becomes a member; raise for too few."""
     inference = inference.resolved(n_members)
     n_draws, rest = divmod(n_members, inference.n_chains)
     if rest:

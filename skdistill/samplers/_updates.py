@@ -92,9 +92,6 @@ def _drawn(
     return noise if scale is None else noise.mul_(scale.sqrt())
 
 
-# --- optimizers -------------------------------------------------------------------------------
-
-
 class SamplingOptimizer(torch.optim.Optimizer):
     """An optimizer whose step draws noise.
 
@@ -153,7 +150,17 @@ class SamplingOptimizer(torch.optim.Optimizer):
         settings |= {"noise": self._noise[theta], "generator": self.generator}
         if group["adapts"] is not None:
             settings["lr"] /= group["n_rows"]
-            settings["scale"] = _scale(grad, state, group["adapts"])
+            # 1 / (rms + .01), where rms is that of each weight's last gradients, as in Li et al.
+            # (2016), Eqs 4 and 5, whose preconditioner changes all the time. One that stays as it
+            # is while members are drawn leaves the posterior what it is, without a further term.
+            is_new = "square" not in state
+            if is_new:
+                state["square"], state["scale"] = grad.square(), torch.empty_like(grad)
+            if is_new or group["adapts"]:
+                state["square"].mul_(_DECAY).addcmul_(grad, grad, value=1 - _DECAY)
+                rms = torch.sqrt(state["square"], out=state["scale"])
+                rms.add_(_LEAST_RMS).reciprocal_()
+            settings["scale"] = state["scale"]
         return settings
 
     def state_dict(self) -> dict[str, object]:
@@ -198,19 +205,3 @@ class SGHMCOptimizer(SamplingOptimizer):
             state["momentum"] = torch.zeros_like(theta)
         keywords = self._keywords(theta, grad, state, group)
         sghmc_step(theta, grad, state["momentum"], **keywords)
-
-
-def _scale(grad: Tensor, state: dict[str, Tensor], adapts: bool) -> Tensor:
-    """Return 1 / (rms + .01), where rms is that of each weight's last gradients; update it or not.
-
-    As in Li et al. (2016), Eqs 4 and 5, whose preconditioner changes all the time. One that stays
-    as it is while members are drawn leaves the posterior what it is, without a further term.
-    """
-    if "square" not in state:
-        state["square"], state["scale"] = grad.square(), torch.empty_like(grad)
-        adapts = True
-    if adapts:
-        square, scale = state["square"], state["scale"]
-        square.mul_(_DECAY).addcmul_(grad, grad, value=1 - _DECAY)
-        torch.sqrt(square, out=scale).add_(_LEAST_RMS).reciprocal_()
-    return state["scale"]

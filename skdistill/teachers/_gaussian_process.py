@@ -21,16 +21,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import expit
 from sklearn.base import clone
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import (
-    RBF,
-    ConstantKernel,
-    Matern,
-    Product,
-    RationalQuadratic,
-    Sum,
-    WhiteKernel,
-)
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor, kernels
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._members import (
@@ -97,9 +88,6 @@ def _rows(model, X) -> np.ndarray:
     return validate_data(model, X, reset=False, ensure_2d=is_vector, dtype=dtype)
 
 
-# --- posteriors ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Posterior:
     """What members are computed from, in units of the standardised targets."""
@@ -142,13 +130,9 @@ def _posterior_of(model) -> _Posterior:
     root is 1 for numbers, and for classes the square root of minus the log-likelihood's second
     derivative, whose inverse is the variance of the noise.
     """
-    known = _POSTERIORS.get(model)
-    if known is None or known[0] is not model.L_:
-        known = _POSTERIORS[model] = model.L_, _make_posterior(model)
-    return known[1]
-
-
-def _make_posterior(model) -> _Posterior:
+    stored = _POSTERIORS.get(model)
+    if stored is not None and stored[0] is model.L_:
+        return stored[1]
     kernel, X = without_noise(model.kernel_), model.X_train_
     random = np.random.RandomState(0)  # members are the same functions in every process
     features = _features(kernel, X, random)
@@ -164,14 +148,17 @@ def _make_posterior(model) -> _Posterior:
     gaps = root[:, None, None] * np.tensordot(known, weights, axes=1) + errors
     solved = cho_solve((model.L_, True), gaps.reshape(len(X), -1), check_finite=False)
     corrections = root[:, None, None] * solved.reshape(gaps.shape)
-    return _Posterior(model, kernel, root, alpha, scale, features, weights, corrections)
+    found = _Posterior(model, kernel, root, alpha, scale, features, weights, corrections)
+    _POSTERIORS[model] = model.L_, found
+    return found
 
 
 def without_noise(kernel) -> Any:
     """Return a kernel of the function only: a copy in which every WhiteKernel is zero."""
     inner = kernel.get_params().items()
-    levels = [f"{name}__noise_level" for name, value in inner if isinstance(value, WhiteKernel)]
-    if isinstance(kernel, WhiteKernel):
+    noise = kernels.WhiteKernel
+    levels = [f"{name}__noise_level" for name, value in inner if isinstance(value, noise)]
+    if isinstance(kernel, noise):
         levels = ["noise_level"]
     return clone(kernel).set_params(**dict.fromkeys(levels, 0.0))
 
@@ -191,9 +178,6 @@ def _scale_of(model) -> np.ndarray:
     return np.divide(rise, run, out=np.ones_like(run), where=run > 0)
 
 
-# --- priors -------------------------------------------------------------------------------------
-
-
 def _features(kernel, X: np.ndarray, random: np.random.RandomState) -> Features:
     """Features whose inner products are close to a kernel's values.
 
@@ -206,7 +190,7 @@ def _features(kernel, X: np.ndarray, random: np.random.RandomState) -> Features:
         phases = random.uniform(0, 2 * np.pi, size=len(frequencies))
         height = np.sqrt(2 * amplitude / len(frequencies))
         return lambda rows: height * np.cos(rows @ frequencies.T + phases)
-    if isinstance(kernel, Sum):
+    if isinstance(kernel, kernels.Sum):
         parts = [_features(part, X, random) for part in (kernel.k1, kernel.k2)]
         return lambda rows: np.concatenate([part(rows) for part in parts], axis=1)
     chosen = X[random.permutation(len(X))[:_N_FEATURES]]
@@ -228,19 +212,20 @@ def _spectrum(kernel, n_columns: int, random) -> tuple[float, np.ndarray] | None
     return None
 
 
-@_spectrum.register(ConstantKernel)
-@_spectrum.register(WhiteKernel)
+@_spectrum.register(kernels.ConstantKernel)
+@_spectrum.register(kernels.WhiteKernel)
 def _(kernel, n_columns, random):
-    is_constant = isinstance(kernel, ConstantKernel)  # else it is noise, which has been taken out
-    return kernel.constant_value if is_constant else 0.0, np.zeros((_N_FEATURES, n_columns))
+    # Noise has been taken out.
+    amplitude = kernel.constant_value if isinstance(kernel, kernels.ConstantKernel) else 0.0
+    return amplitude, np.zeros((_N_FEATURES, n_columns))
 
 
-@_spectrum.register(RBF)
+@_spectrum.register(kernels.RBF)
 def _(kernel, n_columns, random):
     return 1.0, random.normal(size=(_N_FEATURES, n_columns)) / kernel.length_scale
 
 
-@_spectrum.register(Matern)
+@_spectrum.register(kernels.Matern)
 def _(kernel, n_columns, random):
     normal = random.normal(size=(_N_FEATURES, n_columns)) / kernel.length_scale
     if np.isinf(kernel.nu):
@@ -249,7 +234,7 @@ def _(kernel, n_columns, random):
     return 1.0, normal / np.sqrt(random.chisquare(freedom, size=(_N_FEATURES, 1)) / freedom)
 
 
-@_spectrum.register(RationalQuadratic)
+@_spectrum.register(kernels.RationalQuadratic)
 def _(kernel, n_columns, random):
     # A mixture of RBF kernels, over a gamma distribution of their precisions.
     precisions = random.gamma(kernel.alpha, size=(_N_FEATURES, 1)) / kernel.alpha
@@ -257,15 +242,15 @@ def _(kernel, n_columns, random):
     return 1.0, np.sqrt(precisions) / kernel.length_scale * normal
 
 
-@_spectrum.register(Sum)
-@_spectrum.register(Product)
+@_spectrum.register(kernels.Sum)
+@_spectrum.register(kernels.Product)
 def _(kernel, n_columns, random):
     parts = [_spectrum(part, n_columns, random) for part in (kernel.k1, kernel.k2)]
     known = [part for part in parts if part is not None]
     if len(known) < 2:
         return None
     (first, ours), (second, theirs) = known
-    if isinstance(kernel, Product):
+    if isinstance(kernel, kernels.Product):
         return first * second, ours + theirs
     share = first / (first + second) if first + second > 0 else 0.0
     is_first = random.uniform(size=(_N_FEATURES, 1)) < share

@@ -3,28 +3,33 @@
 
 Class probabilities are arrays (n, S, K), with columns in the order of the model's ``classes_``.
 Moments of regressors are arrays (n, S, t, 3): the mean, the variance that the model predicts, and
-the multiple of the residual variance that is added to it.
+the multiple of the residual variance that is added to it. The variance is found by what a regressor
+offers, so that no package is imported for it:
+
+==========================================  ==================================================
+``predict(X, return_std=True)``             scikit-learn's Bayesian regressors, scikit-optimize
+``pred_dist(X)``                            NGBoost
+``predict(X, output_type="quantiles")``     TabPFN, TabICL and their kin
+``predict(X, quantiles=levels)``            quantile-forest
+levels of the constructor                   sklearn-quantile (``q``), XGBoost (``quantile_alpha``),
+                                            CatBoost (``loss_function="MultiQuantile:alpha=..."``)
+==========================================  ==================================================
 """
 
+from __future__ import annotations
+
 import copy
+import inspect
 from collections.abc import Callable
 from functools import singledispatch
 
 import numpy as np
 import torch
-from scipy.special import expit, softmax
+from scipy.special import expit, ndtr, ndtri, softmax
+from sklearn import ensemble
 from sklearn.base import MetaEstimatorMixin, is_classifier
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import (
-    BaggingClassifier,
-    BaggingRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-    VotingClassifier,
-    VotingRegressor,
-)
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import ARDRegression, BayesianRidge
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_array
@@ -36,7 +41,6 @@ from .._estimator.base import NetEstimator
 from .._estimator.functions import align_classes, predict_members, transformed_members
 from .._estimator.unwrapping import components_and_rows, final_step, has_members, tags_of
 from .._utils.validation import errors_about
-from ._predictive import predictive_moments
 
 _TOLERANCE = 1e-3  # of a sum of probabilities from one: half precision has three digits
 _MOST_VOTES = 100  # sum of the whole numbers that stand for weights of voters, at most
@@ -46,6 +50,10 @@ _SHARE_OF_ROUNDING = 1e-3  # over impurity at the root, where impurities are var
 # Losses under which CatBoost's virtual ensembles predict logits, or means and variances.
 _CATBOOST_LOGITS = frozenset({"Logloss", "CrossEntropy", "MultiClass"})
 _CATBOOST_MOMENTS = frozenset({"RMSE", "RMSEWithUncertainty"})
+LEVELS = np.arange(1, 40) / 40  # at which models that know all of their quantiles are asked
+# Parameters of `predict` and of constructors that take levels.
+_ARGUMENTS = ("quantiles", "alphas")
+_PARAMETERS = ("q", "quantile_alpha")
 
 
 def read_probabilities(model, X) -> np.ndarray:
@@ -136,17 +144,14 @@ def group_moments(moments: np.ndarray, n_groups: int) -> np.ndarray:
     return grouped
 
 
-# --- forests ----------------------------------------------------------------------------------
-
-
-@members_of_classifier.register(RandomForestClassifier)
-@members_of_classifier.register(ExtraTreesClassifier)
+@members_of_classifier.register(ensemble.RandomForestClassifier)
+@members_of_classifier.register(ensemble.ExtraTreesClassifier)
 def _(model, X):
     return _from_leaves(model, X, lambda tree, leaves: tree.tree_.value[leaves, 0], dtype_for(X))
 
 
-@members_of_regressor.register(RandomForestRegressor)
-@members_of_regressor.register(ExtraTreesRegressor)
+@members_of_regressor.register(ensemble.RandomForestRegressor)
+@members_of_regressor.register(ensemble.ExtraTreesRegressor)
 def _(model, X, n_targets):
     return _from_leaves(model, X, _leaf_moments, np.float64)
 
@@ -194,20 +199,23 @@ def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
     return moments
 
 
-# --- bagging and voting -----------------------------------------------------------------------
-
-
-@members_of_classifier.register(BaggingClassifier)
-@members_of_classifier.register(VotingClassifier)
+@members_of_classifier.register(ensemble.BaggingClassifier)
+@members_of_classifier.register(ensemble.VotingClassifier)
 def _(model, X):
     codes = np.arange(len(model.classes_))
-    counts_votes = isinstance(model, VotingClassifier) and model.voting == "hard"
-    read = _votes_of_one if counts_votes else _probabilities_of_one
-    return _of_components(model, X, lambda member, rows: read(member, rows, codes))
+    counts_votes = isinstance(model, ensemble.VotingClassifier) and model.voting == "hard"
+
+    def read(member, rows):
+        """Probabilities (n, K) of one member, zero for classes that it has not seen."""
+        if counts_votes or not hasattr(member, "predict_proba"):
+            return (member.predict(rows)[:, None] == codes).astype(dtype_for(rows))
+        return align_classes(member.predict_proba(rows), member.classes_, codes)
+
+    return _of_components(model, X, read)
 
 
-@members_of_regressor.register(BaggingRegressor)
-@members_of_regressor.register(VotingRegressor)
+@members_of_regressor.register(ensemble.BaggingRegressor)
+@members_of_regressor.register(ensemble.VotingRegressor)
 def _(model, X, n_targets):
     return _of_components(model, X, lambda member, rows: moments_of_one(member, rows, n_targets))
 
@@ -229,24 +237,9 @@ def _of_components(model, X, read: Callable) -> np.ndarray:
     )
 
 
-def _probabilities_of_one(model, X, classes: np.ndarray) -> np.ndarray:
-    """Probabilities (n, K) of a model as one member, zero for classes that it has not seen."""
-    if not hasattr(model, "predict_proba"):
-        return _votes_of_one(model, X, classes)
-    return align_classes(model.predict_proba(X), model.classes_, classes)
-
-
-def _votes_of_one(model, X, classes: np.ndarray) -> np.ndarray:
-    """All probability (n, K) on the class that a model predicts."""
-    return (model.predict(X)[:, None] == classes).astype(dtype_for(X))
-
-
 def moments_of_one(model, X, n_targets: int) -> np.ndarray:
     """Moments (n, t, 3) of a model as one member, the mixture of its own members."""
     return group_moments(read_moments(model, X, n_targets), 1)[:, 0]
-
-
-# --- linear models with a posterior ----------------------------------------------------------
 
 
 @members_of_regressor.register(BayesianRidge)
@@ -270,9 +263,6 @@ def _(model, X, n_targets):
     return moments_of_functions(mean[:, None], latent, draws, noise)
 
 
-# --- targets that are transformed ------------------------------------------------------------
-
-
 @members_of_regressor.register(TransformedTargetRegressor)
 def _(model, X, n_targets):
     """Members of the model inside, through the inverse transform, if they have variances."""
@@ -281,9 +271,6 @@ def _(model, X, n_targets):
         return moments_of_means(np.reshape(model.predict(X), (len(moments), 1, n_targets)))
     inverse = model.transformer_.inverse_transform
     return moments_of_members(transformed_members([inverse], moments[..., :2]))
-
-
-# --- CatBoost, which is never imported here ---------------------------------------------------
 
 
 def _catboost_loss(model) -> str | None:
@@ -307,9 +294,6 @@ def _virtual_ensembles(model, X) -> np.ndarray:
     return model.virtual_ensembles_predict(X, **settings).repeat(10 // n_parts, axis=1)
 
 
-# --- arrays -----------------------------------------------------------------------------------
-
-
 def dtype_for(X) -> type:
     """Return float32 for an X of float32, else float64."""
     return np.float32 if hasattr(X, "dtype") and X.dtype == np.float32 else np.float64
@@ -326,10 +310,7 @@ def moments_of_members(members: np.ndarray) -> np.ndarray:
 
 
 def moments_of_functions(mean, latent, draws, noise) -> np.ndarray:
-    """Moments (n, S, t, 3) of functions of mean and variance `mean` and `latent`, (n, t) each.
-
-    `draws` (n, S, t) are those of :func:`standard_draws`; `noise`, about a function, is (n, t).
-    """
+    """Moments (n, S, t, 3) of functions, by mean, variance and noise (n, t), and standard draws."""
     means = mean[:, None] + np.sqrt(latent)[:, None] * draws
     variances = np.broadcast_to(noise[:, None], means.shape)
     return moments_of_members(np.stack([means, variances], axis=-1))
@@ -349,9 +330,6 @@ def as_net_takes(model, X):
         return X
     parameter = next(module.parameters(), torch.zeros(()))
     return np.asarray(X, dtype=torch.empty(0, dtype=parameter.dtype).numpy().dtype)
-
-
-# --- checks -----------------------------------------------------------------------------------
 
 
 def check_member_predictions(
@@ -383,7 +361,22 @@ def check_member_predictions(
             f"{name} must have shape ({expected}): {words}, with S at least 1; got {shape}."
         )
     if n_targets is None:
-        return _normalised(members, name)
+        if not members.min() >= 0:  # nor is NaN
+            row, member, _ = np.unravel_index(members.argmin(), shape)  # NaN counts as least
+            raise ValueError(
+                f"{name} must be probabilities from 0 to 1; in sample {row} member {member} gives "
+                f"{members[row, member].min():.6g}."
+            )
+        sums = members @ np.ones(shape[-1], dtype=members.dtype)
+        misses = np.abs(sums - 1)
+        if not misses.max() <= _TOLERANCE:
+            row, member = np.unravel_index(misses.argmax(), misses.shape)
+            raise ValueError(
+                f"{name} must sum to 1 over the classes, within {_TOLERANCE}; in sample {row} "
+                f"member {member} sums to {sums[row, member]:.6g}."
+            )
+        rounding = shape[-1] * np.finfo(members.dtype).eps
+        return members if misses.max() <= rounding else members / sums[..., None]
     wrong = ~(np.isfinite(members).all(axis=-1) & (members[..., 1] > 0))
     if wrong.any():
         row, member, target = np.argwhere(wrong)[0]
@@ -396,30 +389,79 @@ def check_member_predictions(
 
 
 def without_rounding(members: np.ndarray) -> np.ndarray:
-    """Divide probabilities (n, S, K) by their sums, unless these differ from one by more.
-
-    Members of float32 beside those of float64 have sums with the rounding of the former.
-    """
+    """Divide probabilities (n, S, K) by their sums where these have float32's rounding."""
     misses = np.abs(members.sum(axis=-1) - 1).max(initial=0)
     is_rounding = members.shape[-1] * np.finfo(members.dtype).eps < misses <= _TOLERANCE
     return members / members.sum(axis=-1, keepdims=True) if is_rounding else members
 
 
-def _normalised(members: np.ndarray, name: str) -> np.ndarray:
-    """Probabilities whose sums are one to rounding."""
-    if not members.min() >= 0:  # nor is NaN
-        row, member, _ = np.unravel_index(members.argmin(), members.shape)  # NaN counts as least
+def predictive_moments(model, X) -> tuple[np.ndarray, np.ndarray] | None:
+    """Mean and variance (n, ...) that a fitted regressor predicts; None without a variance."""
+    if hasattr(model, "pred_dist"):
+        distribution = model.pred_dist(X)
+        return np.asarray(distribution.mean()), np.square(distribution.std())
+    accepted = inspect.signature(model.predict).parameters
+    # DummyRegressor takes return_std for the sake of its place in pipelines, and returns zeros.
+    if "return_std" in accepted and not isinstance(model, DummyRegressor):
+        mean, std = model.predict(X, return_std=True)
+        return np.asarray(mean), np.square(std)
+    found = predicted_quantiles(model, X)
+    return None if found is None else moments_of_quantiles(*found)
+
+
+def predicted_quantiles(model, X) -> tuple[np.ndarray, np.ndarray] | None:
+    """Quantiles (n, q) and their levels (q,), of a model that predicts at least two."""
+    accepted = inspect.signature(model.predict).parameters
+    if named := [name for name in _ARGUMENTS if name in accepted]:
+        levels = LEVELS.tolist()
+        more = {"output_type": "quantiles"} if "output_type" in accepted else {}
+        return _rows_first(model.predict(X, **{named[0]: levels}, **more), LEVELS), LEVELS
+    params = model.get_params() if hasattr(model, "get_params") else {}
+    given = [params[name] for name in _PARAMETERS if params.get(name) is not None]
+    if hasattr(model, "get_all_params"):  # CatBoost
+        loss, _, levels = model.get_all_params()["loss_function"].partition(":alpha=")
+        given += [levels.split(",")] if loss == "MultiQuantile" else []
+    for levels in given:
+        levels = np.asarray(levels, dtype=float)
+        if levels.ndim == 1 and len(levels) > 1:
+            return _rows_first(model.predict(X), levels), levels
+    return None
+
+
+def _rows_first(quantiles, levels: np.ndarray) -> np.ndarray:
+    """Quantiles as (n, q): a list has one array for each level; so do some arrays."""
+    found = np.asarray(quantiles, dtype=float)
+    if isinstance(quantiles, (list, tuple)) or found.shape[1:] != levels.shape:
+        found = found.T
+    if found.shape[1:] != levels.shape:
         raise ValueError(
-            f"{name} must be probabilities from 0 to 1; in sample {row} member {member} gives "
-            f"{members[row, member].min():.6g}."
+            f"teacher must predict a quantile for each sample and each of {len(levels)} levels, "
+            f"got shape {found.T.shape}."
         )
-    sums = members @ np.ones(members.shape[-1], dtype=members.dtype)
-    misses = np.abs(sums - 1)
-    if not misses.max() <= _TOLERANCE:
-        row, member = np.unravel_index(misses.argmax(), misses.shape)
-        raise ValueError(
-            f"{name} must sum to 1 over the classes, within {_TOLERANCE}; in sample {row} member "
-            f"{member} sums to {sums[row, member]:.6g}."
-        )
-    rounding = members.shape[-1] * np.finfo(members.dtype).eps
-    return members if misses.max() <= rounding else members / sums[..., None]
+    return found
+
+
+def moments_of_quantiles(
+    quantiles: np.ndarray, levels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (n,) of distributions of which some quantiles (n, q) are known.
+
+    Between the levels (q,), and beyond the outer ones, the quantile is linear in the standard
+    normal's quantile z. So those of a normal distribution give its moments exactly, from any two
+    levels. Quantiles that cross are sorted.
+    """
+    order = np.argsort(levels)
+    z = ndtri(np.asarray(levels)[order])
+    values = np.sort(quantiles, axis=1)
+    slopes = np.diff(values, axis=1) / np.diff(z)
+    offsets = values[:, :-1] - slopes * z[:-1]
+    # Moments of the standard normal between the inner levels; the outer pieces have no end.
+    ends = np.concatenate([[-np.inf], z[1:-1], [np.inf]])
+    density = np.exp(-0.5 * np.square(ends)) / np.sqrt(2 * np.pi)
+    weighted = np.where(np.isinf(ends), 0.0, ends) * density
+    mass, first = np.diff(ndtr(ends)), -np.diff(density)
+    second = mass - np.diff(weighted)
+    mean = offsets @ mass + slopes @ first
+    gaps = offsets - mean[:, None]  # squares of values far from 0 would lose the variance
+    variance = np.square(gaps) @ mass + 2 * (gaps * slopes) @ first + np.square(slopes) @ second
+    return mean, np.maximum(variance, 0)

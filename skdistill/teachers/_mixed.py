@@ -41,7 +41,16 @@ from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from ._base import EstimatorOfModels
+from ._held_out import (
+    as_rows,
+    fitted_on,
+    folds_of,
+    mean_squared_residual,
+    read_out_of_fold,
+    residual_variance,
+    rows_at,
+    with_variance,
+)
 from ._members import (
     check_probabilities,
     group_moments,
@@ -53,16 +62,7 @@ from ._members import (
     read_probabilities,
     without_rounding,
 )
-from ._rows_and_folds import (
-    as_rows,
-    fitted_on,
-    folds_of,
-    mean_squared_residual,
-    read_out_of_fold,
-    residual_variance,
-    rows_at,
-    with_variance,
-)
+from ._models import EstimatorOfModels
 
 # See doc/design.rst.
 _LEAST_WEIGHT = 0.01  # of a model that is kept
@@ -159,7 +159,23 @@ class MixedModels(EstimatorOfModels):
         X, y = as_rows(X), np.asarray(y)
         weight = check_weights(sample_weight, len(y))
         models = self._models(X, y)
-        self._check(models, weight is not None)
+        for model in models if weight is not None else ():
+            check_takes_weights(model)
+        Number(Integral, 1).check(self.n_members, "n_members")
+        Number(Real, 0, closed="neither", others=(None,)).check(self.max_time, "max_time")
+        Seed().check(self.random_state, "random_state")
+        if isinstance(self.weights, str):
+            OneOf(("oof", "equal")).check(self.weights, "weights")
+        else:
+            with errors_about("weights"):
+                given = check_array(
+                    self.weights, dtype=float, ensure_2d=False, input_name="weights"
+                )
+            if given.shape != (len(models),) or (given < 0).any() or not given.any():
+                raise ValueError(
+                    f"weights must be 'oof', 'equal' or {len(models)} numbers, one a model, none "
+                    f"negative and one positive; got {self.weights!r}."
+                )
         random = check_random_state(self.random_state)
         models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in models]
         folds = folds_of(self.cv, y, is_classifier(self), random.randint(SEED_LIMIT), "cv")
@@ -178,10 +194,16 @@ class MixedModels(EstimatorOfModels):
                 _share_time(models, budget.left, 1)
             self.weights_ = np.asarray(given, dtype=float) / np.sum(given)
         kept = [model for model, share in zip(models, self.weights_, strict=True) if share > 0]
-        fitted = iter(Parallel()(delayed(fitted_on)(model, X, y, weight) for model in kept))
-        self.models_ = [next(fitted) if share > 0 else None for share in self.weights_]
+        fits = iter(Parallel()(delayed(fitted_on)(model, X, y, weight) for model in kept))
+        self.models_ = [next(fits) if share > 0 else None for share in self.weights_]
         if self.log_scores_ is None and not is_classifier(self):
-            self.residual_variances_ = self._residual_variances(models, X, y, weight)
+            read = partial(read_moments, n_targets=self._n_targets)
+            self.residual_variances_ = [
+                residual_variance(model, fitted, partial(read, fitted), X, y, weight)
+                if fitted is not None and read(fitted, rows_at(X, slice(0, 1)))[..., 2].any()
+                else None
+                for model, fitted in zip(models, self.models_, strict=True)
+            ]
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -202,8 +224,6 @@ class MixedModels(EstimatorOfModels):
         mean = members_of_regressor(self, X, self._n_targets)[..., 0].mean(axis=1)
         return mean[:, 0] if self._y_is_1d else mean
 
-    # --- parameters
-
     def _models(self, X=None, y: np.ndarray | None = None) -> list:
         """Return `models`, or those that "auto" stands for."""
         if not isinstance(self.models, str):
@@ -213,26 +233,6 @@ class MixedModels(EstimatorOfModels):
         task = self.task or ""
         OneOf(("classification", "regression")).check(task, "task")
         return models_for(task, X, y, self.max_time)
-
-    def _check(self, models: list, is_weighted: bool) -> None:
-        for model in models:
-            if is_weighted:
-                check_takes_weights(model)
-        Number(Integral, 1).check(self.n_members, "n_members")
-        Number(Real, 0, closed="neither", others=(None,)).check(self.max_time, "max_time")
-        Seed().check(self.random_state, "random_state")
-        if isinstance(self.weights, str):
-            return OneOf(("oof", "equal")).check(self.weights, "weights")
-        with errors_about("weights"):
-            weights = check_array(self.weights, dtype=float, ensure_2d=False, input_name="weights")
-        if weights.shape != (len(models),) or (weights < 0).any() or not weights.any():
-            raise ValueError(
-                f"weights must be 'oof', 'equal' or {len(models)} numbers, one a model, none "
-                f"negative and one positive; got {self.weights!r}."
-            )
-        return None
-
-    # --- fitted attributes
 
     def _stack(
         self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
@@ -282,32 +282,12 @@ class MixedModels(EstimatorOfModels):
             residual = mean_squared_residual(predicted[..., 0].mean(axis=1), targets, weight)
         return with_variance(predicted, residual, self._y_scale), residual
 
-    def _residual_variances(self, models: list, X, y: np.ndarray, weight) -> list:
-        """Residual variance of each model that predicts no variance; None of the others."""
-        read = partial(read_moments, n_targets=self._n_targets)
-        return [
-            residual_variance(model, fitted, partial(read, fitted), X, y, weight)
-            if fitted is not None and read(fitted, rows_at(X, slice(0, 1)))[..., 2].any()
-            else None
-            for model, fitted in zip(models, self.models_, strict=True)
-        ]
-
-    # --- members
-
-    def without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
+    def _without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
         """Return a copy without the random functions of its models, and the share that showed.
 
-        Parameters
-        ----------
-        divide : callable
-            Gives a fitted model without its functions, and how many members have some.
-
-        Returns
-        -------
-        mixture : MixedModels
-        share : float
-            The epistemic variance that functions add to the mixture, over what they add to their
-            ensemble.
+        That is the epistemic variance that functions add to the mixture, over what they add to
+        their ensemble. `divide` gives a fitted model without its functions, and how many members
+        have some.
         """
         divided = [(None, 0) if model is None else divide(model) for model in self.models_]
         copied = copy.copy(self)
@@ -318,16 +298,10 @@ class MixedModels(EstimatorOfModels):
         shares = np.split(shares_of_groups(widths, self.n_members), np.cumsum(counts)[:-1], axis=1)
         return copied, sum(map(spread_of_groups, shares))
 
-    def with_known_weights(self) -> MixedModels:
-        """Return a mixture to fit of the models that were kept, with their weights.
+    def _with_known_weights(self) -> MixedModels:
+        """Return a mixture to fit of the models that were kept, with their weights and new seeds.
 
-        Their seeds are drawn anew. For each of its fits on a third of the samples a budget leaves a
-        twelfth.
-
-        Returns
-        -------
-        MixedModels
-            Not fitted.
+        For each of its fits on a third of the samples a budget leaves a twelfth.
         """
         kept = [clone(model) for model in self.models_ if model is not None]
         for model in kept:
@@ -466,14 +440,10 @@ def check_models(models, *, or_fitted: bool = False) -> None:
         raise ValueError(f"models must be all classifiers or all regressors, got {names}.")
 
 
-# --- models that nobody has named -----------------------------------------------------------
-
-
 def models_for(task: str, X=None, y=None, max_time: float | None = None) -> list[BaseEstimator]:
-    """Return an ensemble of networks, boosting, and a Gaussian process where it can be had.
+    """Return an ensemble of networks, boosting, and for few numbers a Gaussian process.
 
-    That is for regression on at most 1,000 samples of numbers without missing values, and fewer
-    with a short `max_time`. Without samples it is the models that any X and y have.
+    Without samples it is the models that any X and y have.
     """
     if task == "classification":
         boosting: BaseEstimator = HistGradientBoostingClassifier(**_TREES)

@@ -16,14 +16,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._data.checks import check_trainable, check_weights
 from .._data.columns import as_table
-from .._estimator.functions import align_classes
-from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
+from .._estimator.functions import align_classes, predict_members
+from .._estimator.unwrapping import final_step, has_members, is_prefitted, tags_of, weights_for
 from .._utils.moments import resolves, standardisation
+from .._utils.reporting import reporting, stage
 from .._utils.validation import Number
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
-from ._base import EstimatorOfModels
-from ._epistemic_scale import EpistemicScale, has_own_scale, measured_scale
-from ._fitted import FittedModels
+from ._held_out import (
+    EpistemicScale,
+    as_rows,
+    folds_of,
+    has_own_scale,
+    in_batches,
+    in_chunks,
+    measured_scale,
+    read_out_of_fold,
+    residual_variance,
+    rows_at,
+    with_variance,
+)
 from ._members import (
     check_member_predictions,
     check_probabilities,
@@ -34,15 +45,9 @@ from ._members import (
     read_probabilities,
 )
 from ._mixed import MixedModels, check_models
-from ._predictive import QuantileModels
-from ._rows_and_folds import (
-    as_rows,
-    in_batches,
-    in_chunks,
-    residual_variance,
-    rows_at,
-    with_variance,
-)
+from ._models import EstimatorOfModels, FittedModels, QuantileModels
+
+_ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01  # samples; squared error over variance of interpolation
 
 
 def as_teacher(
@@ -197,10 +202,45 @@ class Teacher(EstimatorOfModels):
             model.set_params(max_time=0.8 * seconds)
         self.estimator_ = model.fit(X, y, **weights)
         X, y = as_rows(X), np.asarray(y)
-        set_up = self._set_classes if is_classifier(self) else self._set_targets
-        n_members = set_up(X, y, sample_weight)
+        weight, first = check_weights(sample_weight, len(y)), rows_at(X, slice(0, 1))
+        if is_classifier(self):
+            if y.ndim == 2 and y.shape[1] > 1:
+                raise ValueError(
+                    f"y must have one column of classes to fit a teacher, got {y.shape[1]} columns."
+                )
+            in_y = np.unique(y)
+            self.classes_ = np.asarray(getattr(self.estimator_, "classes_", in_y))
+            if len(self.classes_) < 2:
+                raise ValueError(f"y must hold at least two classes, got 1 class: {in_y.tolist()}.")
+            if unknown := set(in_y.tolist()) - set(self.classes_.tolist()):
+                raise ValueError(
+                    f"y holds classes {sorted(unknown)}, which the fitted teacher does not know; "
+                    f"it knows {self.classes_.tolist()}."
+                )
+            n_columns = self._read(first).shape[-1]
+            if n_columns != len(self.classes_):
+                raise ValueError(
+                    f"teacher gives {n_columns} columns, but y holds {len(self.classes_)} classes, "
+                    f"{self.classes_.tolist()}; name those of torch modules by FittedModels(..., "
+                    "classes=...)."
+                )
+            expected = {"n_classes": n_columns}
+        else:
+            self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
+            self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
+            targets = y.reshape(len(y), -1)
+            check_trainable(targets.astype(np.float64), np.float64, "y")
+            self._y_scale, self.residual_variance_ = standardisation(targets, weight), None
+            if self._read(first)[..., 2].any():
+                samples = X, y, sample_weight, self.batch_size
+                self.residual_variance_ = residual_variance(
+                    self.estimator, self.estimator_, self._read, *samples
+                )
+            expected = {"n_targets": self.n_outputs_}
+        members = self._members(first, self.max_members)
+        check_member_predictions(members, 1, name="teacher's predictions", **expected)
+        n_members = members.shape[1]
         if is_measured and n_members > 1:
-            weight = check_weights(sample_weight, len(y))
             given = self.estimator, self.estimator_, self._expected
             self._scale = measured_scale(*given, X, y, weight)
         elif isinstance(self.epistemic_scale, Real):
@@ -311,8 +351,6 @@ class Teacher(EstimatorOfModels):
         score = accuracy_score if is_classifier(self) else r2_score
         return score(y, self.predict(X), sample_weight=sample_weight)
 
-    # --- members
-
     @property
     def epistemic_scale_(self) -> Any:
         """By what the mean epistemic variance was multiplied; None if it was not."""
@@ -334,19 +372,12 @@ class Teacher(EstimatorOfModels):
 
     def _expected(self, model, X) -> np.ndarray:
         """Probabilities, or means, (n, S, t) of the members of a model, grouped as asked for."""
-        members = self._read(X, model)
+        members, most = self._read(X, model), self.max_members
         if is_classifier(self):
-            members = align_classes(
-                members, getattr(model, "classes_", self.classes_), self.classes_
-            )
-            return (
-                members
-                if self.max_members is None
-                else group_probabilities(members, self.max_members)
-            )
-        if self.max_members is not None:
-            members = group_moments(members, self.max_members)
-        return members[..., 0]
+            classes = getattr(model, "classes_", self.classes_)
+            members = align_classes(members, classes, self.classes_)
+            return members if most is None else group_probabilities(members, most)
+        return (members if most is None else group_moments(members, most))[..., 0]
 
     def _members(self, X, most: int | None) -> np.ndarray:
         """Predictions of the members, grouped if there are more than `most`."""
@@ -391,50 +422,6 @@ class Teacher(EstimatorOfModels):
         """Drop the axis of targets where y had none."""
         return array[:, 0] if not is_classifier(self) and self._y_is_1d else array
 
-    # --- fitted attributes
-
-    def _set_classes(self, X, y: np.ndarray, sample_weight) -> int:
-        if y.ndim == 2 and y.shape[1] > 1:
-            raise ValueError(
-                f"y must have one column of classes to fit a teacher, got {y.shape[1]} columns."
-            )
-        in_y = np.unique(y)
-        self.classes_ = np.asarray(getattr(self.estimator_, "classes_", in_y))
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got 1 class: {in_y.tolist()}.")
-        if unknown := set(in_y.tolist()) - set(self.classes_.tolist()):
-            raise ValueError(
-                f"y holds classes {sorted(unknown)}, which the fitted teacher does not know; it "
-                f"knows {self.classes_.tolist()}."
-            )
-        n_columns = self._read(rows_at(X, slice(0, 1))).shape[-1]
-        if n_columns != len(self.classes_):
-            raise ValueError(
-                f"teacher gives {n_columns} columns, but y holds {len(self.classes_)} classes, "
-                f"{self.classes_.tolist()}; name those of torch modules by FittedModels(..., "
-                "classes=...)."
-            )
-        return self._count_members(X, n_classes=n_columns)
-
-    def _set_targets(self, X, y: np.ndarray, sample_weight) -> int:
-        self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
-        self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
-        targets, weight = y.reshape(len(y), -1), check_weights(sample_weight, len(y))
-        check_trainable(targets.astype(np.float64), np.float64, "y")
-        self._y_scale = standardisation(targets, weight)
-        self.residual_variance_ = None
-        if self._read(rows_at(X, slice(0, 1)))[..., 2].any():
-            self.residual_variance_ = residual_variance(
-                self.estimator, self.estimator_, self._read, X, y, sample_weight, self.batch_size
-            )
-        return self._count_members(X, n_targets=self.n_outputs_)
-
-    def _count_members(self, X, **expected) -> int:
-        """Count the members and check their predictions, on one sample."""
-        members = self._members(rows_at(X, slice(0, 1)), self.max_members)
-        check_member_predictions(members, 1, name="teacher's predictions", **expected)
-        return members.shape[1]
-
 
 def _check_model(model) -> None:
     inner, _ = final_step(model)
@@ -453,3 +440,94 @@ def _check_model(model) -> None:
             f"teacher must be a classifier or a regressor, and {type(inner).__name__} is neither."
         )
     check_probabilities(model)
+
+
+def out_of_fold_members(
+    teacher: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    cv: object = 5,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | np.random.RandomState | None = None,
+    name: str = "cv",
+    verbose: int | bool = 0,
+) -> np.ndarray:
+    """Predict members of every sample by a clone of the teacher that has not seen the sample.
+
+    On the samples that they were fitted on, the members of an overfitted teacher agree; a student
+    of out-of-fold predictions sees their disagreement elsewhere. (In regression a model without
+    bags is also fitted five times in every fold, for its residual variance.) The epistemic part has
+    a scale of its own in every fold, see :class:`Teacher`.
+
+    Parameters
+    ----------
+    teacher : estimator
+        Anything that :func:`as_teacher` takes and that is not fitted yet.
+    X : array-like of shape (n_samples, ...)
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    cv : int, cross-validation splitter or iterable of pairs of train and test samples, default=5
+        Must put every sample into one test fold. A number makes shuffled folds, stratified by
+        class.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the samples in the fits.
+    random_state : int, RandomState instance or None, default=None
+        For the folds that a number makes.
+    name : str, default="cv"
+        What to call `cv` in errors.
+    verbose : int, default=0
+        1 prints how long it takes, 2 also a line after each fold, with the time left. By default a
+        progress bar is shown on a terminal after ten seconds, and nothing elsewhere.
+
+    Returns
+    -------
+    members : ndarray of shape (n_samples, n_members, n_classes) or \
+            (n_samples, n_members, n_targets, 2)
+        Classes are those in y, sorted; one that was missing from a fit has probability zero.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the teacher is fitted already, a sample is in no test fold or in several, or the teachers
+        have different numbers of members.
+    """
+    teacher, X, y = as_teacher(teacher), as_rows(X), np.asarray(y)
+    if is_prefitted(teacher.estimator if isinstance(teacher, Teacher) else teacher):
+        raise ValueError(
+            f"teacher must not be fitted to be fitted on the folds of {name}; the given one is, "
+            "and stays so."
+        )
+    classes = np.unique(y) if is_classifier(teacher) else None
+    weight = check_weights(sample_weight, len(y))
+    folds = folds_of(cv, y, classes is not None, random_state, name)
+
+    def read(fitted, rows):
+        members = predict_members(fitted, rows)
+        return members if classes is None else align_classes(members, fitted.classes_, classes)
+
+    with reporting("out_of_fold_members", verbose), stage(f"{folds.get_n_splits(X, y)} folds"):
+        return read_out_of_fold(teacher, X, y, weight, folds, read, name, verbose)
+
+
+def interpolates(
+    teacher: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> bool:
+    """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
+
+    It does if its errors at some of these, standardised by the total variance that it predicts,
+    have a mean square below 0.01, of one target at least. (It would be 1 on samples not seen.)
+    """
+    # A residual variance comes from samples not seen, but for a model that was fitted before.
+    model, _ = final_step(teacher)
+    has_residual = getattr(model, "residual_variance_", None) is not None
+    if is_classifier(teacher) or (has_residual and not is_prefitted(model.estimator)):
+        return False
+    y = np.asarray(y, dtype=float)
+    rows, targets = as_rows(X), y.reshape(len(y), -1)
+    some = slice(None, None, max(1, len(targets) // _ROWS_TO_TRY))
+    members = predict_members(teacher, rows_at(rows, some))
+    mean, variance = members[..., 0].mean(axis=1), members[..., 1].mean(axis=1)
+    squares = np.square(targets[some] - mean) / (variance + members[..., 0].var(axis=1))
+    weight = check_weights(sample_weight, len(targets))
+    weights = None if weight is None or not weight[some].any() else weight[some]
+    return bool((np.average(squares, axis=0, weights=weights) < _SMALL_SQUARE).any())

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from .._estimator.unwrapping import components, inside
-from ._fitted import FittedModels
+from ._models import FittedModels
 from ._teacher import Teacher
 
 Split = tuple[int, float, float]  # number of a feature, threshold and gain
@@ -52,11 +52,10 @@ class Splits(NamedTuple):
 
 
 def splits_of(model: Any, weight: float = 1.0) -> Splits:
-    """Find where the trees in a fitted model split the features of X.
+    """Find where the trees in a fitted model split the features of X, in units of X.
 
-    It is a tree, forest or boosting of scikit-learn, LightGBM, XGBoost or CatBoost, alone or in a
-    teacher, search or meta-estimator. Of a Pipeline that scales, imputes and selects
-    columns, thresholds are in units of X. Other models, and those behind other steps, have none.
+    Other models, and those behind steps of a Pipeline that do more than scale, impute and select
+    columns, have none.
     """
     if isinstance(model, Pipeline):
         return _before(model[:-1], splits_of(model[-1], weight))
@@ -116,7 +115,13 @@ def _before(step: Any, splits: Splits) -> Splits:
         return splits
     is_one_to_one = isinstance(step, OneToOneFeatureMixin) and not isinstance(step, OrdinalEncoder)
     if is_one_to_one and hasattr(step, "inverse_transform"):
-        return _unscaled(step, splits)
+        # Thresholds in the units that the scaler reads: of one feature each in a row of a table.
+        order = np.argsort(splits.features, kind="stable")
+        features, thresholds, gains = (part[order] for part in splits)
+        rows = np.arange(len(features)) - np.searchsorted(features, features)
+        table = np.zeros((rows.max() + 1, step.n_features_in_))
+        table[rows, features] = thresholds
+        return Splits(features, step.inverse_transform(table)[rows, features], gains)
     if isinstance(step, SimpleImputer):
         keeps_all = step.keep_empty_features or step.strategy == "constant"
         return splits.among(np.flatnonzero(keeps_all | (step.statistics_ == step.statistics_)))
@@ -125,16 +130,6 @@ def _before(step: Any, splits: Splits) -> Splits:
     if isinstance(step, ColumnTransformer):
         return _joined(_before_columns(step, splits))
     return Splits.of(())
-
-
-def _unscaled(scaler: Any, splits: Splits) -> Splits:
-    """Splits in the units that a scaler, which takes tables back, reads."""
-    order = np.argsort(splits.features, kind="stable")
-    features, thresholds, gains = (part[order] for part in splits)
-    rows = np.arange(len(features)) - np.searchsorted(features, features)
-    table = np.zeros((rows.max() + 1, scaler.n_features_in_))
-    table[rows, features] = thresholds
-    return Splits(features, scaler.inverse_transform(table)[rows, features], gains)
 
 
 def _before_columns(step: ColumnTransformer, splits: Splits) -> Iterator[Splits]:
@@ -159,7 +154,14 @@ def _own_splits(model: Any) -> Iterator[Split]:
     if hasattr(model, "tree_"):
         yield from _of_tree(model.tree_)
     elif hasattr(model, "_predictors"):  # gradient boosting of histograms has no public trees
-        yield from _of_histograms(model)
+        is_categorical = model.is_categorical_
+        # Trees read categorical features before the others.
+        order = np.argsort(~is_categorical, kind="stable") if is_categorical is not None else None
+        for predictor in (one for stage in model._predictors for one in stage):
+            nodes = predictor.nodes
+            nodes = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] == 0)]
+            features = nodes["feature_idx"] if order is None else order[nodes["feature_idx"]]
+            yield from zip(features, nodes["num_threshold"], nodes["gain"], strict=True)
     elif hasattr(model, "booster_"):
         for tree in model.booster_.dump_model()["tree_info"]:
             yield from _of_lightgbm(tree["tree_structure"])
@@ -175,17 +177,6 @@ def _own_splits(model: Any) -> Iterator[Split]:
             yield from ((feature, border, gains[feature] / len(borders)) for border in borders)
     for tree in _trees_of(model):
         yield from _of_tree(tree.tree_)
-
-
-def _of_histograms(model: Any) -> Iterator[Split]:
-    is_categorical = model.is_categorical_
-    # Trees read categorical features before the others.
-    order = np.argsort(~is_categorical, kind="stable") if is_categorical is not None else None
-    for predictor in (one for stage in model._predictors for one in stage):
-        nodes = predictor.nodes
-        nodes = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] == 0)]
-        features = nodes["feature_idx"] if order is None else order[nodes["feature_idx"]]
-        yield from zip(features, nodes["num_threshold"], nodes["gain"], strict=True)
 
 
 def _of_tree(tree: Any) -> Iterator[Split]:

@@ -23,7 +23,7 @@ from skdistill import (
     save,
 )
 from skdistill._engine import SavedTraining
-from skdistill.distillers._fit import _student
+from skdistill.distillers import _student
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Checkpoint, HydraLoss, Optimizer, Runtime

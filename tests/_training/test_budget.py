@@ -160,15 +160,15 @@ def test_steps_on_flat_buffers_have_the_learning_rate_of_the_moment(clock, optim
 
 
 def test_weights_of_a_loss_change_with_the_time(clock, monkeypatch):
-    from skdistill.distillers.hydra import _plan
+    from skdistill.distillers import _hydra
 
-    epochs, real = [], _plan.HydraObjective.begin_epoch
+    epochs, real = [], _hydra.HydraObjective.begin_epoch
 
     def begin_epoch(self, epoch):
         epochs.append(epoch)
         real(self, epoch)
 
-    monkeypatch.setattr(_plan.HydraObjective, "begin_epoch", begin_epoch)
+    monkeypatch.setattr(_hydra.HydraObjective, "begin_epoch", begin_epoch)
     settings = {**SMALL, "callbacks": [PassingInBatches(0.25)], "max_time": 4.0}
     teacher = FrozenEstimator(ensemble().fit(X, Y))
     HydraPlusRegressor(teacher, **settings).fit(X, Y)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from skdistill.active._greedy import batchbald, margins, mutual_information
+from skdistill.active._select import batchbald, margins, mutual_information
 
 
 def made(seed, n=12, n_members=4, n_classes=2, scale=2.0):

@@ -20,7 +20,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.active._features import GradientSketch
+from skdistill.active._select import GradientSketch
 from skdistill.modules import GaussianStack, PiecewiseLinear, StackedLinear
 from skdistill.settings import Heads
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from skdistill.active._greedy import lcmd
+from skdistill.active._select import lcmd
 
 
 def plain_lcmd(features, n, centres):

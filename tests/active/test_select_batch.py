@@ -14,8 +14,7 @@ from skdistill import (
 )
 from skdistill._training.trainer import SEED_LIMIT
 from skdistill.active import _select, select_batch
-from skdistill.active._features import GradientSketch
-from skdistill.active._greedy import lcmd
+from skdistill.active._select import GradientSketch, lcmd
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

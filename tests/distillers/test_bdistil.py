@@ -27,9 +27,8 @@ from torch.testing import assert_close
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, BDistilBooster
 from skdistill._estimator.batched import chunk_size
-from skdistill.distillers.bdistil import _anytime
-from skdistill.distillers.bdistil._plan import WeakLearnerObjective
-from skdistill.distillers.bdistil._search import Barrier
+from skdistill.distillers import _bdistil_anytime as _anytime
+from skdistill.distillers._bdistil_search import Barrier, WeakLearnerObjective
 from skdistill.losses import cross_entropy, log_barrier
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds

@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.distillers import Calibration
-from skdistill.distillers._fit._student import fit_calibration
+from skdistill.distillers._student import fit_calibration
 from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian
 from skdistill.metrics import crps
 
@@ -180,7 +180,7 @@ def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regressio
     teacher = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0).fit(X, y)
     constant = Calibration(1.0, 0.0, 1.0)
     monkeypatch.setattr(
-        "skdistill.distillers._fit._student.fit_calibration", lambda *arguments: constant
+        "skdistill.distillers._student.fit_calibration", lambda *arguments: constant
     )
     student = regression.student(FrozenEstimator(teacher), calibration_fraction=0.25)
     with pytest.warns(UserWarning, match="does not rise with its members'"):

@@ -32,7 +32,7 @@ from torch import nn
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
 from skdistill._training.trainer import batch_size_for, learning_rate_for
-from skdistill.distillers._fit import _rows, _spec, _student
+from skdistill.distillers import _spec, _student
 from skdistill.modules import MLP, stack
 from skdistill.settings import Heads, HydraLoss, Runtime
 from skdistill.transfer import GaussianNoise, Mixup, TransferOnly, TransferSet
@@ -48,15 +48,15 @@ def rows_learnt(monkeypatch):
 
     def fit(model, *args, **kwargs):
         caught = []
-        original = _rows.training_rows
+        original = _student.training_rows
 
         def spy(*spied):
-            rows = original(*spied)
+            rows, total_weight = original(*spied)
             caught.append(rows.of_epoch() if isinstance(rows, PooledRows) else rows)
-            return rows
+            return rows, total_weight
 
         with monkeypatch.context() as patch:
-            patch.setattr(_rows, "training_rows", spy)
+            patch.setattr(_student, "training_rows", spy)
             model.fit(*args, **kwargs)
         return caught
 
@@ -636,8 +636,8 @@ def test_auto_takes_larger_batches_of_larger_tables(n_rows, of_members, of_stude
     assert batch_size_for("auto", n_rows) == of_members
     assert batch_size_for(7, n_rows) == 7
     student = DistributionDistiller(None)
-    assert _rows._batch_size(student.batch_size, n_rows) == of_student
-    assert _rows._batch_size(7, n_rows) == 7
+    assert _student._batch_size(student.batch_size, n_rows) == of_student
+    assert _student._batch_size(7, n_rows) == 7
 
 
 @pytest.mark.parametrize(("n_inputs", "rate"), [(10, 0.01), (150, 0.01), (600, 0.0025)])

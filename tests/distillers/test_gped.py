@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distillers import BDistilBooster, GPEDDistiller
-from skdistill.distillers.gped import _online
+from skdistill.distillers import _gped_chains as _online
 from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill.distillers.gped._estimates import RunningMean, Targets, pooled
-from skdistill.distillers.gped._plan import ExpectationObjective, ReplayObjective
+from skdistill.distillers._gped import ExpectationObjective, ReplayObjective, pooled
+from skdistill.distillers._gped_chains import RunningMean, Targets
 from skdistill.distributions import Gaussian
 from skdistill.expectations import KNOWN, Expectation
 from skdistill.losses import cross_entropy

@@ -18,8 +18,8 @@ from sklearn.datasets import make_moons
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill._engine._checkpoint import CheckpointFile
 from skdistill.distillers import GPEDDistiller
-from skdistill.distillers.gped import _online
-from skdistill.distillers.gped._online import OnlineDistillation
+from skdistill.distillers import _gped_chains as _online
+from skdistill.distillers._gped_chains import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD

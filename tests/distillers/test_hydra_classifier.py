@@ -18,7 +18,7 @@ from torch.autograd import gradcheck
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask
-from skdistill.distillers.hydra import _plan
+from skdistill.distillers import _hydra
 from skdistill.modules import ConvNet
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Heads, HydraLoss
@@ -69,7 +69,7 @@ def test_rows_may_be_taken_a_few_at_a_time(n_rows_at_a_time, monkeypatch):
     case = answers_and_outputs(5, 2)
     objective = objective_of(case, epoch=3, teacher_weight=0.5, spread_weight=1.0)
     expected = objective.loss_and_gradient(case.outputs, case.targets)
-    monkeypatch.setattr(_plan, "_CHUNK", n_rows_at_a_time * case.heads[:, 0].numel())
+    monkeypatch.setattr(_hydra, "_CHUNK", n_rows_at_a_time * case.heads[:, 0].numel())
     found = objective.loss_and_gradient(case.outputs, case.targets)
     for some, all_ in zip(found, expected, strict=True):
         torch.testing.assert_close(some, all_, rtol=1e-12, atol=0)

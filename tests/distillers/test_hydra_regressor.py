@@ -20,7 +20,7 @@ from torch.distributions import Normal, kl_divergence
 from skdistill import HydraPlusRegressor, predict_members
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
-from skdistill.distillers.hydra._plan import gained
+from skdistill.distillers._hydra import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.settings import HydraLoss
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from skdistill import SequenceDistributionDistiller, losses
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
-from skdistill.distillers.sequence._estimator import TokenObjective
+from skdistill.distillers._sequence import TokenObjective
 from skdistill.families import DirichletFamily, MixtureFamily
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import SequenceEnsemble, SpecialTokens

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._data.encoding import InputEncoding
-from skdistill.distillers._fit._rows import best_thresholds
+from skdistill.distillers._student import best_thresholds
 from skdistill.export import export_onnx
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise

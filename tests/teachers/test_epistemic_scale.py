@@ -20,7 +20,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_members
 from skdistill.teachers import Teacher, as_teacher
-from skdistill.teachers._epistemic_scale import EpistemicScale
+from skdistill.teachers._held_out import EpistemicScale
 
 by_halves = partial(as_teacher, epistemic_scale="halves")
 

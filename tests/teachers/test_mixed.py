@@ -340,7 +340,7 @@ def test_models_with_a_time_of_their_own_share_that_of_the_mixture(weights, most
 def test_fits_on_thirds_have_seeds_of_their_own(numbers):
     forest = make_pipeline(StandardScaler(), RandomForestRegressor(3, random_state=7))
     mixture = MixedModels([forest, LinearRegression()], weights=[1, 1]).fit(*numbers)
-    again = mixture.with_known_weights()
+    again = mixture._with_known_weights()
     seeds = set()
     for seed in range(3):
         fitted = reseeded_clone(again, seed).fit(*numbers)

@@ -19,7 +19,7 @@ from sklearn.linear_model import ARDRegression, BayesianRidge, LinearRegression
 
 from skdistill import HydraPlusRegressor
 from skdistill.teachers import QuantileModels, as_teacher
-from skdistill.teachers._predictive import LEVELS, moments_of_quantiles
+from skdistill.teachers._members import LEVELS, moments_of_quantiles
 
 
 class Line(RegressorMixin, BaseEstimator):

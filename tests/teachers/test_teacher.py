@@ -305,7 +305,7 @@ def test_mixtures_are_the_same_however_many_rows_fit_in_memory(numbers, monkeypa
     X, y = numbers
     teacher = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
     expected = teacher.predict_members(X)
-    monkeypatch.setattr("skdistill.teachers._rows_and_folds._CHUNK_BYTES", 5000)
+    monkeypatch.setattr("skdistill.teachers._held_out._CHUNK_BYTES", 5000)
     assert_array_equal(teacher.predict_members(X), expected)
     again = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
     assert_allclose(again.residual_variance_, teacher.residual_variance_)

@@ -19,7 +19,7 @@ from skdistill import (
     HydraPlusRegressor,
     predict_uncertainty,
 )
-from skdistill.distillers._fit._rows import AnswersThatDisagree, NetworksThatDisagree
+from skdistill.distillers._student import AnswersThatDisagree, NetworksThatDisagree
 from skdistill.samplers import SGLD, MCDropout
 from skdistill.transfer import Disagreement, GaussianNoise, Munge
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training a student on the predictions of its teacher's members."""
+"""The samples that a student learns from, and its training on the members' predictions there."""
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,17 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
-from torch import nn
+from torch import Tensor, nn
 
-from ..._data.checks import check_weights
-from ..._data.columns import Columns
-from ..._estimator.base import Fitted, ObservedTask
-from ..._estimator.batched import as_rows, read_in_chunks, rows_first
-from ..._estimator.calibration import ApproximationError, fit_calibration
-from ..._estimator.warm_start import in_dtype_of, load_weights, scaling_of
-from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
-from ..._method.random_functions import (
+from .._data.checks import check_weights
+from .._data.encoding import InputEncoding
+from .._estimator.base import Fitted, ObservedTask
+from .._estimator.batched import as_rows, read_in_chunks, rows_first
+from .._estimator.calibration import ApproximationError, Temperature, fit_calibration
+from .._estimator.warm_start import in_dtype_of, load_weights, scaling_of
+from .._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
+from .._method.random_functions import (
     LEAST_SAMPLES,
     Predict,
     RandomFunctions,
@@ -30,22 +33,37 @@ from ..._method.random_functions import (
     find_functions,
     find_unknown,
 )
-from ..._method.task import TASKS, Task, read_samples
-from ..._training.trainer import Training, draws_globally, n_epochs_in
-from ..._utils.process import rows_asked
-from ..._utils.reporting import stage
-from ..._utils.validation import errors_about
-from ..._utils.warnings import warn
-from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
-from ...losses import moments
-from ...modules import DistributionStack, count_flop, first_parameter, n_parameters
-from ...pruning import ProximalStep, prune, widths
-from ...settings import Runtime
-from ...teachers import in_chunks
-from ...transfer import filled, nearest_rows
-from ._rows import adapted_to_teacher, student_rows
-from ._spec import FitArguments, FitSpec
-from ._teacher import MemberPredictions, distribution_of, networks_and_functions, predictor_of
+from .._method.task import TASKS, Task, read_samples
+from .._training.stream import Part, Stream, rows_of_stream
+from .._training.trainer import Training, batch_size_for, draws_globally, n_epochs_in, on_device
+from .._utils.process import rows_asked, rows_in_memory
+from .._utils.reporting import stage
+from .._utils.validation import errors_about
+from .._utils.warnings import warn
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from ..losses import Categories, moments
+from ..modules import (
+    DistributionStack,
+    GaussianStack,
+    count_flop,
+    first_parameter,
+    n_parameters,
+    stack,
+    unstack,
+)
+from ..pruning import ProximalStep, prune, widths
+from ..settings import Runtime
+from ..teachers import MixedModels, Teacher, in_chunks, splits_of
+from ..transfer import Measure, Munge, filled, nearest_rows, prepare_with_missing
+from ._spec import AUTO_NOISE, FitArguments, FitSpec, maker_that_changes
+from ._teacher import (
+    MemberPredictions,
+    distribution_of,
+    inside_wrappers,
+    networks_and_functions,
+    predictor_of,
+)
 
 # See doc/design.rst.
 _SEEN_PER_ROOT = 9_000  # samples that max_epochs="auto" shows a student, over the root of n
@@ -54,6 +72,13 @@ _ORDINARY_VARIANCE, _LARGEST_FACTOR = 3e-3, 4.0  # of y, standardised; limit of 
 _ROWS_FOR_START = 256  # samples, at most, whose predictions set where training begins
 _ROWS_FOR_ERROR = 4096  # samples, at most, that measure a student's error in its teacher's mean
 _N_DRAWS = 20  # where columns are unknown, for students that have no members
+_BATCH_SIZE, _MOST_OF_TABLE = 128, 1 / 3  # samples of batch_size="auto", and their share at most
+_MOST_COPIES, _POOL_SIZE, _POOL_BYTES = 20, 100_000, 2**28  # limits: copies of X, samples, bytes
+_MOST_OF_FEATURE, _LEAST_OF_FEATURE, _MOST_STEPS = 64, 8, 256  # step inputs: a feature's, and all
+_CELLS = 4  # of neighbouring thresholds, for each threshold that is taken
+_MORE_EPOCHS = 2.0  # of students of trees, times those of others
+_SHARE_OF_MUNGE = 0.5  # of the transfer samples, for students of trees
+_N_ASKED = 2  # members whose gradients are asked for at a time
 
 
 def train_student(
@@ -61,18 +86,17 @@ def train_student(
 ) -> Iterator[Fitted]:
     """Train a student, and prune it with `pruning`; give it after each of these stages.
 
-    So its estimator can keep what has been reached if a later stage fails, or on Ctrl-C. Nothing
-    is given where all epochs are trained already. `plan` is that of `spec`, completed by what is
-    known of the teacher; the training is a part of `task`; `facts` become attributes.
+    So its estimator can keep what has been reached if a later stage fails, or on Ctrl-C. `plan` is
+    that of `spec`, completed by what is known of the teacher; `facts` become attributes.
     """
-    from ..._engine import ContinuedTraining
+    from .._engine import ContinuedTraining
 
     before, pruning = spec.before, spec.params["pruning"]
     with stage("transfer samples", is_measured=False):
         if not predictions.is_ensemble:
             spec = adapted_to_teacher(spec, predictions.teacher)
         seeds = spec.draw_seeds(plan.n_networks + 1)
-        rows, total_weight = student_rows(spec, predictions, seeds.pop())
+        rows, total_weight = training_rows(spec, predictions, seeds.pop())
         recipe, module = _initial(spec, plan, predictions, seeds, rows.X.dtype)
         low_noise_factor = _low_noise_factor(spec, predictions, len(rows))
     n_before, n_epochs, n_of_first = _planned_epochs(spec, len(rows), low_noise_factor)
@@ -81,7 +105,7 @@ def train_student(
     budget = TrainingBudget(n_of_first, total_weight, low_noise_factor)
     objective = plan.objective(module, budget)
     objective.start_at(n_before)
-    continued, share = None, predictions.found_share
+    continued, share = None, predictions.share_of_functions
     if spec.is_pass or spec.params.get("warm_start", False):
         # There is no state where warm_start has come later.
         state = None if before is None else before.facts.get("_training_state")
@@ -123,6 +147,235 @@ def train_student(
             objective.start_at(n_epochs)  # weights that grow over the epochs have grown
         how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
         yield from student.train(module, objective, rows, n_more, [per_epoch], **how)
+
+
+def adapted_to_teacher(spec: FitSpec, teacher: object) -> FitSpec:
+    """Return the spec for the student of this fitted teacher, which is no ensemble of ours.
+
+    Trees change at thresholds, where the inputs of their student step. Of trees, and of models of
+    several kinds, ``transfer="auto"`` takes half of the samples from between neighbours.
+    """
+    if len(spec.recipe.row_shape) != 1:
+        return spec
+    splits = splits_of(teacher)
+    model = inside_wrappers(teacher, FrozenEstimator)
+    model = model.estimator_ if isinstance(model, Teacher) else model
+    has_trees = len(splits.features) > 0
+    if has_trees:
+        takes_embeddings = "embeddings" in inspect.signature(spec.recipe.module).parameters
+        is_auto = spec.recipe.settings.get("embeddings", "auto") == "auto"
+        if spec.before is None and takes_embeddings and is_auto:
+            # The inputs also step at the splits of the largest gain.
+            size = _MOST_STEPS // len(np.unique(splits.features))
+            size = min(_MOST_OF_FEATURE, max(_LEAST_OF_FEATURE, size))
+            thresholds = [
+                best_thresholds(splits.thresholds[own], splits.gains[own], size)
+                for own in (splits.features == column for column in range(spec.X.shape[1]))
+            ]
+            inputs = InputEncoding.with_steps(spec.recipe.inputs, spec.X, thresholds)
+            settings = spec.recipe.settings | {"in_features": inputs.n_inputs}
+            spec = replace(spec, recipe=replace(spec.recipe, inputs=inputs, settings=settings))
+        spec = replace(spec, more_epochs=_MORE_EPOCHS)
+    is_auto_transfer = spec.transfer == "auto" and spec.maker is not None and spec.stream is None
+    if is_auto_transfer and (has_trees or isinstance(model, MixedModels)):
+        maker = Munge(base=AUTO_NOISE[spec.kind], share=_SHARE_OF_MUNGE)
+        spec = replace(spec, maker=maker_that_changes(spec, maker))
+    return spec
+
+
+def best_thresholds(thresholds: np.ndarray, gains: np.ndarray, size: int) -> np.ndarray:
+    """Return at most `size` of the thresholds of a feature, those of the largest gain.
+
+    Many are first put in cells of as many each, with the gain of all and the best threshold.
+    """
+    values, which = np.unique(thresholds, return_inverse=True)
+    totals = np.bincount(which, weights=gains)
+    n_cells = min(len(values), _CELLS * size)
+    cell = np.arange(len(values)) * n_cells // max(len(values), 1)
+    order = np.lexsort((-totals, cell))
+    _, first = np.unique(cell[order], return_index=True)
+    of_cells = np.bincount(cell, weights=totals)
+    return values[order[first]][np.argsort(-of_cells, kind="stable")[:size]]
+
+
+def training_set(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, ...]:
+    """Join X and `X_transfer`, or take the latter alone.
+
+    Return samples, targets, weights, members' predictions or None, and 1 where there is a label.
+    """
+    X, y, weight, transfer = spec.X, spec.y, spec.weight, spec.X_transfer
+    n_transfer, members = len(transfer), predictions.of_X
+    labelled = np.repeat([1.0, 0.0], [len(X), n_transfer])
+    if not n_transfer:
+        return X, y, weight, members, labelled
+    if members is not None and predictions.predict is not None:
+        members = np.concatenate([members, predictions.predict(transfer)])
+    joined = (
+        np.concatenate([X, transfer]),
+        np.concatenate([y, np.zeros((n_transfer, *y.shape[1:]), dtype=y.dtype)]),
+        np.concatenate([weight, np.ones(n_transfer)]),
+        members,
+        labelled,
+    )
+    first = len(X) if spec.transfer_only else 0
+    return tuple(None if array is None else array[first:] for array in joined)
+
+
+def training_rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any, float]:
+    """Return the training set as the engine takes it, and the sum of the weights of its samples.
+
+    Transfer samples are generated, and predicted by the teacher, once: there are several copies of
+    the training set. Where these would take too much memory each minibatch has new ones.
+    """
+    from .._engine import AnswersOnFile, DistillationRows, PooledRows, drawn_rows
+
+    if spec.stream is not None:
+        rows = streamed_rows(spec, spec.stream, predictions, seed)
+        return rows, spec.stream.total_weight
+    X, y, weight, members, labelled = training_set(spec, predictions)
+    maker, transfer_only, total_weight = spec.maker, spec.transfer_only, float(weight.sum())
+    n_repeats, n_kept = 1, 0
+    is_kept = members is not None or not (maker is None or maker.keeps_labels)
+    if maker is not None and is_kept and not transfer_only:
+        n_repeats, n_kept = 2, len(X)
+        labelled = np.concatenate([labelled, np.zeros(n_kept)])
+    if maker is not None and n_kept == 0:
+        members = None  # no sample stays as it is
+    put = partial(on_device, device=spec.training.device, dtype=X.dtype)
+    weights = None if (weight == weight[0]).all() else put(weight, n_repeats)
+    inputs, known = put(X, n_repeats), None if members is None else put(members)
+    draw = prepare_maker(spec, inputs, weights, predictions.teacher)
+    dealt: dict[str, Any] = {
+        "batch_size": _batch_size(spec.params["batch_size"], len(X)),
+        "seeds": [seed],
+    }
+    deal: Callable[..., Any] = partial(
+        DistillationRows,
+        targets=(put(y, n_repeats), put(labelled)),
+        weight=None if weights is None else weights[None],
+        teacher=predictions.predict,
+        **dealt,
+    )
+    n_copies = min(_MOST_COPIES, max(2, _POOL_SIZE // len(X)), _POOL_BYTES // inputs.nbytes)
+    fits = draw is None or n_copies * len(inputs) <= rows_in_memory(predictions.predict(X[:1]))
+    if draw is None or n_copies < 2:
+        return deal(inputs, predictions=known, draw=draw, n_kept=n_kept), total_weight
+    answers = None if fits else AnswersOnFile(n_copies * len(inputs))
+    if n_kept and known is None and fits:
+        known = deal(inputs[:n_kept]).predictions
+
+    def copy(number: int) -> Any:
+        if number == 0 and n_kept == 0 and not transfer_only:
+            return deal(inputs, answers=answers)
+        drawn = drawn_rows(inputs[n_kept:], draw, seed + 1 + number)
+        return deal(torch.cat([inputs[:n_kept], drawn]), known=known, answers=answers)
+
+    return PooledRows(copy, n_copies, inputs, **dealt), total_weight
+
+
+def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions, seed: int) -> Any:
+    """Return the rows of a stream as the engine takes them, with the noise that `transfer` adds."""
+    from .._engine import AnswersOnFile, DistillationRows
+
+    put = partial(on_device, device=spec.training.device, dtype=stream.dtype)
+    batch_size = _batch_size(spec.params["batch_size"], stream.n_rows)
+    mean_weight = stream.total_weight / stream.n_rows
+    # The spread of the columns, and their correlations, are those of the examples.
+    weight = put(spec.weight) if stream.is_weighted else None
+    draw = prepare_maker(spec, put(spec.X), weight, predictions.teacher)
+    # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
+    answers = AnswersOnFile(stream.n_rows) if draw is None else None
+
+    def deal(part: Part, number: int) -> Any:
+        return DistillationRows(
+            put(part.X),
+            (put(part.y), put(np.ones(len(part.X)))),
+            put(part.weight)[None] if stream.is_weighted else None,
+            batch_size,
+            [seed],
+            teacher=predictions.predict,
+            answers=answers,
+            draw=draw,
+            mean_weight=mean_weight,
+        )
+
+    return rows_of_stream(stream, spec.scaling, batch_size, [seed], deal)
+
+
+def _batch_size(batch_size: int | str, n_rows: int) -> int:
+    """Return the number of samples of a minibatch."""
+    size = batch_size_for(batch_size, n_rows)
+    if batch_size == "auto":
+        size = max(size, min(_BATCH_SIZE, int(n_rows * _MOST_OF_TABLE)))
+    return size
+
+
+def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: BaseEstimator) -> Any:
+    """Return what draws samples, by a maker that is told of the fitted teacher if it asks."""
+    maker, task = spec.maker, spec.plan.task
+    if maker is None:
+        return None
+    if not maker.asks_teacher:
+        return prepare_with_missing(maker, X, weight)
+    # Not what the student learns from, such as expectations, but what the members predict.
+    predict = predictor_of(teacher, spec, task)
+    if (count := predict(spec.X[:1]).shape[1]) < 2:  # one disagrees with nobody
+        name = type(inside_wrappers(teacher, FrozenEstimator, Teacher)).__name__
+        raise ValueError(
+            f"transfer={spec.transfer!r} needs a teacher of at least two members; "
+            f"{name} has {count}."
+        )
+    model = inside_wrappers(teacher, FrozenEstimator)
+    is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
+    # Of categories its networks may know other codes.
+    asks_networks = is_ensemble and spec.schema.columns is None
+    networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
+    return prepare_with_missing(maker, X, weight, networks or AnswersThatDisagree(task, predict))
+
+
+class NetworksThatDisagree:
+    """Disagreement, with gradients, of random pairs of an ensemble's networks."""
+
+    has_gradient = True
+
+    def __init__(self, module: Any, like: Tensor):
+        networks = unstack(module.network)
+        self.networks = [network.to(like).requires_grad_(False) for network in networks]
+        self.encode = copy.deepcopy(module).to(like).encode
+        self.is_numeric = isinstance(module, GaussianStack)
+        self.calibration = module.calibration or Temperature()
+
+    def of_some(self, generator: torch.Generator) -> Measure:
+        n_networks, device = len(self.networks), generator.device
+        asked = torch.randperm(n_networks, generator=generator, device=device)[:_N_ASKED]
+        network = stack([self.networks[k] for k in asked.tolist()]).eval().requires_grad_(False)
+
+        def measure(rows: Tensor) -> Tensor:
+            outputs = network(self.encode(rows).unsqueeze(0))
+            if self.is_numeric:
+                return EmpiricalGaussian.from_outputs(outputs).uncertainty().epistemic.sum(-1)
+            members = self.calibration(EmpiricalCategorical.from_logits(outputs))
+            members = Categories(members.log_probs)  # uncertainty() passes no gradient
+            return (members.probs * members.log_ratio).sum(-2).mean(0)
+
+        return measure
+
+
+class AnswersThatDisagree:
+    """Disagreement of all members of any teacher, by what they `predict`."""
+
+    has_gradient = False
+
+    def __init__(self, task: Task, predict: Predict):
+        self.task, self.predict = task, predict
+
+    def of_some(self, generator: torch.Generator) -> Measure:
+        return self._measure
+
+    def _measure(self, rows: Tensor) -> Tensor:
+        members = torch.from_numpy(self.predict(rows.cpu().numpy()))
+        epistemic = distribution_of(self.task, members).uncertainty().epistemic
+        return epistemic.reshape(len(rows), -1).sum(-1).to(rows)
 
 
 def _initial(
@@ -181,10 +434,7 @@ def _low_noise_factor_for(predictions: np.ndarray, weight: np.ndarray) -> float:
 
 
 def _planned_epochs(spec: FitSpec, n_rows: int, low_noise_factor: float) -> tuple[int, int, int]:
-    """Return how many epochs were trained before, are to be trained now, and the first fit planned.
-
-    Over the last ones the weights of a loss change.
-    """
+    """Return how many epochs were trained before, are to be now, and the first fit planned."""
     before, max_epochs = spec.before, spec.params["max_epochs"]
     more_epochs = (
         low_noise_factor * max(1.0, 2 * low_noise_factor / _LARGEST_FACTOR) * spec.more_epochs
@@ -243,7 +493,7 @@ class Student:
         self, module, objective, rows, n_epochs, callbacks=(), phase="student", **settings
     ) -> Generator[Fitted, None, Fitted]:
         """Train the module, and give it; `settings` are those of :meth:`Training.fit`."""
-        from ..._engine import DivergenceGuard
+        from .._engine import DivergenceGuard
 
         guard = DivergenceGuard()
         net = self.training.fit(
@@ -304,9 +554,8 @@ def widen_where_unknown(
 ) -> Any:
     """Let a trained module widen its answer where columns are unknown; return by which functions.
 
-    Random functions of the teacher do that already, and nothing is added to models of images and
-    series. Those that `own` finds for the module are random too. Further passes over few samples
-    leave all as it was.
+    Random functions, of the teacher or those that `own` finds, do that already; so do the functions
+    of passes before over few samples. Models of images and series are left as they are.
     """
     known: UnknownColumns | None = recipe.functions
     is_kept = isinstance(known, RandomFunctions) or (known and len(X) < LEAST_SAMPLES)
@@ -380,8 +629,7 @@ def with_approximation_error(
 ) -> Fitted:
     """Return a student of numbers whose variance includes its own error in the teacher's mean.
 
-    The error is measured on new samples beside those of a table, on which the teacher is asked, or
-    on the samples themselves of images, series and `member_predictions`.
+    It is measured on new samples beside those of a table, else on the samples themselves.
     """
     plan: Any = fitted.plan
     if plan.task.kind == "classifier":
@@ -390,7 +638,16 @@ def with_approximation_error(
     if predictions.predict is not None:
         every = -(-len(X) // _ROWS_FOR_ERROR)
         X, weight = X[::every], weight[::every]
-        X = X if X.ndim > 2 else _beside(X, spec.schema.columns)
+        if X.ndim == 2:
+            # For each sample the mirror image of its nearest neighbour, about as far off as those
+            # held out are, so that linear dependences of columns stay, in the range of each column,
+            # so that flags stay flags; categories are the neighbour's.
+            columns = spec.schema.columns
+            categories = [] if columns is None else list(columns.categories)
+            complete = filled(torch.from_numpy(X.copy())).numpy()
+            others = X[nearest_rows(complete, [(column,) for column in categories])]
+            X = np.clip(X + (X - others), np.fmin.reduce(X), np.fmax.reduce(X))
+            X[:, categories] = others[:, categories]
         target = in_chunks(predictions.predict, X, lambda members, _: plan.target_of(members))
     else:
         target = plan.target_of(predictions.of_X)
@@ -399,20 +656,6 @@ def with_approximation_error(
     squares = (known - student).astype(np.float64) ** 2
     error = np.average(squares, axis=0, weights=weight)
     return with_plan(replace(plan, calibration=ApproximationError(tuple(error.tolist()))), fitted)
-
-
-def _beside(X: np.ndarray, columns: Columns | None) -> np.ndarray:
-    """Return a sample for each of a table, about as far from these as held-out ones are.
-
-    It is the mirror image of the nearest neighbour, so that linear dependences of columns stay, in
-    the range of each column, so that flags stay flags; categories are the neighbour's.
-    """
-    categories = [] if columns is None else list(columns.categories)
-    complete = filled(torch.from_numpy(X.copy())).numpy()
-    others = X[nearest_rows(complete, [(column,) for column in categories])]
-    mirrored = np.clip(X + (X - others), np.fmin.reduce(X), np.fmax.reduce(X))
-    mirrored[:, categories] = others[:, categories]
-    return mirrored
 
 
 def with_plan(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
@@ -425,12 +668,23 @@ def with_plan(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
 
 @stage("calibration", is_measured=False)
 def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
-    """Return a fitted student with the calibration that a second one, `pilot`, gets.
-
-    The latter, of a second teacher unless that is fitted already, learns without the samples on
-    which it is calibrated.
-    """
-    kept, held_out = split_rows(spec)
+    """Return a student with the calibration of a second, `pilot`, fitted without some samples."""
+    X, y, sample_weight = spec.arguments
+    y, share = np.asarray(y), spec.params["calibration_fraction"]
+    weight = check_weights(sample_weight, len(y))
+    given, labels = [X, y] if weight is None else [X, y, weight], None
+    if spec.kind == "classifier":
+        labels = y
+    (seed,) = spec.draw_seeds(1)
+    with errors_about("calibration_fraction"):
+        parts = train_test_split(*given, test_size=share, random_state=seed, stratify=labels)
+    kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
+    if labels is not None and (missing := {*spec.plan.task.labels.tolist()} - set(kept.y)):
+        raise ValueError(
+            f"calibration_fraction={share!r} leaves no sample of the classes {sorted(missing)} to "
+            "fit on; hold out fewer."
+        )
+    check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the samples held out")
     runtime = replace(Runtime.of(pilot.runtime), checkpoint=None)
     pilot.set_params(calibration_fraction=None, runtime=runtime, warm_start=False)
     if spec.training.budget is not None:
@@ -453,29 +707,7 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     if np.min(found.power) == 0:
         warn(
             "The student's epistemic uncertainty does not rise with its members' on the samples "
-            "that calibration_fraction holds out, and is constant now.",
+            "that calibration_fraction holds out, and is constant now."
         )
     plan: Any = fitted.plan
     return with_plan(replace(plan, calibration=found), fitted, calibration_=found)
-
-
-def split_rows(spec: FitSpec) -> tuple[FitArguments, FitArguments]:
-    """Return what a student is fitted on that is to be calibrated, and the samples held out."""
-    X, y, sample_weight = spec.arguments
-    y, share = np.asarray(y), spec.params["calibration_fraction"]
-    weight = check_weights(sample_weight, len(y))
-    given = [X, y] if weight is None else [X, y, weight]
-    (seed,) = spec.draw_seeds(1)
-    is_classifier = spec.kind == "classifier"
-    with errors_about("calibration_fraction"):
-        parts = train_test_split(
-            *given, test_size=share, random_state=seed, stratify=y if is_classifier else None
-        )
-    kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
-    if is_classifier and (missing := {*spec.plan.task.labels.tolist()} - set(kept.y)):
-        raise ValueError(
-            f"calibration_fraction={share!r} leaves no sample of the classes {sorted(missing)} to "
-            "fit on; hold out fewer."
-        )
-    check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the samples held out")
-    return kept, held_out

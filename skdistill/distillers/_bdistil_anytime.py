@@ -16,12 +16,11 @@ import torch
 from sklearn.utils import gen_batches
 from torch import Tensor
 
-from ..._data.checks import check_outputs
-from ..._estimator.batched import as_rows, chunk_size, read_distribution, rows_at_a_time
-from ..._utils.validation import Number, OneOf
-from ..._utils.warnings import warn
-from ...distributions import Distribution
-from ...modules import Rounds
+from .._data.checks import check_outputs
+from .._estimator.batched import as_rows, chunk_size, rows_at_a_time
+from .._utils.validation import Number, OneOf
+from .._utils.warnings import warn
+from ..modules import Rounds
 
 Read = Callable[[Any], Any]  # takes a distribution to a prediction
 
@@ -76,30 +75,6 @@ class OutOfTime(Exception):
     """A round was given up."""
 
 
-class Stopwatch:
-    """Raises OutOfTime when called after the deadline, or when `stopped`.
-
-    It does so only once the first round is over, which every prediction needs.
-    """
-
-    def __init__(self, deadline: float | None):
-        self.start = time.perf_counter()
-        self.deadline = deadline
-        self.stopped = threading.Event()
-        self.has_result = False
-
-    def is_late(self) -> bool:
-        is_over = self.deadline is not None and time.perf_counter() - self.start > self.deadline
-        return is_over or self.stopped.is_set()
-
-    def note_result(self) -> None:
-        self.has_result = True
-
-    def __call__(self) -> None:
-        if self.has_result and self.is_late():
-            raise OutOfTime
-
-
 @dataclass(eq=False)
 class LimitedRun:
     """Rounds of a booster within limits, which all samples go through together."""
@@ -112,12 +87,22 @@ class LimitedRun:
     first: int = 0  # number of the first sample, for errors
 
     def __post_init__(self, chunk: int | None) -> None:
-        self.watch = Stopwatch(self.limits.deadline)
+        self.start, self.stopped = time.perf_counter(), threading.Event()
         network, inputs = self.module.network, self.module.encode(self.rows)
-        how = {"chunk": chunk, "before_chunk": self.watch, "reach": network.reach}
+        how = {"chunk": chunk, "before_chunk": self._check_time, "reach": network.reach}
         self.played = Rounds(network, inputs, **how)
         # Samples that have not left.
         self.inside = torch.arange(len(self.rows), device=self.rows.device)
+
+    def is_late(self) -> bool:
+        """Tell whether the deadline is over, or the run was stopped."""
+        deadline = self.limits.deadline
+        is_over = deadline is not None and time.perf_counter() - self.start > deadline
+        return is_over or self.stopped.is_set()
+
+    def _check_time(self) -> None:
+        if self.played.outputs and self.is_late():  # every prediction needs the first round
+            raise OutOfTime
 
     def advance(self) -> bool:
         """Run a round more; False if there is none, or no time for it."""
@@ -130,9 +115,8 @@ class LimitedRun:
             return False
         check_outputs(outputs, self.played.x, self.first + self.inside)
         deadline = self.limits.deadline
-        if not self.watch.has_result and deadline is not None and self.watch.is_late():
+        if len(self.played.outputs) == 1 and deadline is not None and self.is_late():
             _warn("deadline", deadline, "the seconds of one round")
-        self.watch.note_result()
         return True
 
     def distribution(self) -> Any:
@@ -169,10 +153,7 @@ class LimitedRun:
 
 
 class Anytime:
-    """Predictions that get better round by round: see `BDistilBooster.anytime`.
-
-    `run` has run no round yet; the constructor runs the first.
-    """
+    """Predictions that get better round by round, from the first: see `BDistilBooster.anytime`."""
 
     def __init__(self, run: LimitedRun, read: Read):
         self._run = run
@@ -189,25 +170,16 @@ class Anytime:
 
     def stop(self) -> None:
         """End the iteration, from any thread; a round that is not finished is given up."""
-        self._run.watch.stopped.set()
+        self._run.stopped.set()
 
     def __iter__(self) -> Anytime:
         return self
 
     def __next__(self):
-        if not self._is_new and (self._run.watch.is_late() or not self._advance()):
+        if not self._is_new and (self._run.is_late() or not self._advance()):
             raise StopIteration
         self._is_new = False
         return self.result
-
-
-def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Distribution:
-    """Predict the distribution of the first rounds, with nothing kept of each."""
-
-    def run(rows: Tensor) -> Tensor:
-        return module.network.first(module.encode(rows), n_rounds).unsqueeze(0)
-
-    return read_distribution(module, X, run)
 
 
 def predict_within(
@@ -264,10 +236,7 @@ def predict_along_time(
 def _by_chunks(
     module: Any, X: np.ndarray, parts: Callable[[Tensor, int], Iterable[np.ndarray]], size: int
 ) -> list[np.ndarray]:
-    """Concatenate the arrays, samples first, that `parts` gives for `size` samples at a time.
-
-    `parts` takes the samples and the number of the first.
-    """
+    """Concatenate what ``parts(samples, number of the first)`` gives, `size` samples at a time."""
     whole: list[np.ndarray] = []
     for rows in gen_batches(len(X), size):
         for number, part in enumerate(parts(as_rows(module, X[rows]), rows.start)):

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
-from ..._data.columns import COLUMN_PARAMETERS
-from ..._data.encoding import EMBEDDED_FROM
-from ..._estimator.base import (
+from .._data.columns import COLUMN_PARAMETERS
+from .._data.encoding import EMBEDDED_FROM
+from .._estimator.base import (
     Fitted,
     NetworkSettings,
     ObservedTask,
@@ -25,20 +25,22 @@ from ..._estimator.base import (
     for_callbacks,
     with_callbacks,
 )
-from ..._estimator.predicting import DistributionEstimator
-from ..._estimator.unwrapping import is_prefitted
-from ..._method.task import Task
-from ..._training.resume import resumable
-from ..._utils.settings import SettingsRule
-from ..._utils.validation import Number, OneOf, is_number
-from ...families import Family, known_families
-from ...pruning import GroupLasso
-from ...settings import Runtime
-from ...teachers import Teacher
-from ...transfer import MAKERS, TransferMaker, TransferOnly, make_transfer
+from .._estimator.predicting import DistributionEstimator
+from .._estimator.unwrapping import is_prefitted
+from .._method.task import Task
+from .._training.resume import resumable
+from .._utils.settings import SettingsRule
+from .._utils.validation import Number, OneOf, is_number
+from ..families import Family, known_families
+from ..pruning import GroupLasso
+from ..settings import Runtime
+from ..teachers import Teacher
+from ..transfer import MAKERS, TransferMaker, TransferOnly, make_transfer
 from ._spec import FitSpec, kind_of, read_fit
 from ._student import calibrated
 from ._teacher import MemberPredictions, fit_teacher_of, inside_wrappers
+
+PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}
 
 
 class TransferRule:
@@ -93,9 +95,6 @@ class MemoryRule:
                 f"{name} must be None, the path of a folder as a string, or a joblib.Memory, got "
                 f"{value!r}."
             )
-
-
-PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}
 
 
 def kind_of_distiller(distiller: BaseEstimator) -> str | None:
@@ -244,6 +243,10 @@ class IncrementalDistiller(Distiller):
         "batch_size": Number(Integral, 1, others=("auto",)),
         "warm_start": OneOf((True, False)),
         "ddof": OneOf((0, 1)),
+    }
+    _module_defaults = {  # see doc/design.rst
+        "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
+        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
     }
     _takes_streams = True
 

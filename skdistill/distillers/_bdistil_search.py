@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The search for weak learners, round by round (B-DISTIL, Algorithms 1 and 2)."""
+"""The learners of a booster, and their search round by round (B-DISTIL, Algorithms 1 and 2)."""
 
+import itertools
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -13,22 +14,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 from torch import Tensor
 
-from ..._estimator.base import Fitted, ObservedTask
-from ..._estimator.batched import rows_within
-from ..._method.plan import TrainingBudget, as_tensors
-from ..._training.trainer import n_epochs_for, on_device
-from ..._utils.messages import time_left
-from ..._utils.process import rows_asked
-from ..._utils.reporting import part, print_line, stage
-from ..._utils.warnings import warn
-from ...losses import DistillationGame
-from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
-from ...settings import WeakLearnerSearch
-from .._fit._rows import prepare_maker, training_set
-from .._fit._spec import FitSpec
-from .._fit._student import widen_where_unknown, with_approximation_error
-from .._fit._teacher import MemberPredictions
-from ._plan import RoundsPlan, WeakLearnerObjective
+from .. import losses
+from .._data.encoding import InputEncoding
+from .._estimator.base import Fitted, ObservedTask
+from .._estimator.batched import rows_within
+from .._method.objective import Objective
+from .._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors
+from .._method.random_functions import UnknownColumns
+from .._method.task import RegressionTask, Task
+from .._training.trainer import n_epochs_for, on_device
+from .._utils.messages import time_left
+from .._utils.process import rows_asked
+from .._utils.reporting import part, print_line, stage
+from .._utils.warnings import warn
+from ..losses import DistillationGame
+from ..modules import Booster, Learner, Rounds, count_flop, n_parameters, stack, unstack
+from ..settings import WeakLearnerSearch
+from ._spec import FitSpec
+from ._student import prepare_maker, training_set, widen_where_unknown, with_approximation_error
+from ._teacher import MemberPredictions
 
 # See doc/design.rst.
 _ROWS_SEEN = 300_000  # samples that max_epochs="auto" shows each learner
@@ -36,6 +40,8 @@ _EPOCHS_WITHIN = (10, 200)  # limits of these epochs
 _ROWS_SEEN_AT_MOST = 2_000_000  # samples, on large tables
 _STEP = 3.0  # factor between barriers until both kinds of failure have been seen
 _LEAST_WEIGHT = 0.01  # of a learner in the mean; below it a lighter barrier is tried
+_LEAST_PROBABILITY = 1e-6  # of a teacher, before the logarithm is taken
+_LEAST_VARIANCE = 1e-5  # likewise, of standardised targets
 
 
 class Round(NamedTuple):
@@ -81,10 +87,7 @@ def play_game(
 def _rows_and_targets(
     spec: FitSpec, predictions: MemberPredictions, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Samples of the game, the learners' targets there, and the samples' weights.
-
-    The rows of a game stay the same: those that `transfer` generates are generated once.
-    """
+    """Samples of the game, which stay the same, the learners' targets there, and their weights."""
     plan = spec.plan
     predict: Any = predictions.predict  # not None where it is called
     X, _, weight, members, _ = training_set(spec, predictions)
@@ -136,9 +139,7 @@ class Barrier:
 class Search:
     """The game, played until there are `n_rounds` learners or no further one is found.
 
-    X are the samples (N, ...), on the device of the training; parts of `task` are the trainings.
-    `network` and `rounds` are the learners found so far, and `history` has a row for each epoch of
-    theirs.
+    X are the samples (N, ...), on the device of the training.
     """
 
     def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
@@ -158,7 +159,8 @@ class Search:
         self.target = game.target.to(X.dtype)
         weight = game.weight.to(X.dtype).T
         self.weight = None if bool((weight == weight[0, 0]).all()) else weight
-        self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
+        loc, bound = game.loc.to(X), game.bound.to(X)
+        self.network = Booster([], loc, bound, centred=self.plan.is_centred)
         self.classes = list(self.plan.classes)
         self.barrier_weights: dict[tuple[int, int], float] = {}  # by class, of its last learner
         self.played = Rounds(self.network, X, reach=max(number for _, number in self.classes))
@@ -187,13 +189,18 @@ class Search:
                 warn(message, ConvergenceWarning)
                 return
             if self.spec.params["verbose"] > 1:
-                self._print_round(time.monotonic() - start)
+                found, n_done = self.rounds[-1], len(self.rounds)
+                left = time_left(time.monotonic() - start, n_done, n_rounds - n_done)
+                print_line(
+                    f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of "
+                    f"class {found.module} with {found.n_connections} connections, weight "
+                    f"{found.weight:.2g}, distance {found.distance:.4g}, {left}"
+                )
 
     def find(self) -> bool:
         """Find a weak learner and add it (FIND-WL, Algorithm 2); return whether there is one.
 
-        The classes that a model class is expanded to are searched anew in each round. Of the model
-        classes one in which there is none is not searched again (Algorithm 1).
+        A model class without one is not searched again (Algorithm 1); expansions of others are.
         """
         n_searches = 0
         while self.classes:
@@ -217,7 +224,7 @@ class Search:
         """Train a learner and add it if it brings the mean nearer; else change the barrier."""
         sources = self.network.learners[::-1][:n_sources]
         recipe = self.spec.recipe.of_classes[number]
-        learner = self.plan.build_learner(recipe, sources, self._seed())
+        learner = self.plan.build_learner(recipe, sources, *self.spec.draw_seeds(1))
         learner.to(self.played.x)
         phase = f"round {len(self.rounds) + 1} of {self.n_rounds}, network {n_searches}"
         history = self.train(learner, barrier.weight, phase)
@@ -237,12 +244,6 @@ class Search:
         self.game.add(outputs, weight)
         self.played.keep_hidden(hidden)
         self.network.append(learner, weight)
-        self._note(learner, number, n_searches, edges)
-        self.history += [{**row, "round": len(self.rounds)} for row in history]
-        return True
-
-    def _note(self, learner: Learner, number: int, n_searches: int, edges: Tensor | None) -> None:
-        before = sum(found.flop for found in self.rounds)
         self.rounds.append(
             Round(
                 module=number,
@@ -251,31 +252,25 @@ class Search:
                 edge=None if edges is None else edges.min().item(),
                 weight=self.network.weights[-1].item(),
                 distance=self.game.distance(),
-                flop=count_flop(self.network, learner.row_shape) - before,
+                flop=count_flop(self.network, learner.row_shape) - sum(r.flop for r in self.rounds),
                 connection_flop=learner.connection_flop,
                 n_parameters=n_parameters(learner),
                 n_connection_parameters=learner.n_connection_parameters,
             )
         )
-
-    def _print_round(self, seconds: float) -> None:
-        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.n_rounds
-        print_line(
-            f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of class "
-            f"{found.module} with {found.n_connections} connections, weight {found.weight:.2g}, "
-            f"distance {found.distance:.4g}, {time_left(seconds, n_done, n_rounds - n_done)}"
-        )
+        self.history += [{**row, "round": len(self.rounds)} for row in history]
+        return True
 
     def train(
         self, learner: Learner, barrier_weight: float, phase: str
     ) -> list[dict[str, Any]] | None:
         """Train a learner (Eq 6); return the history, None if it diverged."""
-        from ..._engine import DivergenceGuard, Rows
+        from .._engine import DivergenceGuard, Rows
 
         guard, batch_size = DivergenceGuard(), self.spec.params["batch_size"]
         X = learner.pack(self.played.x, self.played.sources_of(learner))
         targets = self.target, self.game.wanted().to(self.target)
-        rows = Rows(X, targets, self.weight, batch_size, [self._seed()])
+        rows = Rows(X, targets, self.weight, batch_size, self.spec.draw_seeds(1))
         module = stack([learner.trainable()])
         task = self.task.subtask("learner", max_subtasks=self.n_epochs)
         with task.running():
@@ -330,5 +325,145 @@ class Search:
         """Whether `max_time` leaves no time to search a learner beside those that there are."""
         return bool(self.rounds) and self.spec.training.is_out_of_time
 
-    def _seed(self) -> int:
-        return self.spec.draw_seeds(1)[0]
+
+class LearnerRecipes(NamedTuple):
+    """How to build the networks of each model class."""
+
+    of_classes: tuple[NetworkRecipe, ...]
+    functions: UnknownColumns | None = None
+
+    @property
+    def module(self) -> Any:
+        return self.of_classes[0].module
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether all networks are of :mod:`skdistill.modules`."""
+        return all(recipe.is_builtin for recipe in self.of_classes)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.of_classes[0].row_shape
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of what networks take for a sample."""
+        return self.of_classes[0].input_shape
+
+    @property
+    def inputs(self) -> InputEncoding | None:
+        """What is done to samples before networks take them."""
+        return self.of_classes[0].inputs
+
+
+@dataclass(frozen=True)
+class RoundsPlan(Plan):
+    """A series of learners, whose mean is the prediction; settings are the booster's."""
+
+    task: Task
+    head_layers: int
+    connection: str
+    early: bool
+    gamma: float
+    temperature: float
+    classes: tuple[tuple[int, int], ...]  # to search: number of a model class, of connections
+    structure: tuple[tuple[int, int], ...] = ()  # the same for each learner that was found
+    calibration: Any = None  # of the fitted student
+
+    tells_parts: ClassVar[bool] = False  # learners correct each other
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether outputs are logits, of which only the differences matter."""
+        return not isinstance(self.task, RegressionTask)
+
+    @property
+    def n_networks(self) -> int:
+        return max(1, len(self.structure))
+
+    @property
+    def task_temperature(self) -> float | None:
+        """Temperature of the task loss; None for the squared error."""
+        return None if isinstance(self.task, RegressionTask) else self.temperature
+
+    def build_learner(
+        self, recipe: NetworkRecipe, sources: Sequence[Learner], seed: int
+    ) -> Learner:
+        """Build a learner of a model class that reads some earlier ones, the last first."""
+        (network,) = recipe.build([seed])
+        return Learner(
+            network,
+            recipe.input_shape,
+            self.head_layers,
+            self.connection,
+            sources,
+            self.early,
+            torch.Generator().manual_seed(seed),
+        )
+
+    def build(self, recipe: LearnerRecipes, seeds: Sequence[int]) -> Booster:
+        """Build a booster of the learners found, or of one of each class before there are any."""
+        learners: list[Learner] = []
+        structure = self.structure or self.classes
+        for (number, n_sources), seed in zip(structure, itertools.cycle(seeds), strict=False):
+            sources = learners[::-1][:n_sources]
+            learners.append(self.build_learner(recipe.of_classes[number], sources, seed))
+        zeros = torch.zeros(self.n_outputs)
+        return Booster(learners, zeros, zeros.clone(), centred=self.is_centred)
+
+    def complete(self, module: Any) -> None:
+        module.network.put_side_by_side()
+
+    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+        """Return what the learner of the first round minimises."""
+        return WeakLearnerObjective(module.network, self.task_temperature, 1 / self.gamma)
+
+    def target_of(self, predictions: np.ndarray) -> np.ndarray:
+        """Return the targets of learners, (n, L), for members' predictions (n, S, ...)."""
+        if isinstance(self.task, RegressionTask):
+            means, variances = predictions[..., 0], predictions[..., 1]
+            variance = np.maximum(variances.mean(1) + means.var(1), _LEAST_VARIANCE)
+            raw_variance = variance + np.log(-np.expm1(-variance))  # softplus inverted
+            return np.concatenate([means.mean(1), raw_variance], axis=1)
+        logits = np.log(np.maximum(np.exp(predictions).mean(1), _LEAST_PROBABILITY))
+        return logits - logits.mean(1, keepdims=True)
+
+
+class WeakLearnerObjective(Objective):
+    """Objective of a learner (Eq 6): a task loss, and the barrier with weight 1 / gamma.
+
+    Its targets are the values to learn, (1, n, L), and what is wanted of the errors, (1, n, L).
+    Outputs are raw, (1, n, L), or (1, time, n, L), where the task loss is a mean over the time
+    steps (the loss of E-RNN) and the barrier is for the last. `temperature` is that of the
+    cross-entropy between classes; None is half the squared error.
+    """
+
+    def __init__(self, booster: Booster, temperature: float | None, barrier_weight: float):
+        super().__init__()
+        self.loc, self.bound, self.centred = booster.loc, booster.bound, booster.centred
+        self.temperature = temperature
+        self.barrier_weight = barrier_weight
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        target, wanted = targets
+        over_time = outputs.ndim > target.ndim
+        bounded = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
+        wanted_outputs = target.unsqueeze(1) if over_time else target
+        if self.temperature is None:
+            gradient = bounded - wanted_outputs
+            loss = 0.5 * gradient.square().sum(-1)
+        else:
+            softened = torch.softmax(wanted_outputs / self.temperature, -1).expand_as(bounded)
+            term = losses.Term(losses.cross_entropy, (softened,))
+            loss, gradient = losses.tempered_sum([term], bounded, self.temperature)
+        last, at_end = bounded, gradient
+        if over_time:
+            loss, gradient = loss.mean(1), gradient / bounded.shape[1]
+            last, at_end = bounded[:, -1], gradient[:, -1]
+        if self.barrier_weight:
+            barrier, d_barrier = losses.log_barrier.and_gradient(last - target, wanted, self.bound)
+            loss = torch.add(loss, barrier, alpha=self.barrier_weight)  # Eq 6
+            at_end.add_(d_barrier, alpha=self.barrier_weight)
+        return loss, losses.gradient_of_raw(gradient, bounded, self.loc, self.bound, self.centred)

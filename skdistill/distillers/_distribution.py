@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,64 +14,29 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
 
-from ..._estimator.base import Fitted, ObservedTask, available_if
-from ..._estimator.batched import read_rows
-from ..._estimator.predicting import DistributionEstimator
-from ..._method.task import Task
-from ..._training.trainer import SEED_LIMIT
-from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from ..._utils.validation import Number, OneOf, Seed
-from ..._utils.warnings import warn
-from ...families import Family, make_family
-from ...modules import MLP
-from ...pruning import GroupLasso
-from ...settings import Optimizer, Runtime
-from ...transfer import TransferMaker, TransferOnly
-from .._fit._base import FamilyRule, IncrementalDistiller
-from .._fit._spec import FitSpec
-from .._fit._student import first_predictions, train_student, with_plan
-from .._fit._teacher import MemberPredictions
-from ._plan import FamilyPlan
+from .. import losses
+from .._estimator.base import Fitted, ObservedTask, available_if
+from .._estimator.batched import read_rows
+from .._method.objective import LARGE_LOSS, Objective
+from .._method.plan import Plan, TrainingBudget
+from .._method.task import Buffers, Task
+from .._training.trainer import SEED_LIMIT
+from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
+from .._utils.validation import Number, OneOf, Seed, value_at_epoch
+from .._utils.warnings import warn
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
+from ..families import Family, make_family
+from ..modules import MLP, DistributionStack
+from ..pruning import GroupLasso
+from ..settings import Optimizer, Runtime
+from ..transfer import TransferMaker, TransferOnly
+from ._base import FamilyRule, IncrementalDistiller
+from ._spec import FitSpec
+from ._student import first_predictions, train_student, with_plan
 
 _ROUNDING = 1e-6  # difference of members that agree: of standardised targets, or in nats
-
-
-def _draws_functions(distiller: DistributionEstimator) -> bool:
-    """Condition for ``available_if``: the student's family has whole functions to draw."""
-    plan = vars(distiller).get("_plan")
-    return plan is None or (hasattr(plan.family, "process") and plan.tells_parts)
-
-
-class Agreement:
-    """Whether a teacher's members agree in all their predictions; `holds` if they have before.
-
-    Every further prediction of `predictions` is compared.
-    """
-
-    def __init__(self, predictions: MemberPredictions, holds: bool):
-        self.holds = holds
-        if predictions.of_X is not None:
-            self._compare(predictions.of_X)
-        self._predict = predictions.predict
-        predict = None if predictions.predict is None else self._predict_and_compare
-        self.predictions = predictions._replace(predict=predict)
-
-    def read(self, fitted: Fitted) -> Fitted:
-        """Return a student that predicts the mean, with an epistemic part of 0, if they agree."""
-        plan: Any = fitted.plan
-        is_mean = self.holds and plan.family.tells_parts
-        return with_plan(replace(plan, members_agree=True), fitted) if is_mean else fitted
-
-    def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
-        members: np.ndarray = self._predict(rows)
-        self._compare(members)
-        return members
-
-    def _compare(self, members: np.ndarray) -> None:
-        if self.holds:
-            same = np.isclose(members, members[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
-            self.holds = bool(same.all())
 
 
 class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
@@ -193,10 +158,6 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         "family": FamilyRule(),
         "supervised_weight": Number(Real, 0),
     }
-    _module_defaults = {
-        "classifier": {"hidden_units": (192, 128), "activation": ("relu", "silu")},
-        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
-    }
 
     def __init__(
         self,
@@ -250,10 +211,21 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         before: Any = spec.before
         family = clone(make_family(self.family, spec.kind))
         predictions = self._fit_teacher(spec, task)
-        agreement = Agreement(predictions, before is None or before.plan.members_agree)
-        predictions = agreement.predictions
+        agree = before is None or before.plan.members_agree  # in all that they have predicted
+
+        def compared(members: np.ndarray) -> np.ndarray:
+            nonlocal agree
+            if agree:
+                same = np.isclose(members, members[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
+                agree = bool(same.all())
+            return members
+
+        if predictions.of_X is not None:
+            compared(predictions.of_X)
+        if (predict := predictions.predict) is not None:
+            predictions = predictions._replace(predict=lambda rows: compared(predict(rows)))
         plan = replace(spec.plan, n_members=predictions.count(spec.X))
-        if plan.learns_from_members:
+        if _defines(plan.family, "informed"):  # which completes it, before the network is built
             if before is None:
                 plan = plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
             else:
@@ -262,20 +234,32 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         if plan.n_members == 1 and family.tells_parts:
             warn(
                 "The teacher has one member, and so no spread to learn: the student cannot tell "
-                "the parts of the uncertainty, which are None.",
+                "the parts of the uncertainty, which are None."
             )
         fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
+
+        def read(fitted: Any) -> Fitted:
+            """Return a student that predicts the mean of members that agree, if they do."""
+            if not (agree and fitted.plan.family.tells_parts):
+                return fitted
+            return with_plan(replace(fitted.plan, members_agree=True), fitted)
+
         for fitted in train_student(spec, plan, predictions, task, **facts):
-            yield agreement.read(fitted)
-        yield agreement.read(fitted)
-        if agreement.holds and family.tells_parts and plan.n_members > 1:
+            yield read(fitted)
+        yield read(fitted)
+        if agree and family.tells_parts and plan.n_members > 1:
             warn(
                 "The teacher's members never disagreed about the samples that the student learnt "
                 "from: its epistemic uncertainty is 0 everywhere. Let it learn from other samples, "
-                "by transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
+                "by transfer or X_transfer, or from out-of-fold predictions, by teacher_cv."
             )
 
-    @available_if(_draws_functions)
+    @available_if(
+        lambda self: (
+            "_plan" not in vars(self)
+            or (hasattr(self._plan.family, "process") and self._plan.tells_parts)
+        )
+    )
     def sample_members(
         self,
         X: ArrayLike,
@@ -346,3 +330,138 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
 
         drawn = plan.task.wrap(module.network, buffers, draw)
         return drawn.of_parts(outputs).members.numpy()
+
+
+@dataclass(frozen=True)
+class FamilyPlan(Plan):
+    """A network that predicts a distribution over predictions, of one family."""
+
+    task: Task
+    family: Family  # that for the task
+    supervised_weight: float = 0.0  # of the labels' negative log-likelihood
+    n_members: int = 2  # of the teacher; one cannot tell the parts of the uncertainty
+    members_agree: bool = False  # never disagreed in training: their mean alone is predicted
+    calibration: Any = None  # of the fitted student
+    ddof: int = 0
+
+    @property
+    def tells_parts(self) -> bool:
+        return self.family.tells_parts and self.n_members > 1
+
+    @property
+    def takes_functions(self) -> bool:
+        return self.family.takes_functions
+
+    @property
+    def has_members(self) -> bool:
+        return self.family.has_members
+
+    @property
+    def has_start(self) -> bool:
+        return _defines(self.family, "initial_outputs")
+
+    @property
+    def n_outputs(self) -> int:
+        return self.family.n_outputs(self.task.size)
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        what = "class(es)" if self.task.kind == "classifier" else "target(s)"
+        return f"the outputs of {type(self.family).__name__} for {self.task.size} {what}"
+
+    def informed(self, predictions: Tensor, weight: Tensor) -> FamilyPlan:
+        """Return the plan with what encoded predictions of members, (n, M, ...), tell of them."""
+        return replace(self, family=self.family.informed(self.members(predictions), weight))
+
+    def build(self, recipe: Any, seeds: Sequence[int]) -> Any:
+        (network,) = recipe.build(seeds)
+        return self.family.build(network, self.n_members)
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        return super().encode_members(self.family.prepare_members(members), scaling, dtype)
+
+    def members(self, predictions: Tensor) -> Any:
+        """Return members' predictions (..., n, M, ...) in the form that families take."""
+        if self.task.kind == "classifier":
+            return predictions.transpose(-3, -2)
+        return Gaussian(*predictions.transpose(-4, -3).unbind(-1))
+
+    def read(self, outputs: Tensor) -> Any:
+        found = self.family.distribution(outputs)
+        if not self.members_agree:
+            return found
+        if self.task.kind == "classifier":
+            return EmpiricalCategorical(found.log_mean.unsqueeze(0))
+        parts = found.mean, found.uncertainty().aleatoric
+        return EmpiricalGaussian(*(part.unsqueeze(0) for part in parts))
+
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        return self.family.mean(outputs, self.task.size)
+
+    def start(self, module: DistributionStack, predictions: Tensor, weight: Tensor) -> None:
+        outputs = self.family.initial_outputs(self.members(predictions), weight)
+        *_, last = module.parameters()
+        if outputs is not None and last.shape[-1] == outputs.shape[-1]:  # it is a bias
+            with torch.no_grad():
+                last.copy_(outputs.expand_as(last))
+
+    def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
+        return DistributionObjective(self, training_budget.n_rows, next(module.parameters()))
+
+
+def _defines(family: Family, method: str) -> bool:
+    """Whether a family has a method of its own in the place of the default."""
+    return getattr(type(family), method) is not getattr(Family, method)
+
+
+class DistributionObjective(Objective):
+    """Loss of a family against the members, and of the labels (Eqs 16 and 17).
+
+    Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a
+    sample has a label (1, n). A temperature T divides the logits of both sides, and the loss is
+    multiplied by T^2. A family's penalty is divided by `n_rows`, the sum of the samples' weights.
+    """
+
+    temperature: Tensor
+    given: Tensor | None  # by the family, in this epoch
+
+    def __init__(self, plan: FamilyPlan, n_rows: float, like: Tensor):
+        super().__init__()
+        self.plan = plan
+        self.n_rows = n_rows
+        self.limit = LARGE_LOSS * plan.task.size
+        first = float(value_at_epoch(plan.family.temperature, 0, end=1.0))
+        self.register_buffer("temperature", torch.tensor(first))
+        given = plan.family.given(0, plan.task.size)
+        self.register_buffer("given", None if given is None else torch.tensor(given).to(like))
+
+    def begin_epoch(self, epoch: int) -> None:
+        family, size = self.plan.family, self.plan.task.size
+        self.temperature.fill_(value_at_epoch(family.temperature, epoch, end=1.0))
+        if self.given is not None:
+            self.given.copy_(torch.tensor(family.given(epoch, size)))
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        predictions, y, labelled = targets
+        members, temperature = self.plan.members(predictions), self.temperature
+        loss, gradient = self.plan.family.loss_and_gradient(
+            outputs / temperature, members, temperature=temperature, given=self.given
+        )
+        loss, gradient = loss * temperature**2, gradient.mul_(temperature)
+        weight = self.plan.supervised_weight
+        if weight:
+
+            def nll(outputs: Tensor, y: Tensor) -> Tensor:
+                student = self.plan.family.distribution(outputs.flatten(0, -3))
+                return losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
+
+            of_labels, slope = losses.by_autograd(nll, outputs, y)
+            loss = loss + weight * labelled * of_labels  # Eqs 16 and 17
+            gradient = gradient + weight * labelled.unsqueeze(-1) * slope
+        return losses.log_tailed_clip(loss, gradient, self.limit)
+
+    def penalty(self, module: nn.Module) -> Tensor | None:
+        penalty = self.plan.family.penalty(module.network)
+        return None if penalty is None else penalty / self.n_rows

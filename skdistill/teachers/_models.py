@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models that belong together: estimators, skorch nets, torch modules."""
+"""Estimators of several models: fitted ones that belong together, and one for each quantile."""
 
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, gen_batches
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._estimator.functions import align_classes
-from .._estimator.unwrapping import has_members, tags_of
-from .._utils.validation import OneOf, errors_about
+from .._estimator.unwrapping import has_members, seeded_clone, tags_of, weights_for
+from .._training.trainer import SEED_LIMIT
+from .._utils.validation import OneOf, Seed, errors_about
 from .._version import API_PAGE_OF_MODULE
 from ..distributions import Gaussian
 from ._members import (
@@ -23,6 +27,7 @@ from ._members import (
     moments_of_means,
     moments_of_members,
     moments_of_one,
+    moments_of_quantiles,
     read_moments,
     read_probabilities,
 )
@@ -32,7 +37,67 @@ _ESTIMATOR_TYPES = {"classification": "classifier", "regression": "regressor"}
 _CHUNK_ROWS = 2048  # samples that a torch module is given at a time
 
 
-class FittedModels(BaseEstimator):
+class _KnowsColumns(BaseEstimator):
+    """Base of estimators of models, the first of which knows the columns of X."""
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
+    _first_model: Any
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return int(self._first_model.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the columns of X."""
+        return np.asarray(self._first_model.feature_names_in_)
+
+
+class EstimatorOfModels(MetaEstimatorMixin, _KnowsColumns, ABC):
+    """Base of estimators that fit models."""
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the models.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, for models that take them, in a Pipeline for the last step.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a model or a parameter is not one that the class describes.
+        """
+
+    @abstractmethod
+    def predict(self, X: Any) -> Any:
+        """Predict the class of the largest mean probability, or the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+
+    @property
+    def _first_model(self) -> BaseEstimator:
+        models = vars(self).get("models_") or [self.estimator_]
+        return next(model for model in models if model is not None)
+
+
+class FittedModels(_KnowsColumns):
     """Fitted models that belong together, as one estimator whose members they are.
 
     Like ``sklearn.frozen.FrozenEstimator`` it is its own clone, and its fit only checks. It may be
@@ -53,8 +118,6 @@ class FittedModels(BaseEstimator):
     classes : array-like of shape (n_classes,), default=None
         Of the columns of torch modules; None is the classes in the y of the teacher's fit, sorted.
     """
-
-    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
     def __init__(self, models: Any, task: Any = None, classes: ArrayLike | None = None):
         self.models = models
@@ -126,14 +189,8 @@ class FittedModels(BaseEstimator):
         return all(has_members(model) for model in self.models)
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of features of the first model."""
-        return int(self.models[0].n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the features of the first model."""
-        return np.asarray(self.models[0].feature_names_in_)
+    def _first_model(self) -> Any:
+        return self.models[0]
 
     def _resolve_task(self) -> str:
         OneOf((None, *_ESTIMATOR_TYPES)).check(self.task, "task")
@@ -166,7 +223,15 @@ def _(model, X):
     if model.are_joined:
         own = [(read_probabilities(member, X), member.classes_) for member in model.models]
         return np.concatenate([align_classes(*one, model.classes_) for one in own], axis=1)
-    members = [_probabilities_of(member, X, model) for member in model.models]
+    members = []
+    for one in model.models:
+        if isinstance(one, nn.Module):
+            members.append(_outputs(one, X).softmax(-1).numpy())
+            continue
+        found = one.predict_proba(as_net_takes(one, X))
+        if hasattr(one, "classes_"):  # not a skorch net that never saw labels
+            found = align_classes(found, one.classes_, model.classes_)
+        members.append(found)
     if len({member.shape for member in members}) > 1:
         raise ValueError(
             "models must give as many probabilities each, got shapes "
@@ -179,32 +244,23 @@ def _(model, X):
 def _(model, X, n_targets):
     if model.are_joined:
         return np.concatenate([read_moments(one, X, n_targets) for one in model.models], axis=1)
-    return np.stack([_moments_of(member, X, n_targets) for member in model.models], axis=1)
-
-
-def _probabilities_of(model, X, models: FittedModels) -> np.ndarray:
-    """Probabilities (n, K) of one of the models."""
-    if isinstance(model, nn.Module):
-        return _outputs(model, X).softmax(-1).numpy()
-    found = model.predict_proba(as_net_takes(model, X))
-    if not hasattr(model, "classes_"):  # a skorch net that never saw labels
-        return found
-    return align_classes(found, model.classes_, models.classes_)
-
-
-def _moments_of(model, X, n_targets: int) -> np.ndarray:
-    """Moments (n, t, 3) of one of the models."""
-    if not isinstance(model, nn.Module):
-        return moments_of_one(model, X, n_targets)
-    outputs = _outputs(model, X)
-    if outputs.shape[1] == n_targets:
-        return moments_of_means(outputs.numpy())
-    if outputs.shape[1] != 2 * n_targets:
-        raise ValueError(
-            f"models must give a mean, or a mean and a raw variance, for each of {n_targets} "
-            f"target(s); {type(model).__name__} gives shape {tuple(outputs.shape)}."
-        )
-    return moments_of_members(torch.stack(Gaussian.from_outputs(outputs), dim=-1).numpy())
+    moments = []
+    for one in model.models:
+        if not isinstance(one, nn.Module):
+            moments.append(moments_of_one(one, X, n_targets))
+            continue
+        outputs = _outputs(one, X)
+        if outputs.shape[1] not in (n_targets, 2 * n_targets):
+            raise ValueError(
+                f"models must give a mean, or a mean and a raw variance, for each of {n_targets} "
+                f"target(s); {type(one).__name__} gives shape {tuple(outputs.shape)}."
+            )
+        if outputs.shape[1] == n_targets:
+            moments.append(moments_of_means(outputs.numpy()))
+        else:
+            both = torch.stack(Gaussian.from_outputs(outputs), dim=-1)
+            moments.append(moments_of_members(both.numpy()))
+    return np.stack(moments, axis=1)
 
 
 def _outputs(module: nn.Module, X) -> Tensor:
@@ -223,3 +279,78 @@ def _outputs(module: nn.Module, X) -> Tensor:
             f"{tuple(outputs.shape)}."
         )
     return outputs
+
+
+class QuantileModels(RegressorMixin, EstimatorOfModels):
+    """Regressors that predict a quantile each, as one that predicts a mean and a variance.
+
+    The quantile function is taken to be linear in the standard normal's between the levels and
+    beyond them, so that quantiles of a normal distribution have its moments exactly. Quantiles that
+    cross are sorted. It may be the `teacher` of a student.
+
+    Parameters
+    ----------
+    models : list of estimators
+        Such as ``HistGradientBoostingRegressor(loss="quantile", quantile=0.1)``, of one target.
+        Each is cloned and fitted; one that is fitted already comes in a ``FrozenEstimator``.
+    quantiles : array-like of shape (n_models,)
+        The level of each model, between 0 and 1: at least two different ones.
+    random_state : int, RandomState instance or None, default=None
+        For models whose own ``random_state`` is None.
+
+    Attributes
+    ----------
+    models_ : list of estimators
+        The fitted models.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    """
+
+    def __init__(
+        self,
+        models: Any,
+        quantiles: Any,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        self.models = models
+        self.quantiles = quantiles
+        self.random_state = random_state
+
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+        """Fit each model; levels must be as many, between 0 and 1, and not all the same."""
+        Seed().check(self.random_state, "random_state")
+        with errors_about("quantiles"):
+            levels = check_array(
+                self.quantiles, dtype=float, ensure_2d=False, input_name="quantiles"
+            )
+        if levels.shape != (len(self.models),) or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(
+                f"quantiles must be {len(self.models)} levels between 0 and 1, one a model; got "
+                f"{self.quantiles!r}."
+            )
+        if len(np.unique(levels)) < len(levels) or len(levels) < 2:
+            raise ValueError(f"quantiles must be two different levels or more, got {levels}.")
+        random = check_random_state(self.random_state)
+        models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in self.models]
+        self.models_ = [m.fit(X, y, **weights_for(m, sample_weight)) for m in models]
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the mean, and the standard deviation if asked for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,)
+        std : ndarray of shape (n_samples,)
+            Only if `return_std`.
+        """
+        check_is_fitted(self)
+        quantiles = np.stack([model.predict(X) for model in self.models_], axis=1)
+        mean, variance = moments_of_quantiles(quantiles, self.quantiles)
+        return (mean, np.sqrt(variance)) if return_std else mean

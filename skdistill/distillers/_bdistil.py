@@ -12,33 +12,32 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from ..._data.encoding import MANY_ROWS
-from ..._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
-from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
-from ..._estimator.predicting import check_return_std, is_a
-from ..._method.task import Task
-from ..._utils.settings import SettingsRule
-from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from ..._utils.validation import Number, OneOf
-from ...distributions import Distribution
-from ...modules import MLP
-from ...settings import Connection, Optimizer, Runtime, WeakLearnerSearch
-from ...transfer import TransferMaker, TransferOnly
-from .._fit._base import Distiller
-from .._fit._spec import FitSpec
-from ._anytime import (
+from .._data.encoding import MANY_ROWS
+from .._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
+from .._estimator.batched import as_rows, check_rows, read_distribution, rows_at_a_time
+from .._estimator.predicting import check_return_std, is_a
+from .._method.task import Task
+from .._utils.settings import SettingsRule
+from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
+from .._utils.validation import Number, OneOf
+from ..distributions import Distribution
+from ..modules import MLP
+from ..settings import Connection, Optimizer, Runtime, WeakLearnerSearch
+from ..transfer import TransferMaker, TransferOnly
+from ._base import Distiller
+from ._bdistil_anytime import (
     Anytime,
     EarlyExits,
     LimitedRun,
     Limits,
     predict_after_each_round,
     predict_along_time,
-    predict_first,
     predict_within,
 )
-from ._plan import LearnerRecipes, RoundsPlan
-from ._search import Round, play_game
+from ._bdistil_search import LearnerRecipes, Round, RoundsPlan, play_game
+from ._spec import FitSpec
 
 
 class BDistilBooster(MetaEstimatorMixin, Distiller):
@@ -236,8 +235,6 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
     def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
         return play_game(spec, self._fit_teacher(spec, task), task)
 
-    # --- predictions from some of the rounds
-
     def predict(self, X: ArrayLike, return_std: bool = False, **limits: Any) -> Any:
         """Predict the class of each sample, or its mean.
 
@@ -272,7 +269,12 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
             each round; and `flop`, the mean of the operations that the samples took.
         """
         check_return_std(self, return_std)
-        return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
+
+        def means_and_std(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
+            variance = self._plan.task.per_target(distribution.variance.cpu().numpy())
+            return self._points(distribution), np.sqrt(variance)
+
+        return self._predict_within(X, means_and_std if return_std else self._points, limits)
 
     @available_if(is_a("classifier"))
     def predict_proba(self, X: ArrayLike, **limits: object) -> np.ndarray:
@@ -436,10 +438,6 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         task = self._plan.task
         return task.decode(task.point(distribution).cpu().numpy())
 
-    def _means_and_std(self, distribution: Any) -> tuple[np.ndarray, np.ndarray]:
-        variance = self._plan.task.per_target(distribution.variance.cpu().numpy())
-        return self._points(distribution), np.sqrt(variance)
-
     def _predict_within(self, X, read: Callable[[Distribution], object], limits: dict[str, object]):
         """Predict a distribution within limits, and return what `read` makes of it."""
         return_exits = limits.pop("return_exits", False)
@@ -450,7 +448,12 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         given, costs = self._limits_and_costs(limits)
         n_rounds = given.affordable(costs)
         if not return_exits and given.early_exit is given.deadline is None:
-            return read(predict_first(self.module_, X, n_rounds))
+            network, encode = self.module_.network, self.module_.encode
+
+            def run(rows: Tensor) -> Tensor:  # nothing is kept of each round
+                return network.first(encode(rows), n_rounds).unsqueeze(0)
+
+            return read(read_distribution(self.module_, X, run))
         found, taken = predict_within(self.module_, X, read, n_rounds, given)
         return (found, EarlyExits.after(taken, costs)) if return_exits else found
 

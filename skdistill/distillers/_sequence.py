@@ -16,29 +16,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ..._data.checks import check_weights
-from ..._estimator.base import (
+from .._data.checks import check_weights
+from .._estimator.base import (
     NetEstimator,
     checked_training,
     fit_task,
     for_callbacks,
     with_callbacks,
 )
-from ..._method.objective import Objective
-from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
-from ..._training.resume import resumable
-from ..._training.trainer import SEED_LIMIT
-from ..._utils.reporting import stage
-from ..._utils.settings import part_of
-from ..._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
-from ..._utils.validation import value_at_epoch
-from ..._utils.warnings import warn
-from ...families import Family, make_family
-from ...modules import DistributionStack, RecurrentSequenceModel, stack
-from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
-from ...settings import Optimizer, Runtime
-from .._fit._base import FamilyRule
-from .._fit._student import Student
+from .._method.objective import Objective
+from .._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
+from .._training.resume import resumable
+from .._training.trainer import SEED_LIMIT
+from .._utils.reporting import stage
+from .._utils.settings import part_of
+from .._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
+from .._utils.validation import value_at_epoch
+from .._utils.warnings import warn
+from ..families import Family, make_family
+from ..modules import DistributionStack, RecurrentSequenceModel, stack
+from ..sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
+from ..settings import Optimizer, Runtime
+from ._base import FamilyRule
+from ._student import Student
 
 _CHUNK_BYTES = 2**24  # of the members' predictions at a time
 
@@ -194,13 +194,24 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         if len(teacher.members) == 1 and family.tells_parts:
             warn(
                 "teacher has one member, which cannot disagree with itself: the student cannot "
-                "tell the parts of the uncertainty, which are None. Give several.",
+                "tell the parts of the uncertainty, which are None. Give several."
             )
         self._reset()
         self._has_source, self._tokens, self.n_tokens_ = has_source, tokens, teacher.n_tokens_
         self.n_members_, self.family_ = len(teacher.members), family
         data = self._check_sequences(X, y, sample_weight)
-        plan, recipe = self._plan_and_recipe(family, data[0])
+        rows, n_source = data[0], self.n_features_in_ if has_source else 0
+        n_target = rows.shape[1] - 1 - n_source
+        plan = TokensPlan(family, self.n_tokens_, n_source, n_target, self.n_members_)
+        filled_in = {
+            "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
+            "out_features": self.n_tokens_,
+            "pad_token": tokens.pad,
+        }
+        accepted = inspect.signature(self.module).parameters
+        module_settings = {name: value for name, value in filled_in.items() if name in accepted}
+        module_settings |= part_of(vars(self), "module")
+        recipe = NetworkRecipe(self.module, module_settings, rows.shape[1:])
         named = dict(zip(("X and y", "tokens", "sample_weight"), data, strict=True))
         with (
             fit_task(self, for_callbacks(X, y, sample_weight), self.max_epochs) as task,
@@ -221,10 +232,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         return self
 
     def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Samples of positive weight: source, begin token and target, (n, S + 1 + T), and more.
+        """Samples (n, S + 1 + T): source, begin token and target; and where a target has a token.
 
-        The second array tells where a target has a token, (n, T). The third are weights of the mean
-        over a sample's tokens, such that tokens of all samples weigh alike.
+        Last are weights by which tokens of all samples weigh alike.
         """
         source = super()._check_source(X)
         self.n_features_in_ = source.shape[1]
@@ -243,24 +253,6 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         weight = n_tokens if given is None else given * n_tokens
         kept = weight > 0
         return rows[kept], is_token[kept].astype(np.float32), weight[kept]
-
-    def _plan_and_recipe(
-        self, family: Family, rows: np.ndarray
-    ) -> tuple[TokensPlan, NetworkRecipe]:
-        n_source = self.n_features_in_ if self._has_source else 0
-        n_target = rows.shape[1] - 1 - n_source
-        plan = TokensPlan(family, self.n_tokens_, n_source, n_target, self.n_members_)
-        filled_in = {
-            "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
-            "out_features": self.n_tokens_,
-            "pad_token": self._tokens.pad,
-        }
-        accepted = inspect.signature(self.module).parameters
-        settings = {name: value for name, value in filled_in.items() if name in accepted}
-        settings |= part_of(vars(self), "module")
-        return plan, NetworkRecipe(self.module, settings, rows.shape[1:])
-
-    # --- prediction methods -----------------------------------------------------------------
 
     @property
     def _tells_parts(self) -> bool:
@@ -312,31 +304,34 @@ def _training_rows(
     seed: int,
 ) -> Any:
     """Return the training set, with the targets at the tokens of its samples."""
-    from ..._engine import DistillationRows
+    from .._engine import DistillationRows
 
     rows, is_token, weight = (
         torch.tensor(array, dtype=torch.float32, device=device) for array in data
     )
     size = max(1, _CHUNK_BYTES // (4 * plan.n_tokens * is_token.shape[1]))
 
-    def targets_of_few(batch: Tensor) -> Tensor:
-        source, target = batch.tensor_split([plan.n_source], dim=1)
-        is_token = target[:, 1:] != pad_token
-        statistics = teacher.member_statistics(
-            source if plan.n_source else None,
-            target[:, :-1],
-            is_token,
-            float(objective.temperature),
-            plan.family.weight_of_uniform,
-        )
-        at_tokens = plan.family._target_of_tokens(statistics)
-        targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
-        targets[is_token.to(at_tokens.device)] = at_tokens
-        return targets
+    # While the temperature falls, what members predict changes from epoch to epoch: they are asked
+    # anew, as if samples had been drawn.
+    is_constant = isinstance(plan.family.temperature, Real)
 
     def targets(batch: np.ndarray) -> Tensor:
         """Targets at the tokens of some samples, (n, T, width); zeros where there is padding."""
-        return torch.cat(list(map(targets_of_few, torch.from_numpy(batch).long().split(size))))
+        found = []
+        for few in torch.from_numpy(batch).long().split(size):
+            source, target = few.tensor_split([plan.n_source], dim=1)
+            is_token = target[:, 1:] != pad_token
+            statistics = teacher.member_statistics(
+                source if plan.n_source else None,
+                target[:, :-1],
+                is_token,
+                float(objective.temperature),
+                plan.family.weight_of_uniform,
+            )
+            at_tokens = plan.family._target_of_tokens(statistics)
+            found.append(at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1]))
+            found[-1][is_token.to(at_tokens.device)] = at_tokens
+        return torch.cat(found)
 
     return DistillationRows(
         rows,
@@ -345,14 +340,8 @@ def _training_rows(
         batch_size,
         [seed],
         teacher=targets,
-        # While the temperature falls, what members predict changes from epoch to epoch.
-        draw=None if isinstance(plan.family.temperature, Real) else _unchanged,
+        draw=None if is_constant else lambda X, index, generator: X,
     )
-
-
-def _unchanged(X: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the samples, which the teacher predicts anew as if they had been drawn."""
-    return X
 
 
 @dataclass(frozen=True)
@@ -425,11 +414,7 @@ class TokenObjective(Objective):
 
 
 class TokenRows(nn.Module):
-    """A network of tokens as the engine takes networks: numbers in, numbers out.
-
-    `n_source` of a sample's tokens are the source, or none; the others are the target with its
-    begin token, the last of which is not read.
-    """
+    """A network of tokens, the first `n_source` of them the source, as one of numbers."""
 
     def __init__(self, network: nn.Module, n_source: int):
         super().__init__()

@@ -12,30 +12,24 @@ import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 
-from ..._data.checks import check_trainable
-from ..._data.columns import as_table, names_of_columns, with_days
-from ..._data.encoding import InputSettings
-from ..._data.schema import InputSchema
-from ..._estimator.base import Fitted, checked_training
-from ..._estimator.unwrapping import tags_of
-from ..._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
-from ..._method.plan import build_module
-from ..._method.task import (
-    TASKS,
-    Buffers,
-    ClassificationTask,
-    prepare_to_compute,
-    read_samples,
-)
-from ..._training.stream import Stream, is_stream, refuse_with_stream
-from ..._training.trainer import SEED_LIMIT, Training
-from ..._utils.validation import errors_about
-from ..._utils.warnings import warn
-from ...distributions import Calibratable
-from ...pruning import ProximalStep
-from ...settings import Checkpoint, Runtime
-from ...teachers import check_member_predictions
-from ...transfer import (
+from .._data.checks import check_trainable
+from .._data.columns import as_table, names_of_columns, with_days
+from .._data.encoding import InputSettings
+from .._data.schema import InputSchema
+from .._estimator.base import Fitted, checked_training
+from .._estimator.unwrapping import tags_of
+from .._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
+from .._method.plan import build_module
+from .._method.task import TASKS, Buffers, ClassificationTask, prepare_to_compute, read_samples
+from .._training.stream import Stream, is_stream, refuse_with_stream
+from .._training.trainer import SEED_LIMIT, Training
+from .._utils.validation import errors_about
+from .._utils.warnings import warn
+from ..distributions import Calibratable
+from ..pruning import ProximalStep
+from ..settings import Checkpoint, Runtime
+from ..teachers import check_member_predictions
+from ..transfer import (
     Disagreement,
     GaussianNoise,
     TransferMaker,
@@ -58,13 +52,9 @@ _ROWS_LOOKED_AT = 2_000  # samples, at most, that tell whether noise leaves a ta
 _LEAST_TO_SPREAD, _OTHER_UNIT = 10, 10.0  # samples, and ratio of ranges, that tell of other units
 
 # What parameters must be where X gives batches, which are trained on as they are read.
-_WITH_STREAM = {
-    "teacher_cv": None,
-    "memory": None,
-    "warm_start": False,
-    "runtime__checkpoint": None,
-    "calibration_fraction": None,
-}
+_WITH_STREAM: dict[str, Any] = dict.fromkeys(
+    ("teacher_cv", "memory", "runtime__checkpoint", "calibration_fraction")
+) | {"warm_start": False}
 
 
 def kind_of(teacher: BaseEstimator) -> str | None:
@@ -112,10 +102,10 @@ class FitSpec:
     y: np.ndarray  # encoded
     weight: np.ndarray
     X_transfer: np.ndarray
+    stream: Stream | None  # of which X, y and weight are examples then
     X_monitor: np.ndarray | None = None  # of GPED
     maker: TransferMaker | None = None  # generates further samples for the teacher to predict
     member_predictions: np.ndarray | None = None  # (n, S, ...), encoded
-    stream: Stream | None = None  # of which X, y and weight are examples then
     more_epochs: float = 1.0  # times those that max_epochs="auto" stands for
 
     @property
@@ -145,8 +135,7 @@ def read_fit(
 ) -> FitSpec:
     """Read what the fit of a distiller needs, and check all that can be before it takes time.
 
-    Nothing that the fit calls later gets the estimator. `is_pass` is True and `classes` are given
-    in `partial_fit`.
+    Nothing that the fit calls later gets it. `is_pass` and `classes` are for `partial_fit`.
     """
     params, has_teacher = estimator.get_params(deep=False), member_predictions is None
     teacher = params["teacher"]
@@ -185,10 +174,34 @@ def read_fit(
     if before is None:
         estimator._reset()
     kind = estimator._kind
-    maker = _maker(transfer, estimator._auto_transfer.get(kind, AUTO_NOISE[kind]), has_teacher)
+    auto = estimator._auto_transfer.get(kind, AUTO_NOISE[kind])
+    if isinstance(transfer, str) and transfer == "auto":
+        maker = auto if has_teacher else None
+    else:
+        maker = make_transfer(transfer)
+        if maker is not None and not has_teacher:
+            raise ValueError(
+                "transfer must be 'auto' or None with member_predictions, which are known for X "
+                f"alone; got {transfer!r}."
+            )
+        if isinstance(maker, Disagreement) and maker.base is None:
+            maker = clone(maker).set_params(base=auto)
     known: Any = None if before is None else before.plan.task
     if is_pass and kind == "classifier":
-        known = _checked_classes(classes, known)
+        if classes is None and known is None:
+            raise ValueError(
+                "classes must be the labels of all classes in the first call of partial_fit, whose "
+                "y may lack some; got None."
+            )
+        if classes is not None:
+            with errors_about("classes"):
+                given_classes = ClassificationTask.of_labels(classes, "classes")
+            if known is not None and not np.array_equal(given_classes.labels, known.labels):
+                raise ValueError(
+                    f"classes must be None or those of the fit before, {known.labels.tolist()}; "
+                    f"got {given_classes.labels.tolist()}."
+                )
+            known = given_classes
     elif classes is not None:
         raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
     n_embedded = estimator._embedded_from
@@ -253,29 +266,10 @@ def read_fit(
     elif (budget := training.budget) and share is not None:
         # Half of the time is for the second student, by which this one is calibrated.
         training = replace(training, budget=budget.keeping(budget.seconds / 2))
-    spec = FitSpec(
-        type(estimator).__name__,
-        kind,
-        params,
-        transfer,
-        transfer_only,
-        Checkpoint.of(runtime.checkpoint),
-        teacher,
-        training,
-        random_state,
-        before,
-        is_pass,
-        arguments,
-        schema,
-        plan,
-        recipe,
-        scaling,
-        rows,
-        encoded,
-        weight,
-        X_transfer=rows[:0],
-        stream=stream,
-    )
+    of_estimator = type(estimator).__name__, kind, params, transfer, transfer_only
+    of_training = Checkpoint.of(runtime.checkpoint), teacher, training, random_state
+    of_data: Any = arguments, schema, plan, recipe, scaling, rows, encoded, weight, rows[:0], stream
+    spec = FitSpec(*of_estimator, *of_training, before, is_pass, *of_data)
     if transfer == "auto" and kind == "regressor" and n_rows > many:
         maker = None
     maker = maker_that_changes(spec, maker)
@@ -291,12 +285,9 @@ def read_fit(
     if pruning is not None:
         ProximalStep(module, pruning.strength)  # it raises for modules that cannot be pruned
     if share is not None:
-        for what, is_given in {
-            "member_predictions": not has_teacher,
-            "partial_fit": is_pass,
-        }.items():
-            if is_given:
-                raise ValueError(f"calibration_fraction must be None with {what}; got {share!r}.")
+        if is_pass or not has_teacher:
+            what = "partial_fit" if is_pass else "member_predictions"
+            raise ValueError(f"calibration_fraction must be None with {what}; got {share!r}.")
         found = module.distribution(torch.zeros(1, *recipe.row_shape, dtype=torch.float64))
         if not isinstance(found, Calibratable):
             raise ValueError(
@@ -321,45 +312,8 @@ def read_fit(
     return replace(spec, maker=maker)
 
 
-def _checked_classes(classes: object, known: ClassificationTask | None) -> ClassificationTask:
-    """Return the task that `classes` stand for, or the `known` one of the fit before."""
-    if classes is None:
-        if known is not None:
-            return known
-        raise ValueError(
-            "classes must be the labels of all classes in the first call of partial_fit, whose y "
-            "may lack some; got None."
-        )
-    with errors_about("classes"):
-        given = ClassificationTask.of_labels(classes, "classes")
-    if known is not None and not np.array_equal(given.labels, known.labels):
-        raise ValueError(
-            f"classes must be None or those of the fit before, {known.labels.tolist()}; got "
-            f"{given.labels.tolist()}."
-        )
-    return given
-
-
-def _maker(transfer: Any, auto: TransferMaker, has_teacher: bool) -> TransferMaker | None:
-    """Return what generates samples for the teacher to predict; None without a teacher."""
-    if isinstance(transfer, str) and transfer == "auto":
-        return auto if has_teacher else None
-    maker = make_transfer(transfer)
-    if isinstance(maker, Disagreement) and maker.base is None:
-        maker = clone(maker).set_params(base=auto)
-    if maker is not None and not has_teacher:
-        raise ValueError(
-            "transfer must be 'auto' or None with member_predictions, which are known for X "
-            f"alone; got {transfer!r}."
-        )
-    return maker
-
-
 def maker_that_changes(spec: FitSpec, maker: TransferMaker | None) -> TransferMaker | None:
-    """Check the maker, and return it, or None for one that leaves samples as they are.
-
-    The codes of columns that hold categories are left alone, or exchanged.
-    """
+    """Return a transfer-set generator, checked and told of categories; None without effect."""
     if maker is None:
         return None
     rows, columns = spec.X, spec.schema.columns
@@ -413,16 +367,10 @@ def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
         )
     check_names(spec, names, f"{name} has")
     check_trainable(rows, X.dtype, name)
-    if X.ndim == 2:
-        _warn_of_other_units(X, rows, name)
-    return rows
-
-
-def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
-    """Warn of further samples that seem to have other units than X, in most features.
-
-    They are all beyond X by more than its range, or their range is ten times as wide, or a tenth.
-    """
+    if X.ndim > 2:
+        return rows
+    # Samples of other units are all beyond X by more than its range, or their range is ten times as
+    # wide, or a tenth, in most features.
     low, high = np.fmin.reduce(X), np.fmax.reduce(X)
     bottom, top = np.fmin.reduce(rows), np.fmax.reduce(rows)
     widths = high - low, top - bottom
@@ -436,6 +384,7 @@ def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
             f"{name} too, call sklearn.set_config(enable_metadata_routing=True) and the student's "
             f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
         )
+    return rows
 
 
 def check_names(spec: FitSpec, names: Iterable[str] | None, whose: str) -> None:

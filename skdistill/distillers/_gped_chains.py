@@ -14,38 +14,32 @@ alternating single steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import compress
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ..._engine import (
-    Batch,
-    Callback,
-    CheckpointFile,
-    DivergenceGuard,
-    Rows,
-    StackNet,
-    drawn_rows,
-)
-from ..._estimator.base import Fitted, ObservedTask, checked_training
-from ..._method.plan import TrainingBudget, as_tensors, build_module
-from ..._training.trainer import (
+from .._engine import Batch, Callback, CheckpointFile, DivergenceGuard, Rows, StackNet, drawn_rows
+from .._estimator.base import Fitted, ObservedTask, checked_training
+from .._method.plan import TrainingBudget, as_tensors, build_module
+from .._training.trainer import (
     draws_globally,
     flop_per_step,
     on_device,
     own_dropout,
     suited_threads,
 )
-from ..._utils.process import working_memory
-from ..._utils.reporting import stage
-from ...ensembles import (
+from .._utils.process import working_memory
+from .._utils.reporting import stage
+from ..ensembles import (
     EnsembleSpec,
     RunningRHat,
     SamplerDiagnostics,
@@ -53,21 +47,20 @@ from ...ensembles import (
     diagnosed_rows,
     fit_ensemble,
 )
-from ...modules import DistributionStack
-from ...pruning import ProximalStep
-from ...settings import Estimate
-from ...transfer import prepare_with_missing
-from .._fit._rows import training_set
-from .._fit._spec import FitSpec
-from .._fit._student import Student
-from .._fit._teacher import (
+from ..expectations import Expectation
+from ..pruning import ProximalStep
+from ..settings import Estimate
+from ..transfer import prepare_with_missing
+from ._gped import pooled, targets_of
+from ._spec import FitSpec
+from ._student import Student, training_set
+from ._teacher import (
     MemberPredictions,
     check_teacher,
     pass_on_verbose,
     unfitted_teacher,
     warn_of_refit,
 )
-from ._estimates import Targets
 
 # See doc/design.rst.
 _N_BUFFERED = 100  # minibatches buffered for the student, at most
@@ -80,8 +73,7 @@ _NOTED_EVERY = 100  # samples of a chain's epoch, of which one counts for R-hat 
 def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fitted]:
     """Run the chains of the teacher and train the student; give the student after each stage.
 
-    `checkpoint` is the context of a CheckpointFile or None. For the rows of `X_monitor`, if there
-    are some, the last student tells what the chains' samples expect.
+    `checkpoint` is the context of a CheckpointFile or None.
     """
     params, plan, pruning = spec.params, spec.plan, spec.params["pruning"]
     teacher: Any = unfitted_teacher(spec, *spec.draw_seeds(1))
@@ -122,7 +114,7 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
             all_online = ["online"] * len(plan.expectations)
             learnt = plan.expectations, plan.n_values, all_online
             means = Targets(*learnt, len(monitored), device, math.inf)
-            monitor = Monitor(on_device(monitored, device=device).split(rows.batch_size), means)
+            monitor = on_device(monitored, device=device).split(rows.batch_size), means
         learnt = plan.expectations, plan.n_values, plan.estimates
         distillation = OnlineDistillation(
             net,
@@ -140,12 +132,21 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
             _run_chains(teacher, spec, distillation, seed, task)
         facts = {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}
         student = replace(student, facts=facts)
+
+        def trained_on_means(student: Student, module: Any, n_epochs: int, proximal: Any = None):
+            """Train the student on the running means of all rows that a sample has predicted."""
+            met, targets = distillation.targets.met()
+            weight = None if rows.weight is None else rows.weight[:, met]
+            seeds = [rows.generators[0].initial_seed() + 1]
+            known = Rows(rows.X[met], (targets.to(rows.X),), weight, rows.batch_size, seeds)
+            objective = plan.objective(module, budget)
+            return student.train(module, objective, known, n_epochs, proximal=proximal)
+
         if net is not None:
             fitted = yield from student.trained(module, net, distillation.guard)
         else:
             with stage(f"student, {n_epochs} epochs"):
-                how = student, module, n_epochs, distillation, proximal
-                fitted = yield from _trained_on_means(*how)
+                fitted = yield from trained_on_means(student, module, n_epochs, proximal)
         if pruning is not None:
             student, fitted = student.pruned(fitted, pruning.threshold)
             yield fitted
@@ -156,12 +157,11 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
                 with stage("student after pruning"):
                     if pruning.restart:
                         module = build_module(plan, student.recipe, [seed], dtype, scaling)
-                    how = student, module, n_more, distillation, None
-                    fitted = yield from _trained_on_means(*how)
+                    fitted = yield from trained_on_means(student, module, n_more)
         if opened is not None:
             opened.remove()
     if monitor is not None:
-        yield plan.monitored(fitted, monitor.targets.of_rows(slice(None)))
+        yield plan.monitored(fitted, monitor[1].of_rows(slice(None)))
 
 
 def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, int]:
@@ -249,23 +249,6 @@ def _run_chains(
         net.notify("on_train_end", X=shown, y=None)
 
 
-def _trained_on_means(
-    student: Student,
-    module: DistributionStack,
-    n_epochs: int,
-    distillation: OnlineDistillation,
-    proximal: ProximalStep | None = None,
-) -> Generator[Fitted, None, Fitted]:
-    """Train the student on the running means of all rows that a sample has predicted."""
-    shown = distillation.stream.rows
-    met, targets = distillation.targets.met()
-    weight = None if shown.weight is None else shown.weight[:, met]
-    seeds = [shown.generators[0].initial_seed() + 1]
-    rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
-    objective = student.plan.objective(module, student.training_budget)
-    return (yield from student.train(module, objective, rows, n_epochs, proximal=proximal))
-
-
 class StudentStopped(Exception):
     """The student has diverged, or Ctrl-C was pressed while it was trained."""
 
@@ -282,7 +265,8 @@ class OnlineDistillation(Callback):
     epoch_length: int  # iterations of an epoch of the chains
     n_asked: int  # minibatches that the chains predict for each step of the student
     n_threads: int | str  # of torch for the student, see `suited_threads`
-    monitor: Monitor | None = None  # of `X_monitor`
+    # Rows of `X_monitor`, in chunks, and what the teacher expects there so far.
+    monitor: tuple[Sequence[Tensor], Targets] | None = None
     checkpoint: CheckpointFile | None = None  # of the state of both nets
 
     def __post_init__(self) -> None:
@@ -301,11 +285,15 @@ class OnlineDistillation(Callback):
         noted = self.due[is_last | (number_in_epoch % _NOTED_EVERY == 0)]
         self.is_noted = frozenset(noted.tolist())
         self.r_hat = RunningRHat(len(noted))
-        self.buffer = Buffer(_buffer_size(self.stream.rows))
+        self.buffer = Buffer()
         saved = None if self.checkpoint is None else self.checkpoint.read()
         if saved is not None:
             self.is_loading = True
-            self._load_state(net, saved)
+            net.go_on_from(saved["chains"])
+            for name, part in self._stateful().items():
+                part.load_state(saved[name])
+            if self._draws(net):
+                torch.set_rng_state(saved["random"])
 
     def after_step(self, net: StackNet, iteration: int) -> None:
         """Predict a minibatch by the chains' samples if they are due, and train the student."""
@@ -313,23 +301,21 @@ class OnlineDistillation(Callback):
             self._predict_next_batch(net)
         if iteration in self.is_noted:
             self._note(net)
-        if self.buffer.is_full:
+        if len(self.buffer.batches) >= _buffer_size(self.stream.rows):
             self._train_student()
 
     def _predict_next_batch(self, net: StackNet) -> None:
-        """Predict the next minibatches of D' by the chains' last samples (lines 7 to 11).
-
-        The running means of all of them are updated; a student beside the chains learns from the
-        first.
-        """
+        """Predict the next minibatches of D' and update their running means (lines 7 to 11)."""
         for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
             outputs = net.steps_.outputs(net.module_.encode(X))
             if not outputs.isfinite().all():
                 return  # a chain has diverged; its guard ends training after the epoch
             targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
             if k == 0 and self.student is not None:
-                inputs = self.student.module_.encode(X)
-                self.buffer.add(inputs, targets.unsqueeze(0), weight)
+                # Copies, as the next minibatch overwrites inputs and weight.
+                weight = None if weight is None else weight.clone()
+                inputs = self.student.module_.encode(X).clone()
+                self.buffer.batches.append((inputs, ((targets.unsqueeze(0),), weight)))
 
     def _note(self, net: StackNet) -> None:
         """Add what the chains' last samples predict for X to R-hat, and for `X_monitor`."""
@@ -341,7 +327,12 @@ class OnlineDistillation(Callback):
         members = members if isinstance(members, Tensor) else torch.cat(members, dim=-1)
         self.r_hat.update(members.cpu().numpy())
         if self.monitor is not None:
-            self.monitor.update(lambda rows: predict(net.module_.encode(rows)))
+            chunks, targets = self.monitor
+            start = 0
+            for rows in chunks:
+                index = torch.arange(start, start + len(rows), device=rows.device)
+                targets.update(predict(net.module_.encode(rows.unsqueeze(0))), index)
+                start += len(rows)
 
     def _train_student(self) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
@@ -374,7 +365,7 @@ class OnlineDistillation(Callback):
             "stream": self.stream,
             "targets": self.targets,
             "r_hat": self.r_hat,
-            "monitor": None if self.monitor is None else self.monitor.targets,
+            "monitor": None if self.monitor is None else self.monitor[1],
         }
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -382,13 +373,6 @@ class OnlineDistillation(Callback):
         states = {name: part.state() for name, part in self._stateful().items()}
         random = torch.get_rng_state() if self._draws(net) else None
         return {"chains": net.state(), **states, "random": random}
-
-    def _load_state(self, net: StackNet, saved: dict[str, Any]) -> None:
-        net.go_on_from(saved["chains"])
-        for name, part in self._stateful().items():
-            part.load_state(saved[name])
-        if self._draws(net):
-            torch.set_rng_state(saved["random"])
 
     def _draws(self, net: StackNet) -> bool:
         """Whether a net draws from torch's global generator, which has a seed then."""
@@ -437,8 +421,7 @@ class Stream:
 class Buffer:
     """Minibatches that the student has not seen yet; iterating is one epoch of its training."""
 
-    def __init__(self, limit: int):
-        self.limit = limit
+    def __init__(self) -> None:
         self.batches: list[Batch] = []
 
     def __len__(self) -> int:
@@ -447,26 +430,135 @@ class Buffer:
     def __iter__(self) -> Iterator[Batch]:
         return iter(self.batches)
 
-    def add(self, inputs: Tensor, targets: Tensor, weight: Tensor | None) -> None:
-        """Keep a minibatch; inputs and weight are copied, as the next minibatch overwrites them."""
-        kept = None if weight is None else weight.clone()
-        self.batches.append((inputs.clone(), ((targets,), kept)))
 
-    @property
-    def is_full(self) -> bool:
-        return len(self.batches) >= self.limit
+class RunningMean:
+    """Mean over all samples so far of the values of each row: U_o, Eq 10.
+
+    It keeps sums in float32 and counts, ``4 (n_values + 1)`` bytes for each row; sums that would
+    take more than `limit` bytes are in a temporary file that is mapped into memory. `variances`
+    are pairs of columns, of values and of their variances over the samples, which are updated as in
+    Chan, Golub and LeVeque (1979), numerically stable. `several` are columns whose means are
+    unknown before a second sample.
+    """
+
+    def __init__(
+        self,
+        n_rows: int,
+        n_values: int,
+        device: torch.device,
+        limit: float,
+        variances: Sequence[tuple[slice, slice]] = (),
+        several: Sequence[slice] = (),
+    ):
+        shape = n_rows, n_values
+        if 4 * n_rows * n_values > limit:
+            with tempfile.TemporaryFile() as file:  # on the disk as long as it is mapped
+                self.sums = torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
+        else:
+            self.sums = torch.zeros(shape, device=device)
+        self.counts = torch.zeros(n_rows, 1, device=self.sums.device)
+        self.variances = variances
+        self.several = several
+
+    def update(self, index: Tensor, values: Tensor, n_samples: int = 1) -> Tensor:
+        """Add values of some rows, and return the means of those rows, (m, n_values).
+
+        `index`, of shape (m,), has no row twice; values (m, n_values) are means over `n_samples`
+        samples, or variances over them.
+        """
+        index = index.to(self.sums.device)
+        new = values.to(self.sums)
+        sums, before = self.sums.index_select(0, index), self.counts.index_select(0, index)
+        counts = before + n_samples
+        for mean, variance in self.variances:
+            step = new[:, mean] - sums[:, mean] / before.clamp(min=1)
+            sums[:, variance] += step.square() * (before * n_samples / counts)
+        sums.add_(new, alpha=n_samples)
+        self.sums.index_copy_(0, index, sums)
+        self.counts.index_copy_(0, index, counts)
+        return self._means(sums, counts).to(values)
+
+    def means(self) -> Tensor:
+        """Return the means of all rows, of shape (n_rows, n_values), NaN for those without any."""
+        return self._means(self.sums, self.counts)
+
+    def _means(self, sums: Tensor, counts: Tensor) -> Tensor:
+        means = sums / counts  # Eq 10
+        for columns in self.several:
+            means[:, columns].masked_fill_(counts < 2, torch.nan)
+        return means
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the sums and counts, not copied."""
+        return {"sums": self.sums, "counts": self.counts}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.sums.copy_(state["sums"])
+        self.counts.copy_(state["counts"])
 
 
-class Monitor(NamedTuple):
-    """Rows of `X_monitor`, in chunks, and the teacher's running expectations there."""
+class Targets:
+    """Targets of a student for rows of the transfer set, given the chains' last samples.
 
-    chunks: Sequence[Tensor]
-    targets: Targets
+    `n_values` are the numbers of values of the expectations, and `estimates` are "online", for
+    U_o, the mean over all samples so far (Eq 10), or "stochastic", for U_s, the last ones (Eq 9).
+    `limit` is the number of bytes that U_o may take in memory, see :class:`RunningMean`.
+    """
 
-    def update(self, predict: Callable[[Tensor], Any]) -> None:
-        """Add the members' predictions; `predict` takes rows (1, m, ...)."""
-        start = 0
-        for rows in self.chunks:
-            index = torch.arange(start, start + len(rows), device=rows.device)
-            self.targets.update(predict(rows.unsqueeze(0)), index)
-            start += len(rows)
+    def __init__(
+        self,
+        expectations: Sequence[Expectation],
+        n_values: list[int],
+        estimates: Sequence[str],
+        n_rows: int,
+        device: torch.device,
+        limit: float,
+    ):
+        self.expectations = expectations
+        self.n_values = n_values
+        is_online = [estimate == "online" for estimate in estimates]
+        columns = torch.tensor(is_online).repeat_interleave(torch.tensor(n_values))
+        self.all_online = all(is_online)
+        self.online = columns.nonzero().squeeze(1).to(device)
+        self.running = None
+        if any(is_online):
+            variances, several, start = [], [], 0
+            for expectation, width in compress(zip(expectations, n_values, strict=True), is_online):
+                stop, middle = start + width, start + width // 2
+                if expectation.is_variance:
+                    variances.append((slice(start, middle), slice(middle, stop)))
+                if expectation.needs_several:
+                    several.append(slice(start, stop))
+                start = stop
+            self.running = RunningMean(n_rows, start, device, limit, variances, several)
+
+    def update(self, members: object, index: Tensor) -> Tensor:
+        """Targets, of shape (m, n_outputs), for the rows at `index`, of shape (m,).
+
+        Members are the chains' samples' predictions of these rows, see ``skdistill.expectations``.
+        """
+        values = [expectation.of_members(members) for expectation in self.expectations]
+        mean, n_samples = pooled(self.expectations, values), len(values[0])  # U_s, Eq 9
+        if self.running is not None and self.all_online:
+            mean = self.running.update(index, mean, n_samples)
+        elif self.running is not None:
+            mean[:, self.online] = self.running.update(index, mean[:, self.online], n_samples)
+        return targets_of(self.expectations, self.n_values, mean)
+
+    def of_rows(self, index: Tensor | slice) -> Tensor:
+        """Targets of rows by the means so far, if all estimates are online; NaN without a mean."""
+        assert self.running is not None
+        return targets_of(self.expectations, self.n_values, self.running.means()[index])
+
+    def met(self) -> tuple[Tensor, Tensor]:
+        """Rows (m,) that a sample has predicted, and their targets, if all estimates are online."""
+        assert self.running is not None
+        index = self.running.counts.squeeze(1).nonzero().squeeze(1)
+        return index, self.of_rows(index)
+
+    def state(self) -> dict[str, Tensor]:
+        return {} if self.running is None else self.running.state()
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        if self.running is not None:
+            self.running.load_state(state)

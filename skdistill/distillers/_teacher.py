@@ -20,10 +20,10 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, check_memory
 
-from ..._data.columns import Columns, date_columns, feature_names_of
-from ..._estimator.base import ObservedTask
-from ..._estimator.functions import predict_members
-from ..._estimator.unwrapping import (
+from .._data.columns import Columns, date_columns, feature_names_of
+from .._estimator.base import ObservedTask
+from .._estimator.functions import predict_members
+from .._estimator.unwrapping import (
     ensemble_inside,
     final_step,
     has_members,
@@ -34,15 +34,15 @@ from ..._estimator.unwrapping import (
     weights_for,
     with_inside,
 )
-from ..._method.plan import rebuild_module, weights_of
-from ..._method.random_functions import LEAST_SAMPLES, Predict, RandomFunctions
-from ..._method.task import RegressionTask, Task
-from ..._utils.reporting import stage
-from ..._utils.warnings import warn
-from ...distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
-from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from ...samplers import SGHMC, SGLD
-from ...teachers import (
+from .._method.plan import rebuild_module, weights_of
+from .._method.random_functions import LEAST_SAMPLES, Predict, RandomFunctions
+from .._method.task import RegressionTask, Task
+from .._utils.reporting import stage
+from .._utils.warnings import warn
+from ..distributions import Distribution, EmpiricalCategorical, EmpiricalGaussian
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from ..samplers import SGHMC, SGLD
+from ..teachers import (
     MixedModels,
     Teacher,
     align_classes,
@@ -66,7 +66,7 @@ class MemberPredictions(NamedTuple):
     of_X: np.ndarray | None  # for X, (n, S, ...), if they are known already
     predict: Any  # samples (m, ...) to predictions (m, S, ...); None without a teacher
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
-    found_share: float = 0.0  # of the variance of functions that the student finds for itself
+    share_of_functions: float = 0.0  # of their variance, which the student finds for itself
     teacher: Any = None  # fitted
     is_ensemble: bool = True  # of ours, or unknown
 
@@ -87,8 +87,19 @@ def fit_teacher_of(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
     (seed,) = spec.draw_seeds(1)
     if spec.member_predictions is not None:
         return MemberPredictions(spec.member_predictions, None)
-    teacher, cv = unfitted_teacher(spec, seed), spec.params["teacher_cv"]
-    _share_time(teacher, spec)
+    params, budget, teacher = spec.params, spec.training.budget, unfitted_teacher(spec, seed)
+    cv, model = params["teacher_cv"], _last_step(teacher)
+    has_time = (has_members(model) or isinstance(model, MixedModels)) and not is_prefitted(model)
+    settings = model.get_params(deep=False) if has_time else {}
+    runs_chains = isinstance(settings.get("inference"), (SGLD, SGHMC))
+    if budget is not None and settings.get("max_time", ...) is None and not runs_chains:
+        # A teacher of ours gets a part of its student's time, which the fits of the folds share.
+        n_fits = 1
+        if isinstance(cv, Iterator):  # which can be counted once
+            n_fits += length_hint(cv, 5)
+        elif cv is not None:
+            n_fits += check_cv(cv, spec.y).get_n_splits(spec.X, spec.y)
+        model.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
     task, of_X = task.subtask("teacher"), None
     of_folds = None if cv is None else clone(teacher)  # the fit changes `verbose`
     fitted = None if spec.before is None else spec.before.facts.get("teacher_")
@@ -97,8 +108,34 @@ def fit_teacher_of(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
     else:
         check_teacher(fitted, spec)
     if of_folds is not None:
+        memory = check_memory(params["memory"])
+        ensemble = ensemble_inside(of_folds, _ENSEMBLES, fitted=False)
+        scaled, _ = final_step(fitted)
+        if spec.plan.takes_functions and ensemble is not None:
+            ensemble.set_params(distance_aware=False)
+        if isinstance(scaled, Teacher):
+            final_step(of_folds)[0].set_params(epistemic_scale=None)
+        X, y, sample_weight = spec.arguments
         with stage("out-of-fold predictions"):
-            of_X = _out_of_fold(of_folds, fitted, spec, seed)
+            members = memory.cache(out_of_fold_members, ignore=["verbose"])(
+                of_folds,
+                X,
+                y,
+                cv=cv,
+                sample_weight=sample_weight,
+                # A seed of chance would keep the predictions from being found in the memory again.
+                random_state=None if params["random_state"] is None else seed,
+                name="teacher_cv",
+                verbose=params["verbose"],
+            )
+        name, plan = f"the predictions of teacher {type(teacher).__name__}", spec.plan
+        shape = plan.task.shape_of_members
+        members = check_member_predictions(members, len(members), name=name, **shape)
+        if isinstance(scaled, Teacher):
+            members = scaled.on_scale(members)
+        weight = plan.task.weights_of_rows(members, sample_weight)
+        members = members if weight is None else members[weight > 0]
+        of_X = plan.encode_members(members, spec.scaling, spec.X.dtype)
     networks, functions, share = networks_and_functions(fitted, spec)
     is_ensemble = isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
     predict = predictor_of(networks, spec)
@@ -106,10 +143,7 @@ def fit_teacher_of(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
 
 
 def unfitted_teacher(spec: FitSpec, seed: int) -> BaseEstimator:
-    """Return a copy of the teacher to fit, seeded if the fit may be repeated or go on.
-
-    One of the other kind is refused.
-    """
+    """Return a copy of the teacher to fit, seeded if the fit may be repeated or go on."""
     if (found := kind_of(spec.teacher)) != spec.kind:
         raise ValueError(
             f"teacher must be a {spec.kind} to teach {spec.name}; {type(spec.teacher).__name__} "
@@ -121,74 +155,12 @@ def unfitted_teacher(spec: FitSpec, seed: int) -> BaseEstimator:
     return teacher
 
 
-def _share_time(teacher: BaseEstimator, spec: FitSpec) -> None:
-    """Give an unfitted teacher of ours, unless it has a `max_time`, a part of its student's.
-
-    The fits of `teacher_cv` share it. Others, such as forests or Markov chains, take as long as
-    they do, and the student has what is left.
-    """
-    budget, model = spec.training.budget, _last_step(teacher)
-    is_ours = has_members(model) or isinstance(model, MixedModels)
-    if budget is None or is_prefitted(model) or not is_ours:
-        return
-    params = model.get_params(deep=False)
-    runs_chains = isinstance(params.get("inference"), (SGLD, SGHMC))
-    if runs_chains or params.get("max_time", ...) is not None:
-        return
-    n_fits, cv = 1, spec.params["teacher_cv"]
-    if isinstance(cv, Iterator):  # which can be counted once
-        n_fits += length_hint(cv, 5)
-    elif cv is not None:
-        n_fits += check_cv(cv, spec.y).get_n_splits(spec.X, spec.y)
-    model.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
-
-
 def _last_step(teacher: BaseEstimator) -> BaseEstimator:
     """Return the model of a teacher, which may be the last step of a Pipeline."""
     model = inside_wrappers(teacher, Teacher)
     while isinstance(model, Pipeline):
         model = model[-1]
     return model
-
-
-def _out_of_fold(
-    teacher: BaseEstimator, fitted: BaseEstimator, spec: FitSpec, seed: int
-) -> np.ndarray:
-    """Out-of-fold predictions of members for X, encoded, with `teacher_cv`.
-
-    Their epistemic part has the scale of the `fitted` teacher.
-    """
-    params, task = spec.params, spec.plan.task
-    predict = check_memory(params["memory"]).cache(out_of_fold_members, ignore=["verbose"])
-    ensemble = ensemble_inside(teacher, _ENSEMBLES, fitted=False)
-    if spec.plan.takes_functions and ensemble is not None:
-        ensemble.set_params(distance_aware=False)
-    scaled, _ = final_step(fitted)
-    if isinstance(scaled, Teacher):
-        final_step(teacher)[0].set_params(epistemic_scale=None)
-    X, y, sample_weight = spec.arguments
-    members = predict(
-        teacher,
-        X,
-        y,
-        cv=params["teacher_cv"],
-        sample_weight=sample_weight,
-        # A seed of chance would keep the predictions from being found in the memory again.
-        random_state=None if params["random_state"] is None else seed,
-        name="teacher_cv",
-        verbose=params["verbose"],
-    )
-    members = check_member_predictions(
-        members,
-        len(members),
-        name=f"the predictions of teacher {type(teacher).__name__}",
-        **task.shape_of_members,
-    )
-    if isinstance(scaled, Teacher):
-        members = scaled.on_scale(members)
-    weight = task.weights_of_rows(members, sample_weight)
-    kept = members if weight is None else members[weight > 0]
-    return spec.plan.encode_members(kept, spec.scaling, spec.X.dtype)
 
 
 def _fitted(teacher: object, spec: FitSpec, task: ObservedTask) -> BaseEstimator:
@@ -292,10 +264,7 @@ def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
 
 
 def _warn_of_useless(spec: FitSpec, name: str, predict: Predict) -> None:
-    """Warn of a fitted teacher that predicts X and y no better than a constant would.
-
-    `predict` gives the predictions of its members, encoded by the task.
-    """
+    """Warn of a fitted teacher whose members predict X and y no better than a constant would."""
     some = slice(None, None, max(1, -(-len(spec.X) // _ROWS_LOOKED_AT)))
     X, y, weight = spec.X[some], spec.y[some], spec.weight[some]
     if len(X) < _LEAST_ROWS or not np.ptp(y, axis=0).any():
@@ -305,7 +274,22 @@ def _warn_of_useless(spec: FitSpec, name: str, predict: Predict) -> None:
         r2 = r2_score(y, members[..., 0].mean(axis=1), sample_weight=weight)
         loss, words = 1 - r2, f"an R2 of {round(r2, 3) + 0.0:g}"
     else:
-        loss, words = _error_of_classification(members, y, weight)
+        # Log probabilities (n, S, K). Of two losses the smaller one counts: a teacher of rare
+        # classes may say the most frequent one always, and one with trees may be sure and wrong.
+        proba = np.exp(members.astype(np.float64)).mean(axis=1)
+        proba /= proba.sum(axis=1, keepdims=True)  # those of float32 sum to one to 1e-7 only
+        labels = np.arange(proba.shape[1])
+        shares = np.bincount(y, weight, len(labels)) / weight.sum()
+        log_losses = [
+            log_loss(y, p, labels=labels, sample_weight=weight)
+            for p in (proba, np.broadcast_to(shares, proba.shape))
+        ]
+        accuracy = accuracy_score(y, proba.argmax(axis=1), sample_weight=weight)
+        loss = min(log_losses[0] / log_losses[1], (1 - accuracy) / (1 - shares.max()))
+        words = (
+            f"an accuracy of {accuracy:.3g} (the most frequent class has a share of "
+            f"{shares.max():.3g})"
+        )
     if loss < 1:
         return
     warn(
@@ -318,33 +302,8 @@ def _warn_of_useless(spec: FitSpec, name: str, predict: Predict) -> None:
     )
 
 
-def _error_of_classification(
-    members: np.ndarray, y: np.ndarray, weight: np.ndarray
-) -> tuple[float, str]:
-    """Loss of members' log probabilities (n, S, K), 1 for that of the frequencies, and in words.
-
-    It is the smaller one of two: a teacher of rare classes may say the most frequent one always,
-    and one with trees may be sure and wrong.
-    """
-    proba = np.exp(members.astype(np.float64)).mean(axis=1)
-    proba /= proba.sum(axis=1, keepdims=True)  # those of float32 sum to one to 1e-7 only
-    labels = np.arange(proba.shape[1])
-    shares = np.bincount(y, weight, len(labels)) / weight.sum()
-    constant = np.broadcast_to(shares, proba.shape)
-    loss, of_constant = (
-        log_loss(y, p, labels=labels, sample_weight=weight) for p in (proba, constant)
-    )
-    accuracy = accuracy_score(y, proba.argmax(axis=1), sample_weight=weight)
-    most = shares.max()
-    words = f"an accuracy of {accuracy:.3g} (the most frequent class has a share of {most:.3g})"
-    return min(loss / of_constant, (1 - accuracy) / (1 - most)), words
-
-
 def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> Predict:
-    """Return what predicts samples with the members of a fitted teacher.
-
-    Predictions are encoded by the plan, for the student's objective, or by the task as `encoder`.
-    """
+    """Return what predicts samples with members of a fitted teacher, encoded by the plan."""
     example = spec.arguments.X if spec.stream is None else spec.stream.first_X
     as_frame = frames_like(example, feature_names_of(teacher), spec.schema.columns)
     encoder = spec.plan if encoder is None else encoder
@@ -363,10 +322,7 @@ def predictor_of(teacher: BaseEstimator, spec: FitSpec, encoder: Any = None) -> 
 
 
 def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:
-    """Return what turns an array into a frame of X's library, for a teacher with named columns.
-
-    Categories and dates of X are restored from their codes and days, whatever the teacher.
-    """
+    """Return what turns arrays into frames of X's library, if the teacher needs them."""
     if columns is None and date_columns(X):
         columns = Columns(np.shape(X)[1], {})
     if columns is not None:
@@ -394,11 +350,9 @@ def networks_and_functions(
 ) -> tuple[BaseEstimator, RandomFunctions | None, float]:
     """Divide a fitted ensemble, or a mixture with some, into its networks and random functions.
 
-    The student imitates the networks, and has the same functions. It finds its own where an
-    ensemble reads another table or predicts another target, as in a Pipeline, or is one of several
-    models: then they are None, and last is the share of their variance, which is 0 else. The
-    teacher is all there is if the student has no use for functions, or too few samples to find
-    its own.
+    The student imitates the networks, and has the same functions. Of an ensemble in a Pipeline or
+    mixture it finds its own: then they are None, and last is the share of their variance, 0 else.
+    The teacher is all there is if the student has no use for functions, or too few samples.
     """
     row_shape = spec.recipe.row_shape
     if not spec.plan.takes_functions or len(row_shape) != 1:
@@ -418,7 +372,7 @@ def networks_and_functions(
     if not isinstance(mixture.estimator_, MixedModels) or mixture.max_members is not None:
         return teacher, None, 0.0
     copied = copy.copy(mixture)
-    copied.estimator_, share = mixture.estimator_.without_functions(_without_functions)
+    copied.estimator_, share = mixture.estimator_._without_functions(_without_functions)
     factor = mixture.epistemic_scale_
     return with_inside(teacher, copied), None, share * (1.0 if factor is None else np.mean(factor))
 

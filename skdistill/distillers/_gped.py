@@ -1,0 +1,632 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GPED: a student learns posterior expectations, of the draws of chains (Vadera et al., 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from .._estimator.base import Fitted, ObservedTask
+from .._estimator.batched import check_rows, read_in_chunks
+from .._method.objective import Objective
+from .._method.plan import Plan, TrainingBudget
+from .._method.task import Buffers, RegressionTask, Task
+from .._training.resume import NO_MATTER
+from .._utils.settings import SettingsRule
+from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
+from .._utils.validation import OneOf
+from ..distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from ..expectations import KNOWN, Expectation
+from ..modules import MLP, DistributionStack
+from ..pruning import GroupLasso
+from ..samplers import SGHMC, SGLD
+from ..settings import Estimate, Optimizer, Runtime
+from ..transfer import Mixup, Munge, TransferMaker, TransferOnly, TransferSet, make_transfer
+from ._base import PRUNING, Distiller
+from ._spec import FitSpec, check_further_rows, maker_that_changes
+from ._student import train_student, with_approximation_error
+
+_MANY_ROWS = 50_000  # samples above which transfer="auto" is None, see doc/design.rst
+_ESTIMATES = ("online", "stochastic")
+# Expectations that a student needs to predict, and those that it learns by default, by its task.
+_NEEDED = {
+    "classifier": (("predictive",), ("dirichlet",)),
+    "regressor": (("mean", "aleatoric", "epistemic"),),
+}
+_AUTO = {"classifier": ("predictive", "share"), "regressor": ("mean", "aleatoric", "epistemic")}
+_AUTO_OF_ONE = {**_AUTO, "classifier": ("predictive", "entropy")}  # what one sample tells
+
+
+class GPEDDistiller(MetaEstimatorMixin, Distiller):
+    """Distil posterior expectations into one network, without storing posterior samples [1]_.
+
+    With an unfitted teacher whose members are drawn by Markov chains, no posterior sample is
+    stored (Algorithm 1): after every H-th iteration the chains' states predict for minibatches of
+    the transfer set, and update the means of its predictions. The student learns from these when
+    the chains have ended, by a gradient step for each H-th iteration; one of last samples, with
+    "stochastic" estimates, takes its steps while they run. For classification it learns the
+    predictive distribution and the split of its entropy into aleatoric and epistemic uncertainty;
+    for regression, the mean and the aleatoric and epistemic variance; and custom expectations.
+
+    With any other teacher, fitted or without chains, the student learns the expectations over its
+    stored members. :class:`DistributionDistiller` documents the supported teachers.
+
+    Parameters
+    ----------
+    teacher : estimator, "classifier" or "regressor"
+        Best a :class:`BayesianEnsembleClassifier` or :class:`BayesianEnsembleRegressor` with
+        ``inference=SGLD(...)`` or ``SGHMC(...)``, whose ``max_epochs``, ``inference__burn_in`` and
+        ``inference__thinning`` are the paper's T, B and H; for H, "auto" is 1. The student learns
+        from all chains at once; ``n_members`` has no effect.
+    expectations : tuple of str and Expectation, or "auto", default="auto"
+        What the student learns. By name, of a classifier: "predictive", the class probabilities,
+        which are always needed; "share", the share of the mutual information in their entropy;
+        "entropy", the expected entropy, as in the paper; "variance", the expected variance of each
+        class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic", all of
+        them needed. "auto" is a regressor's three or ("predictive", "share"), but with
+        ``estimate="stochastic"`` ("predictive", "entropy"), as one sample tells no share. Those of
+        your own are :class:`skdistill.expectations.Expectation` objects; an
+        :class:`~skdistill.expectations.EntropyExpectation` learns "entropy" by another loss.
+        ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean log
+        probabilities at temperature 2.5, to which a Dirichlet is fitted.
+    estimate : {"online", "stochastic"}, dict or Estimate, default="online"
+        Mean over all samples that have predicted a row of the transfer set, or the last one; a dict
+        gives it by the names of expectations. See :class:`skdistill.settings.Estimate`.
+    module : callable, default=MLP
+        Builds the student from ``in_features``, ``out_features`` and the parameters
+        ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
+        ``module__activation=("tanh", "silu")`` unless given.
+    transfer : str, TransferMaker, TransferOnly or None, default="auto"
+        How further samples are generated from X and `X_transfer`; None lets the student learn from
+        these alone. "auto" is None, but with chains and all estimates "online", for tables of at
+        most 50,000 samples, ``Munge(base=Mixup(), share=0.5)``. Up to nine for each sample are
+        generated once, and have running means too, fewer where chains are short; with
+        ``estimate="stochastic"`` new ones take the samples' places each time. With chains,
+        "disagreement" is refused, and estimates must not be of both kinds. With other teachers, see
+        :class:`HydraPlusRegressor`.
+    lr
+        As in :class:`HydraPlusRegressor`.
+    pruning
+        As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
+        means of the whole transfer set, if all estimates are "online", and else not.
+    teacher_cv, memory, max_epochs, max_time
+        As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
+    optimizer, batch_size, callbacks, runtime
+        As in :class:`BayesianEnsembleRegressor`, for the student. Beside chains the epochs of a
+        ``runtime__checkpoint`` are those of the chains.
+    normalize, categorical_features
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+    verbose : int, default=0
+        As in :class:`DistributionDistiller`. Chains and a student beside them are one stage.
+    random_state : int, RandomState instance or None, default=None
+        Unless None, it also seeds every ``random_state`` of the teacher that is None.
+    **kwargs
+        ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
+
+    Attributes
+    ----------
+    teacher_ : estimator
+        The fitted teacher; of chains only the last states.
+    monitor_ : dict of str to ndarray
+        The teacher's expectations for the rows of `X_monitor`, by name, in the shape of
+        :meth:`predict_expectation`. Of chains, the mean over states at most 100 of the student's
+        steps apart.
+    monitor_error_ : dict of str to float
+        Mean absolute difference between the student's expectations and those of `monitor_`.
+    n_epochs_ : int
+        Number of epochs that the student's training was set to. Of one that learns while chains
+        run, an epoch is its steps in an epoch of the chains, or in as many as have 20 iterations if
+        these are short, but a hundred steps at most.
+    classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_, n_features_in_, \
+            feature_names_in_
+        As in :class:`DistributionDistiller`.
+
+    Notes
+    -----
+    Of a classifier the epistemic part is the predicted share of the predicted entropy, and the
+    aleatoric part the rest. With "entropy" in the place of "share", as in the paper, the aleatoric
+    part is the expected entropy, but at most the total. Expected entropies and variances are
+    softplus of an output; the paper has exponentials.
+
+    Without chains, a regressor's epistemic part includes the mean squared error of the student in
+    the teacher's mean, found on new samples.
+
+    Bayesian Dark Knowledge [2]_ is ``expectations="predictive", estimate="stochastic",
+    transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.
+
+    Ctrl-C keeps the student as trained so far and raises ``KeyboardInterrupt``; before the end of
+    its first epoch it stays unfitted. `teacher_` is not kept if the chains had not ended.
+
+    References
+    ----------
+    .. [1] M. Vadera, B. Jalaian and B. Marlin, "Generalized Bayesian Posterior Expectation
+       Distillation for Deep Neural Networks", UAI 2020.
+    .. [2] A. K. Balan, V. Rathod, K. P. Murphy and M. Welling, "Bayesian Dark Knowledge",
+       NeurIPS 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.preprocessing import scale
+    >>> from skdistill import BayesianEnsembleClassifier, GPEDDistiller
+    >>> from skdistill.samplers import SGLD
+    >>> X, y = load_iris(return_X_y=True)
+    >>> chain = BayesianEnsembleClassifier(inference=SGLD(1e-3, prior_precision=1), max_epochs=100)
+    >>> student = GPEDDistiller(chain, random_state=0).fit(scale(X), y)
+    >>> total, aleatoric, epistemic = student.predict_uncertainty(scale(X)[:3])
+    >>> student.predict_expectation(scale(X)[:3], "share").shape
+    (3,)
+    """
+
+    _plan: ExpectationsPlan
+    _parameter_table = {**Distiller._parameter_table, **PRUNING, "estimate": SettingsRule(Estimate)}
+    _module_defaults = {
+        "classifier": {"hidden_units": (128, 128)},
+        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
+    }
+
+    def __init__(
+        self,
+        teacher: BaseEstimator | str,
+        *,
+        expectations: str | Sequence[str | Expectation] = "auto",
+        estimate: str | dict[str, str] | Estimate = "online",
+        module: ModelClass = MLP,
+        transfer: str | TransferMaker | TransferOnly | None = "auto",
+        teacher_cv: Folds = None,
+        pruning: GroupLasso | None = None,
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
+        lr: float | str = "auto",
+        max_epochs: int | str = "auto",
+        max_time: float | None = None,
+        batch_size: int = 100,
+        normalize: bool | str = True,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        memory: str | Memory | None = None,
+        callbacks: Callbacks = None,
+        runtime: Runtime | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
+    ):
+        self._set_arguments(locals())
+
+    def fit(
+        self,
+        X: object,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        X_transfer: object = None,
+        member_predictions: ArrayLike | None = None,
+        X_monitor: object = None,
+    ) -> Self:
+        """Fit teacher and student.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in :meth:`DistributionDistiller.fit`
+        X_transfer, member_predictions : as in :meth:`DistributionDistiller.fit`
+        X_monitor : array-like of shape (n_monitor, n_features) or TransferSet, default=None
+            Rows of interest, for which the teacher's expectations are kept as `monitor_`, and
+            compared with the student's, as `monitor_error_`.
+
+        Returns
+        -------
+        self
+        """
+        arguments = X, y, sample_weight, X_transfer, member_predictions
+        self._fit(*arguments, X_monitor=X_monitor)
+        if X_monitor is not None:
+            rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
+            self.monitor_error_ = {
+                label: float(np.abs(self.predict_expectation(rows, label) - expected).mean())
+                for label, expected in self.monitor_.items()
+            }
+        return self
+
+    @property
+    def _runs_online(self) -> bool:
+        """Whether the teacher is an unfitted ensemble whose members are drawn by Markov chains."""
+        ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
+        is_ensemble = isinstance(self.teacher, ensembles)
+        return is_ensemble and isinstance(self.teacher.inference, (SGLD, SGHMC))
+
+    @property
+    def _resumes(self) -> bool:  # type: ignore[override]  # a constant in the base
+        return not self._runs_online  # chains and student have a checkpoint of their own
+
+    def _read_fit(self, *arguments: object, X_monitor: Any = None, **part: object) -> FitSpec:
+        spec, maker = super()._read_fit(*arguments, **part), None
+        if spec.transfer == "auto":
+            is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
+            is_small_table = len(spec.recipe.row_shape) == 1 and is_small
+            if self._runs_online and is_small_table and spec.plan.all_online:
+                maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
+            spec = replace(spec, maker=maker)
+        if X_monitor is None:
+            return spec
+        return replace(spec, X_monitor=check_further_rows(spec, X_monitor, "X_monitor"))
+
+    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
+        if self._runs_online:
+            from .._engine import CheckpointFile
+            from .._serialization.digest import digests
+            from ._gped_chains import distil_online
+
+            checkpoint: Any = nullcontext()
+            if (wanted := spec.checkpoint) is not None:
+                belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
+                checkpoint = CheckpointFile(wanted.path, wanted.every, belongs_to)
+            yield from distil_online(spec, task, checkpoint)
+            return
+        predictions, plan = self._fit_teacher(spec, task), spec.plan
+        if spec.X_monitor is not None and predictions.predict is None:
+            raise ValueError(
+                "X_monitor must be None with member_predictions, which are for X alone."
+            )
+        predictions.count(spec.X)
+        for fitted in train_student(spec, plan, predictions, task):
+            fitted = with_approximation_error(fitted, spec, predictions)
+            yield fitted
+        if spec.X_monitor is not None:
+            expected = plan.target_of(predictions.predict(spec.X_monitor))
+            yield plan.monitored(fitted, torch.from_numpy(expected))
+
+    def _plan_of(self, task: Task) -> ExpectationsPlan:
+        """Return the plan of a student; raise for parameters that do not go together."""
+        estimate = Estimate.of(self.estimate).kind
+        plan = expectations_plan(task, self.expectations, estimate, not self._runs_online)
+        if plan.replays:
+            return plan
+        estimates = plan.estimates
+        defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
+        for name, value in defaults.items():
+            if getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} must be {value!r} beside chains: the student learns while they run, "
+                    f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
+                )
+        is_wrapped = isinstance(self.transfer, TransferOnly)
+        transfer = self.transfer.transfer if is_wrapped else self.transfer
+        transfer = None if isinstance(transfer, str) and transfer == "auto" else transfer
+        maker = make_transfer(transfer)
+        if maker is not None and maker.asks_teacher:
+            raise ValueError(
+                "transfer must not ask the teacher beside chains, whose samples are not kept; got "
+                f"{self.transfer!r}."
+            )
+        if transfer is not None and len(set(estimates)) > 1:
+            raise ValueError(
+                "estimate must be 'online' or 'stochastic' for all expectations beside chains with "
+                f"a transfer. Got {self.estimate!r} with transfer={self.transfer!r}."
+            )
+        finetune_epochs = "auto" if self.pruning is None else self.pruning.finetune_epochs
+        if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
+            raise ValueError(
+                "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates "
+                "are 'online': the last samples are gone when the student has been pruned. Got "
+                f"{finetune_epochs!r}."
+            )
+        return plan
+
+    def predict_expectation(self, X: object, name: str) -> np.ndarray:
+        """Predict an expectation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        name : str
+            One of `expectations`.
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples,), or (n_samples, n_values) where it has several
+            In units of y, or their square, for "mean", "aleatoric" and "epistemic"; for "dirichlet"
+            expected log probabilities at its temperature; otherwise values of `g`.
+        """
+        check_is_fitted(self)
+        plan = self._plan
+        X = check_rows(self, X, self._recipe.row_shape)
+        OneOf(tuple(plan.labels)).check(name, "name")
+        columns = plan.columns_of(name)
+        outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
+        values = plan.predicted(name, torch.from_numpy(outputs))
+        return plan.in_units(name, values, self.module_).numpy()
+
+
+@dataclass(frozen=True)
+class ExpectationsPlan(Plan):
+    """One network whose outputs are posterior expectations."""
+
+    task: Task
+    expectations: tuple[Expectation, ...]
+    estimates: tuple[str, ...]  # of each of them, "online" or "stochastic"
+    n_values: tuple[int, ...]  # how many values each g gives
+    columns: tuple[slice, ...]  # place of each among the outputs
+    replays: bool = True  # whether it learns from stored members, not from running estimates
+    calibration: Any = None  # of the fitted student
+
+    has_members: ClassVar[bool] = False
+    in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
+
+    @property
+    def all_online(self) -> bool:
+        """Whether no expectation is estimated by last samples."""
+        return "stochastic" not in self.estimates
+
+    @property
+    def n_outputs(self) -> int:
+        return self.columns[-1].stop
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return f"as many as {self.labels} have values"
+
+    @property
+    def labels(self) -> list[str]:
+        return [expectation.label for expectation in self.expectations]
+
+    def columns_of(self, label: str) -> slice | None:
+        """Return the place of an expectation among the outputs."""
+        return dict(zip(self.labels, self.columns, strict=True)).get(label)
+
+    def predicted(self, label: str, outputs: Tensor) -> Tensor:
+        """Return the values of an expectation, given its outputs, both (..., k)."""
+        return self.expectations[self.labels.index(label)].predict(outputs)
+
+    def values(self, members: object) -> np.ndarray:
+        """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
+        values = [expectation.of_members(members) for expectation in self.expectations]
+        if not self.all_online:
+            return torch.cat(values, dim=-1).transpose(0, 1).numpy()
+        return pooled(self.expectations, values).unsqueeze(1).numpy()
+
+    def target_of(self, values: np.ndarray) -> np.ndarray:
+        """Return the targets of the student, (n, n_outputs), for :meth:`values` of members."""
+        parts = torch.from_numpy(values).movedim(1, 0).split(self.n_values, dim=-1)
+        mean = pooled(self.expectations, parts)
+        return targets_of(self.expectations, list(self.n_values), mean).numpy()
+
+    def in_units(self, label: str, values: Tensor, module: DistributionStack) -> Tensor:
+        """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def auxiliary_outputs(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
+        """Return the other expectations, as ``expectation_<name>``."""
+        return {
+            f"expectation_{e.label}": self.in_units(e.label, e.predict(outputs[0, :, at]), module)
+            for e, at in zip(self.expectations, self.columns, strict=True)
+            if e.label not in self.in_distribution
+        }
+
+    def monitored(self, fitted: Fitted, means: Tensor) -> Fitted:
+        """Return a student with the teacher's expectations for `X_monitor`, given as targets."""
+        monitor = {
+            label: self.in_units(label, means[:, columns].cpu(), fitted.module).numpy()
+            for label, columns in zip(self.labels, self.columns, strict=True)
+        }
+        return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
+
+    def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
+        if not self.replays:
+            return ExpectationObjective(self.expectations, self.columns)
+        return ReplayObjective(self.expectations, self.columns, self.estimates, list(self.n_values))
+
+
+@dataclass(frozen=True)
+class CategoricalExpectationsPlan(ExpectationsPlan):
+    """Expectations of class probabilities."""
+
+    in_distribution: ClassVar[tuple[str, ...]] = ("predictive",)
+
+    @property
+    def tells_parts(self) -> bool:
+        labels = set(self.labels)
+        return "predictive" not in labels or not labels.isdisjoint({"share", "entropy"})
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        return self.values(torch.from_numpy(members.astype(dtype)).transpose(0, 1))
+
+    def read(self, outputs: Tensor) -> ExpectedCategorical | Dirichlet:
+        known, predictive = KNOWN["classifier"], self.columns_of("predictive")
+        if predictive is None:
+            return Dirichlet.from_outputs(outputs[..., self.columns_of("dirichlet")], 0.0)
+        log_mean, expected = outputs[0, :, predictive].log_softmax(-1), None
+        if share := self.columns_of("share"):
+            rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
+            expected = rest * torch.special.entr(log_mean.exp()).sum(-1)
+        elif entropy := self.columns_of("entropy"):
+            expected = known["entropy"].predict(outputs[0, :, entropy]).squeeze(-1)
+        return ExpectedCategorical(log_mean, expected)
+
+    def members_of(self, student: BaseEstimator, chains: object, outputs: Tensor) -> Tensor:
+        """Return the members' predictions for outputs (S, n, p) of the chains' module."""
+        return outputs.softmax(-1)
+
+
+@dataclass(frozen=True)
+class GaussianExpectationsPlan(ExpectationsPlan):
+    """Expectations of the means and variances of numbers."""
+
+    in_distribution: ClassVar[tuple[str, ...]] = ("mean", "aleatoric", "epistemic")
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        moments = super().encode_members(members, scaling, dtype)
+        return self.values(Gaussian(*torch.from_numpy(moments).transpose(0, 1).unbind(-1)))
+
+    def read(self, outputs: Tensor) -> ExpectedGaussian:
+        pairs = zip(self.expectations, self.columns, strict=True)
+        values = {e.label: e.predict(outputs[0, :, columns]) for e, columns in pairs}
+        return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
+
+    def predicted(self, label: str, outputs: Tensor) -> Tensor:
+        values = super().predicted(label, outputs)
+        if label == "epistemic" and self.calibration is not None:
+            values = values + values.new_tensor(self.calibration.variance)
+        return values
+
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        return self.predicted("mean", outputs[0, :, self.columns_of("mean")])
+
+    def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Gaussian:
+        """Return the members' predictions for outputs (S, n, p) of the chains' module."""
+        # From the scale of the teacher's training to that of the student's, mostly the same.
+        scale = (chains.y_scale / student.y_scale).to(outputs)
+        mean, variance = Gaussian.from_outputs(outputs)
+        shift = ((chains.y_loc - student.y_loc) / student.y_scale).to(outputs)
+        return Gaussian(shift + scale * mean, scale.square() * variance)
+
+    def in_units(self, label: str, values: Tensor, module: Any) -> Tensor:
+        scale, loc = module.y_scale.cpu(), module.y_loc.cpu()
+        if label == "mean":
+            values = loc + scale * values
+        elif label in ("aleatoric", "epistemic"):
+            values = scale.square() * values
+        return super().in_units(label, values, module)
+
+
+def expectations_plan(
+    task: Task, expectations: object, estimate: Any, replays: bool
+) -> ExpectationsPlan:
+    """Return the plan for expectations and their estimates, checked and tried on two members."""
+    kind, known = task.kind, KNOWN[task.kind]
+    if isinstance(expectations, str):
+        auto = _AUTO_OF_ONE if isinstance(estimate, str) and estimate == "stochastic" else _AUTO
+        expectations = auto[kind] if expectations == "auto" else (expectations,)
+    if not isinstance(expectations, (tuple, list)):
+        raise TypeError(
+            f"expectations must be a tuple of names, of {sorted(known)}, and of Expectation "
+            f"objects, or 'auto'; got {expectations!r}."
+        )
+    chosen: list[Expectation] = []
+    for expectation in expectations:
+        if isinstance(expectation, str) and expectation in known:
+            expectation = known[expectation]
+        elif not isinstance(expectation, Expectation):
+            raise ValueError(
+                f"expectations must be names, for a {kind} of {sorted(known)}, or Expectation "
+                f"objects; got {expectation!r}."
+            )
+        elif type(expectation) is Expectation and expectation.label in known:
+            raise ValueError(
+                f"expectations of your own need names of their own, none of {sorted(known)}; got "
+                f"{expectation!r}."
+            )
+        expectation.check()
+        chosen.append(expectation)
+    labels = [expectation.label for expectation in chosen]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"expectations must have names of their own, got {labels}.")
+    if not any(set(needed) <= set(labels) for needed in _NEEDED[kind]):
+        needed = " or ".join(map(repr, _NEEDED[kind]))
+        raise ValueError(
+            f"expectations must contain {needed} for a {kind} to predict; got {labels}."
+        )
+    given = estimate if isinstance(estimate, dict) else dict.fromkeys(labels, estimate)
+    is_known = all(isinstance(e, str) and e in _ESTIMATES for e in given.values())
+    if not (set(given) <= set(labels) and is_known):
+        raise ValueError(
+            f"estimate must be one of {list(_ESTIMATES)}, or a dict of them by names of {labels}; "
+            f"got {estimate!r}."
+        )
+    for expectation in chosen:
+        if expectation.needs_several and given.get(expectation.label) == "stochastic":
+            raise ValueError(
+                f"estimate of {expectation.label!r} must be 'online': no one sample tells it; got "
+                f"{estimate!r}."
+            )
+    estimates = tuple(given.get(label, "online") for label in labels)
+    shape = 2, 3, task.size
+    plan: type[ExpectationsPlan]
+    members: Tensor | Gaussian
+    if isinstance(task, RegressionTask):
+        plan, members = GaussianExpectationsPlan, Gaussian(torch.zeros(shape), torch.ones(shape))
+    else:
+        plan, members = CategoricalExpectationsPlan, torch.full(shape, 1 / task.size)
+    values = [expectation.of_members(members) for expectation in chosen]
+    pairs = zip(chosen, values, strict=True)
+    ends = accumulate((e.target(value).shape[-1] for e, value in pairs), initial=0)
+    n_values = tuple(value.shape[-1] for value in values)
+    columns = tuple(slice(*ends) for ends in pairwise(ends))
+    return plan(task, tuple(chosen), estimates, n_values, columns, replays)
+
+
+class ExpectationObjective(Objective):
+    """Sum of the expectations' losses; `columns` are their places in target and outputs."""
+
+    def __init__(self, expectations: Sequence[Expectation], columns: Sequence[slice]):
+        super().__init__()
+        self.expectations = expectations
+        self.columns = columns
+
+    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
+        return targets[0]
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        target = self._target(targets)
+        total, gradient = outputs.new_zeros(outputs.shape[:-1]), torch.empty_like(outputs)
+        for expectation, columns in zip(self.expectations, self.columns, strict=True):
+            loss, slope = expectation.loss_and_gradient(outputs[..., columns], target[..., columns])
+            total.add_(loss, alpha=expectation.weight)
+            torch.mul(slope, expectation.weight, out=gradient[..., columns])
+        return total, gradient
+
+
+class ReplayObjective(ExpectationObjective):
+    """The same for members that are stored: targets hold g of each, (..., n, S, sum of n_values).
+
+    Of an expectation, "online" is the mean over members, which the running mean converges to, and
+    "stochastic" one member, another for every row. With rows in a new order in every epoch this is
+    a random draw; else the members take turns.
+    """
+
+    is_online: Tensor
+    offset: Tensor
+
+    def __init__(self, expectations, columns, estimates: Sequence[str], n_values: list[int]):
+        super().__init__(expectations, columns)
+        self.n_values = n_values
+        online = torch.tensor([estimate == "online" for estimate in estimates])
+        self.all_online = bool(online.all())
+        self.register_buffer("is_online", online.repeat_interleave(torch.tensor(n_values)))
+        self.register_buffer("offset", torch.zeros((), dtype=torch.int64))
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.offset.fill_(epoch)
+
+    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
+        members = targets[0]
+        values = members.movedim(-2, 0).split(self.n_values, dim=-1)
+        mean = pooled(self.expectations, values)  # Eq 4
+        if not self.all_online:
+            n_rows, n_members, n_values = members.shape[-3:]
+            turn = (torch.arange(n_rows, device=members.device) + self.offset) % n_members
+            turn = turn.view(-1, 1, 1).expand(*members.shape[:-2], 1, n_values)
+            one = members.gather(-2, turn).squeeze(-2)  # U_s, Eq 9
+            mean = torch.where(self.is_online, mean, one)
+        return targets_of(self.expectations, self.n_values, mean)
+
+
+def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Tensor:
+    """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
+    pairs = zip(expectations, values, strict=True)
+    return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
+
+
+def targets_of(expectations: Sequence[Expectation], n_values: list[int], mean: Tensor) -> Tensor:
+    """Turn mean values (..., sum of n_values) into a student's targets (..., n_outputs)."""
+    parts = mean.split(n_values, dim=-1)
+    return torch.cat([e.target(part) for e, part in zip(expectations, parts, strict=True)], dim=-1)
