@@ -22,7 +22,6 @@ from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn_checks import cases_of
-from skorch.callbacks import EarlyStopping
 
 import skdistill
 from skdistill import (
@@ -331,25 +330,15 @@ def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error
     ("params", "error", "message"),
     [
         ({"lr": 0.0}, ValueError, "lr"),
-        ({"lr": "fast"}, TypeError, "lr"),
-        ({"lr": np.nan}, TypeError, "lr must be (a number|an integer).*, got nan"),
-        ({"lr": np.array([0.01, 0.02])}, TypeError, "lr must be"),
         ({"lr": np.inf}, ValueError, "lr must be a number > 0.*, got inf"),
-        ({"max_epochs": np.nan}, TypeError, "max_epochs must be (a number|an integer).*, got nan"),
-        ({"batch_size": np.nan}, TypeError, "batch_size must be (a number|an integer).*, got nan"),
         (
             {"optimizer": Optimizer(clip_norm=np.float32("nan"))},
             TypeError,
             "clip_norm must be (a number|an integer).*, got .*nan",
         ),
-        ({"max_epochs": 0}, ValueError, "max_epochs"),
         ({"max_epochs": 1.5}, TypeError, "max_epochs"),
-        ({"batch_size": True}, TypeError, "batch_size"),
-        ({"optimizer": Optimizer(clip_norm=0.0)}, ValueError, "clip_norm"),
         ({"optimizer": Optimizer(lr_schedule="linear")}, ValueError, "lr_schedule must be one of"),
-        ({"runtime": Runtime(compile="yes")}, ValueError, "compile must be one of"),
         ({"optimizer": "Adamm"}, ValueError, "optimizer must be a torch optimizer"),
-        ({"optimizer": dict}, ValueError, "optimizer must be a torch optimizer"),
         *(
             ({"optimizer": optimizer}, ValueError, "optimizer must be a torch optimizer.*none of")
             for optimizer in ("LBFGS", "SparseAdam", "Muon", "Optimizer", torch.optim.LBFGS)
@@ -359,15 +348,7 @@ def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error
             ValueError,
             "device must be 'auto' or a torch device.*got 'foo'",
         ),
-        (
-            {"runtime": Runtime(device=None)},
-            ValueError,
-            "device must be 'auto' or a torch device.*got None",
-        ),
-        ({"callbacks": EarlyStopping()}, TypeError, "callbacks must be a list of skorch callbacks"),
         ({"callbacks": ["x", None]}, TypeError, "callbacks must be a list of skorch callbacks"),
-        ({"callbacks": "x"}, TypeError, "callbacks must be a list of skorch callbacks.*got 'x'"),
-        ({"module": None}, TypeError, "module must be a class or function"),
         ({"module": torch.nn.Linear(3, 2)}, TypeError, "module must be a class or function"),
     ],
 )
@@ -381,20 +362,13 @@ def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, 
     ("make", "params", "message"),
     [
         (small_ensemble, {"normalize": "yes"}, "normalize must be one of"),
-        (small_classifier, {"class_weight": "even"}, "class_weight must be a dict, 'balanced' or"),
         (small_classifier, {"class_weight": [1, 2]}, "class_weight must be a dict, 'balanced' or"),
         (small_classifier, {"class_weight": {1: -1}}, r"class_weight\[1\] must be a number >= 0"),
-        (
-            small_classifier,
-            {"inference": "SGLD"},
-            "inference must be 'deep_ensemble', or a DeepEnsemble",
-        ),
         (
             small_classifier,
             {"inference": SGLD},
             "inference must be 'deep_ensemble', or a DeepEnsemble",
         ),
-        (small_ensemble, {"inference": SGLD(0.0)}, "inference__step_size must be a number > 0"),
         (small_classifier, {"inference": MCDropout(1.0)}, r"inference__rate .* in \(0, 1\)"),
     ],
 )

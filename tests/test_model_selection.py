@@ -122,15 +122,3 @@ def test_latency_is_the_median_of_calls_on_one_thread(make, data):
         torch.set_num_threads(n_threads)
     assert 5e-3 <= found < 40e-3
     assert model.seen == ((5, 1),) * 5
-
-
-@pytest.mark.parametrize("cost", [flops, latency])
-@pytest.mark.parametrize(
-    ("X", "error"), [(None, TypeError), ({}, TypeError), (3, TypeError), ([], ValueError)]
-)
-def test_costs_need_samples(cost, X, error, data):
-    model = BayesianEnsembleRegressor(2, max_epochs=1, module__hidden_units=(4,)).fit(*data)
-    with pytest.raises(error, match="X must "):
-        cost(model, X)
-    with pytest.raises(ValueError, match="X must have at least one sample"):
-        cost(model, data[0][:0])

@@ -233,22 +233,6 @@ def test_noise_comes_from_the_generator_given_or_the_global_one(sampler):
     assert "generator" not in make(parameters()).state_dict()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"lr": -1.0}, "lr must be"),
-        ({"lr": math.inf}, "lr must be"),
-        ({"n_rows": math.inf}, "n_rows must be"),
-        ({"temperature": -0.1}, "temperature must be"),
-        ({"friction": 0.0}, r"friction must be a number in \(0, 1\], got 0.0"),
-        ({"friction": 1.5}, "friction must be"),
-    ],
-)
-def test_optimizers_reject_bad_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
-        SGHMCOptimizer(parameters(), **{"lr": 0.1, "n_rows": 1.0, **settings})
-
-
 # ------------------------------------------------------------------------------------------
 # Settings
 # ------------------------------------------------------------------------------------------
@@ -292,50 +276,26 @@ def test_settings_are_parameters_as_scikit_learn_has_them(inference, text):
             TypeError,
             "inference__step_size must be a number > 0, or None",
         ),
-        ({"step_size": True}, TypeError, "inference__step_size"),
-        ({"step_size": math.nan}, TypeError, "inference__step_size"),
         ({"step_size": 0}, ValueError, "inference__step_size must be a number > 0, or None, got 0"),
-        ({"step_size": math.inf}, ValueError, "inference__step_size"),
         (
             {"schedule": "cosine"},
             ValueError,
             r"schedule must be one of \['auto', 'constant'",
         ),
-        ({"schedule": None}, ValueError, "inference__schedule must be one of"),
-        ({"final_step_size": 0}, ValueError, "inference__final_step_size must be a number > 0"),
         ({"final_step_size": 2e-3}, ValueError, "not be above inference__step_size=0.001"),
-        ({"gamma": -1}, ValueError, "inference__gamma"),
-        ({"n_cycles": 0}, ValueError, "inference__n_cycles must be an integer >= 1, got 0"),
         (
             {"prior_precision": 0},
             ValueError,
             "prior_precision .* > 0, or 'auto', or None",
         ),
         ({"burn_in": 1.0}, ValueError, r"inference__burn_in .* in \[0, 1\) or an integer >= 0"),
-        ({"burn_in": -1}, ValueError, "inference__burn_in"),
-        ({"burn_in": None}, TypeError, "inference__burn_in"),
         ({"thinning": 0}, ValueError, "inference__thinning must be an integer >= 1, or 'auto'"),
-        ({"thinning": "all"}, TypeError, "inference__thinning"),
-        ({"thinning": 2.0}, TypeError, "inference__thinning"),
-        ({"n_chains": 0}, ValueError, "inference__n_chains"),
         ({"temperature": -1}, ValueError, "inference__temperature must be a number >= 0"),
     ],
 )
 def test_bad_settings_are_named(cls, params, error, message):
     with pytest.raises(error, match=message):
         cls(**{"step_size": 1e-3, **params}).check()
-
-
-@pytest.mark.parametrize(
-    ("inference", "message"),
-    [
-        (SGHMC(1e-3, friction=0), r"inference__friction must be a number in \(0, 1\], got 0"),
-        (MCDropout(1), r"inference__rate must be a number in \(0, 1\), got 1"),
-    ],
-)
-def test_bad_settings_of_one_class_are_named(inference, message):
-    with pytest.raises(ValueError, match=message):
-        inference.check()
 
 
 @pytest.mark.parametrize("friction", [None, 0.3])

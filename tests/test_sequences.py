@@ -342,8 +342,6 @@ class Wrong(Constant):
     ("members", "options", "error", "message"),
     [
         (None, {}, TypeError, "members must be a list of torch modules, got None"),
-        ([], {}, TypeError, r"members must be a list of torch modules, got \[\]"),
-        ([nn.Linear], {}, TypeError, "members must be a list of torch modules; number 0 is type"),
         ([Wrong(np.ones(3))], {}, ValueError, r"number 0 \(Wrong\) must give logits of .*\(1, 1,"),
         (
             [Constant(np.ones(5)), Constant(np.ones(4))],
@@ -369,18 +367,6 @@ class Wrong(Constant):
             ValueError,
             "must be among the 5 tokens that",
         ),
-        (
-            [Constant(np.ones(5))],
-            {"tokens": SpecialTokens(end=-1)},
-            ValueError,
-            "tokens__end must be an integer >= 0",
-        ),
-        (
-            [Constant(np.ones(5))],
-            {"tokens": SpecialTokens(begin=1.0)},
-            TypeError,
-            "tokens__begin must be an integer",
-        ),
     ],
 )
 def test_members_and_tokens_that_will_not_do_are_named(members, options, error, message):
@@ -393,16 +379,13 @@ def test_members_and_tokens_that_will_not_do_are_named(members, options, error, 
     [
         ([[3, PAD, 4]], [[END]], r"X must have padding \(0\) at the end of a row only; row 0"),
         ([[3.5]], [[END]], "X must be tokens, whole numbers from 0"),
-        ([[-1]], [[END]], "X must be tokens, whole numbers from 0"),
         (
             [[3]],
             [[3, PAD], [END, 3]],
             r"y must hold only padding .*row 1",
         ),
         ([[3]], [[BEGIN, 3]], r"y must not hold tokens__begin.*row 0 has it \(1\)"),
-        ([[3]], [[7]], "y must hold tokens that can be predicted, below 5; got 7"),
         ([[3], [4]], [[END]], "y must have 2 rows as X has, got 1"),
-        ([[3]], None, "y must be given"),
     ],
 )
 def test_tokens_that_will_not_do_are_named(translators, X, y, message):

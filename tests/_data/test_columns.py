@@ -37,22 +37,16 @@ DAYS[::7] = np.datetime64("NaT")
 OF_PANDAS = pd.Series(DAYS)
 DATES = {
     "seconds": lambda: pd.DataFrame({"day": DAYS.astype("M8[s]"), "x": NUMBERS}),
-    "microseconds": lambda: pd.DataFrame({"day": DAYS, "x": NUMBERS}),
     "nanoseconds": lambda: pd.DataFrame({"day": DAYS.astype("M8[ns]"), "x": NUMBERS}),
     "time zone": lambda: pd.DataFrame(
         {"day": OF_PANDAS.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"), "x": NUMBERS}
     ),
     "periods": lambda: pd.DataFrame({"day": OF_PANDAS.dt.to_period("D"), "x": NUMBERS}),
-    "Arrow's in pandas": lambda: pd.DataFrame(
-        {"day": OF_PANDAS.astype(pd.ArrowDtype(pa.timestamp("us"))), "x": NUMBERS}
-    ),
     "Python's": lambda: pd.DataFrame(
         {"day": pl.Series(DAYS).cast(pl.Date).to_list(), "x": NUMBERS}, dtype=object
     ).astype({"x": float}),
-    "polars": lambda: pl.DataFrame({"day": DAYS, "x": NUMBERS}),
     "dates of polars": lambda: pl.DataFrame({"day": DAYS.astype("M8[D]"), "x": NUMBERS}),
     "pyarrow": lambda: pa.table({"day": pa.array(DAYS), "x": NUMBERS}),
-    "dates of pyarrow": lambda: pa.table({"day": pa.array(DAYS.astype("M8[D]")), "x": NUMBERS}),
 }
 
 
@@ -120,16 +114,6 @@ def test_masked_values_are_missing():
         ensemble().fit(filled, np.ma.array(y, mask=y > 50))
     with pytest.raises(ValueError, match="sample_weight must be known for every sample"):
         ensemble().fit(filled, y, sample_weight=np.ma.array(np.ones(N), mask=y > 50))
-
-
-@pytest.mark.parametrize("make", [ensemble, hydra])
-def test_a_lazy_frame_is_to_be_collected(make):
-    lazy = pl.DataFrame({"x": NUMBERS}).lazy()
-    with pytest.raises(TypeError, match=r"X must be in memory.*X\.collect\(\)"):
-        make().fit(lazy, y)
-    model = ensemble().fit(lazy.collect(), y)
-    with pytest.raises(TypeError, match=r"X must be in memory.*X\.collect\(\)"):
-        model.predict(lazy)
 
 
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["a", "b"]), pl.String])
@@ -255,15 +239,6 @@ def test_categorical_features_that_are_none_are_named(wanted, given):
 
 
 FRAME = pd.DataFrame({"a": NUMBERS, "b": NUMBERS})
-
-
-@pytest.mark.parametrize("X", [FRAME.iloc[0], pl.from_pandas(FRAME)["a"], FRAME.to_numpy()[0]])
-def test_one_dimension_is_told_as_scikit_learn_does(X):
-    model = ensemble().fit(FRAME.to_numpy(), y)
-    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D array.*Reshape your data"):
-        model.predict(X)
-    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D array.*Reshape your data"):
-        ensemble().fit(X, y[: len(X)])
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import KFold
 
 import skdistill
 from skdistill import (
@@ -107,15 +105,6 @@ def test_schema_tells_what_columns_held(model):
         area.kind = "category"
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_schema_is_that_of_every_library(library, model):
-    found = ensemble().fit(LIBRARIES[library](TABLE.astype({"code": str})), y).schema_
-    for column, wanted in zip(found.columns, model.schema_.columns, strict=True):
-        assert (column.name, column.kind, column.unit) == (wanted.name, wanted.kind, wanted.unit)
-        assert column.range == wanted.range
-        assert column.share_missing == wanted.share_missing
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_schema_of_arrays(dtype):
     X = np.round(random.normal(scale=9, size=(50, 2))).astype(dtype)
@@ -196,20 +185,13 @@ def test_partial_fit_extends_the_range():
 # ------------------------------------------------------------------------------------------
 
 CONVERSIONS = {
-    "whole numbers as text": {"code": CODES.astype(str).tolist()},
     "whole numbers as decimals in text": {"code": [f"{code}.0" for code in CODES]},
     "whole numbers as floats": {"code": CODES.astype(float)},
-    "whole numbers in float32": {"code": CODES.astype(np.float32)},
-    "whole numbers in int8": {"code": CODES.astype(np.int8)},
     "whole numbers in bytes": {"code": [str(code).encode() for code in CODES]},
     "text in bytes": {"town": [town.encode() for town in TABLE["town"]]},
-    "text of numpy": {"town": pd.Series(list(TABLE["town"].to_numpy(str)), dtype=object)},
     "categorical text": {"town": pd.Categorical(TABLE["town"])},
-    "booleans as numbers": {"new": TABLE["new"].astype(int)},
     "booleans as text": {"new": TABLE["new"].astype(str)},
     "numbers as text": {"area": [None if a != a else repr(a) for a in TABLE["area"]]},
-    "numbers in bytes": {"area": [None if a != a else repr(a).encode() for a in TABLE["area"]]},
-    "numbers as objects": {"area": TABLE["area"].astype(object)},
 }
 
 
@@ -221,14 +203,6 @@ def test_values_are_converted_without_loss(change, library, model, expected):
     np.testing.assert_allclose(model.predict(table[:1]), expected[:1], rtol=1e-6)
     found = validate(model, table)
     assert set(found["verdict"]) <= {"ok", "converted"}
-
-
-@pytest.mark.parametrize(("fitted", "given"), [("f8", "f4"), ("f4", "f8")])
-def test_fractions_may_be_rounded_to_float32(fitted, given):
-    tenths = (CODES / 10)[:, None]
-    estimator = ensemble(categorical_features=[0]).fit(tenths.astype(fitted), CODES)
-    expected = estimator.predict(tenths.astype(fitted))
-    np.testing.assert_allclose(estimator.predict(tenths.astype(given)), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("make", [list, np.array, partial(np.array, dtype=object)])
@@ -260,18 +234,9 @@ REFUSED = {
         {"area": ["?"] + ["3.5"] * (N - 1)},
         r"'area'.*must hold numbers as in fit, of float64; got text, such as '\?'.*to_numeric",
     ),
-    "words for booleans": (
-        {"new": "yes"},
-        r"'new'.*must hold booleans.*got text, such as 'yes'.*X\['new'\] = X\['new'\] == 'yes'",
-    ),
     "numbers for dates": (
         {"day": 3.0},
         r"'day'.*must hold dates as in fit, of datetime.*got numbers, such as 3.0.*pd.to_datetime",
-    ),
-    "text for dates": ({"day": "2020-01-01"}, r"'day'.*dates.*got text.*pd.to_datetime"),
-    "dates for numbers": (
-        {"area": pd.Timestamp("2020-01-01")},
-        r"'area'.*must hold numbers as in fit; got dates, of datetime64",
     ),
     "dates for categories": (
         {"code": pd.Timestamp("2020-01-01")},
@@ -280,10 +245,6 @@ REFUSED = {
     "durations for booleans": (
         {"new": pd.Timedelta(1, "D")},
         r"'new'.*must hold booleans.*durations",
-    ),
-    "durations for dates": (
-        {"day": pd.Timedelta("1D")},
-        r"'day'.*must hold dates as in fit; got durations",
     ),
 }
 
@@ -312,13 +273,10 @@ SUSPICIOUS = {
         {"area": np.nan},
         "200 of 200 values of 'area' are missing, 4 of 200 were in fit",
     ),
-    "a missing category": ({"town": None}, "200 of 200 values of 'town' are missing, 0 of 200"),
-    "missing dates": ({"day": pd.NaT}, "200 of 200 values of 'day' are missing"),
     "unknown": (
         {"town": "Bern"},
         "200 of 200 values of 'town' are unknown categories, none was in fit",
     ),
-    "unknown numbers": ({"code": 9}, "200 of 200 values of 'code' are unknown categories"),
     "some unknown": (
         {"town": np.where(np.arange(N) < 30, "Bern", TABLE["town"])},
         "30 of 200 values of 'town' are unknown categories, which were not in fit",
@@ -352,16 +310,6 @@ def test_suspicious_columns_are_warned_of_once(change, library, model):
     found = validate(model, table).set_index("name")
     (name,) = given
     assert list(found.index[found["verdict"] == "suspicious"]) == [name]
-
-
-def test_small_plain_arrays_are_warned_of_too():
-    X = random.normal(size=(100, 2))
-    estimator = ensemble().fit(X, X[:, 0])
-    estimator.predict(X[:9] + 100)
-    with pytest.warns(SchemaWarning, match="10 of 10 values of column 1 are outside the range"):
-        estimator.predict(X[:10] + [0, 100])
-    with pytest.warns(SchemaWarning, match="column 1"):
-        estimator.predict(np.tile(X, (50, 1)) + [0, 100])
 
 
 @pytest.mark.parametrize("n_fit", [20, 60, 300])
@@ -413,17 +361,6 @@ def test_validate_has_a_row_for_each_column(model):
         model.predict(table)
 
 
-def test_validate_sees_through_pipelines_and_searches():
-    X = random.normal(size=(60, 2))
-    pipeline = make_pipeline(StandardScaler(), ensemble()).fit(X, X[:, 0])
-    assert list(validate(pipeline, X + [0, 9])["verdict"]) == ["ok", "suspicious"]
-    search = GridSearchCV(ensemble(), {"lr": [0.01]}, cv=2).fit(X, X[:, 0])
-    assert list(validate(search, X)["verdict"]) == ["ok", "ok"]
-    assert list(validate(FrozenEstimator(search.best_estimator_), X)["verdict"]) == ["ok", "ok"]
-    with pytest.raises(TypeError, match=r"StandardScaler has no schema_; skdistill.validate"):
-        validate(StandardScaler(), X)
-
-
 @pytest.mark.parametrize("normalize", [True, False])
 def test_missing_values_are_refused_where_they_must_not_be(normalize):
     X = random.normal(size=(60, 2))
@@ -431,8 +368,3 @@ def test_missing_values_are_refused_where_they_must_not_be(normalize):
     X[0, 1] = np.nan
     found = validate(estimator, X)
     assert list(found["verdict"]) == ["ok", "ok" if normalize else "refused"]
-
-
-# ------------------------------------------------------------------------------------------
-# Files
-# ------------------------------------------------------------------------------------------

@@ -75,12 +75,9 @@ def memory_mapped(X, path):
 # Whole numbers, which every dtype holds exactly.
 CONVERTED = {
     "list": lambda X, path: X.tolist(),
-    "tuple": lambda X, path: tuple(map(tuple, X)),
     "float16": lambda X, path: X.astype(np.float16),
-    "long double": lambda X, path: X.astype(np.longdouble),
     "other byte order": lambda X, path: X.astype(X.dtype.newbyteorder()),
     "int8": lambda X, path: X.astype(np.int8),
-    "int64": lambda X, path: X.astype(np.int64),
     "objects": lambda X, path: X.astype(object),
     "memory map": lambda X, path: memory_mapped(X, path / "rows"),
     "tensor": lambda X, path: torch.tensor(X),
@@ -130,8 +127,6 @@ def with_entry(X, value):
 
 REFUSED = {
     "NaN": (lambda X: with_entry(X, np.nan), ValueError, "Input X contains NaN"),
-    "infinity": (lambda X: with_entry(X, np.inf), ValueError, "Input X contains infinity"),
-    "-infinity": (lambda X: with_entry(X, -np.inf), ValueError, "Input X contains infinity"),
     "NaN in float32": (
         lambda X: with_entry(X.astype(np.float32), np.nan),
         ValueError,
@@ -143,19 +138,10 @@ REFUSED = {
         ValueError,
         "X has 2 features, but BayesianEnsembleRegressor is expecting 3 features as input",
     ),
-    "a column more": (
-        lambda X: X[:, [0, 1, 2, 0]],
-        ValueError,
-        "X has 4 features, but BayesianEnsembleRegressor is expecting 3 features as input",
-    ),
     "one sample": (lambda X: X[0], ValueError, "Expected 2D array, got 1D array instead"),
-    "a number": (lambda X: X[0, 0], ValueError, "Expected 2D array, got scalar array instead"),
-    "three axes": (lambda X: X[..., None], ValueError, r"X must have samples of shape \(3,\)"),
     "no samples": (lambda X: X[:0], ValueError, r"0 sample\(s\) \(shape=\(0, 3\)\)"),
-    "no columns": (lambda X: X[:, :0], ValueError, r"0 feature\(s\) \(shape=\(60, 0\)\)"),
     "complex": (lambda X: X + 0j, ValueError, "Complex data not supported"),
     "words": (lambda X: np.full(X.shape, "a"), ValueError, "Column 0 of X must hold numbers"),
-    "matrix": (np.asmatrix, TypeError, "np.matrix is not supported"),
     "sparse": (
         sparse.csr_array,
         TypeError,

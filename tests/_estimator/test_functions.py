@@ -30,7 +30,6 @@ def scaled(model, X):
 WRAPPED = {
     "bare": (lambda: ensemble(), unchanged),
     "student": (lambda: student(), unchanged),
-    "pipeline": (lambda: make_pipeline(StandardScaler(), ensemble()), scaled),
     "pipeline with gaps": (
         lambda: Pipeline([("a", None), ("b", "passthrough"), ("c", ensemble())]),
         lambda model, X: (model["c"], X),
@@ -38,18 +37,6 @@ WRAPPED = {
     "nested pipeline": (
         lambda: make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), ensemble())),
         lambda model, X: scaled(*scaled(model, X)),
-    ),
-    "grid search": (
-        lambda: GridSearchCV(ensemble(), {"lr": [0.01, 0.02]}, cv=2),
-        lambda model, X: (model.best_estimator_, X),
-    ),
-    "grid search over a pipeline": (
-        lambda: GridSearchCV(
-            make_pipeline(StandardScaler(), ensemble()),
-            {"bayesianensembleregressor__lr": [0.01, 0.02]},
-            cv=2,
-        ),
-        lambda model, X: scaled(model.best_estimator_, X),
     ),
     "randomized search in a pipeline": (
         lambda: make_pipeline(

@@ -21,7 +21,6 @@ from skdistill import (
     BDistilBooster,
     DistributionDistiller,
     GPEDDistiller,
-    HydraPlusClassifier,
     load,
     save,
 )
@@ -96,7 +95,6 @@ FAST = {"max_epochs": 2, "random_state": 0}
 FAR_FROM_ZERO = {
     "ensemble": ensemble,
     "hydra": student,
-    "folds": lambda: student(teacher_cv=3),
     "bdistil": lambda: BDistilBooster(ensemble(), n_rounds=2, **FAST),
     "replayed": lambda: GPEDDistiller(ensemble(), **FAST),
     "chains": lambda: GPEDDistiller(ensemble(inference=SGLD(1e-5), max_epochs=20), random_state=0),
@@ -140,17 +138,11 @@ def classifier(**params):
 
 ALL_KINDS = {
     "regressor": lambda: ensemble(module__activation="relu"),
-    "bounded": ensemble,  # by tanh
-    "classifier": classifier,
     "hydra": student,
-    "hydra, classes": lambda: HydraPlusClassifier(classifier(), **FAST),
     "bdistil": lambda: BDistilBooster(ensemble(), n_rounds=2, **FAST),
-    "bdistil, classes": lambda: BDistilBooster(classifier(), n_rounds=2, **FAST),
-    "gped": lambda: GPEDDistiller(ensemble(), **FAST),
     "gped, classes": lambda: GPEDDistiller(classifier(), **FAST),
     "gaussian": lambda: DistributionDistiller(ensemble(), **FAST),
     "mixture": lambda: DistributionDistiller(ensemble(), family="mixture", **FAST),
-    "gauss_head": lambda: DistributionDistiller(ensemble(), family="gauss_head", **FAST),
     "dirichlet": lambda: DistributionDistiller(classifier(), **FAST),
     "logit_normal": lambda: DistributionDistiller(classifier(), family="logit_normal", **FAST),
 }

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import io
-import multiprocessing
 import os
 import select
 import struct
@@ -14,23 +12,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestRegressor
-from torch import nn
 
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
     BDistilBooster,
-    DistributionDistiller,
     GPEDDistiller,
     HydraPlusRegressor,
-    SequenceDistributionDistiller,
 )
 from skdistill._utils import reporting
 from skdistill._utils.reporting import part, stage
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, DeepEnsemble
-from skdistill.settings import Runtime
 
 N_COLUMNS = 100
 CLOCK = SimpleNamespace(seconds=0.0)
@@ -123,25 +116,6 @@ def test_the_bar_is_removed_after_an_error(clock, terminal, error):
     assert current() is None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda patch: patch.setattr(reporting, "sys", SimpleNamespace(stderr=io.StringIO())),
-        lambda patch: patch.setattr(reporting, "sys", SimpleNamespace(stderr=None)),
-        lambda patch: patch.setenv("NO_COLOR", "1"),
-        lambda patch: patch.setenv("TERM", "dumb"),
-        lambda patch: patch.setattr(reporting, "is_forked", lambda: True),
-        lambda patch: patch.setattr(multiprocessing, "parent_process", lambda: "parent"),
-    ],
-)
-def test_without_a_terminal_of_its_own_a_silent_fit_has_no_reporter(monkeypatch, terminal, change):
-    with reporting.reporting("Fit", 0):
-        assert current().has_terminal
-    change(monkeypatch)
-    with reporting.reporting("Fit", 0):
-        assert current() is None
-
-
 # ------------------------------------------------------------------------------------------
 # Lines
 # ------------------------------------------------------------------------------------------
@@ -197,17 +171,6 @@ ENSEMBLE = BayesianEnsembleRegressor(3, **SMALL)
 CHAINS = BayesianEnsembleClassifier(3, inference=SGLD(1e-4, burn_in=0), **SMALL)
 
 
-class TokenModel(nn.Module):
-    """Logits of 5 tokens after each one."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Embedding(5, 5)
-
-    def forward(self, target):
-        return self.layer(target)
-
-
 FITS = {
     "ensemble": (ENSEMBLE, Y, ["3 members"]),
     "tuned": (
@@ -215,8 +178,6 @@ FITS = {
         Y,
         ["3 members, tuned"],
     ),
-    "blocks": (clone(ENSEMBLE).set_params(runtime=Runtime(member_block=1)), Y, ["3 members"]),
-    "chains": (CHAINS, CLASSES, ["Markov chains"]),
     "hydra": (
         HydraPlusRegressor(ENSEMBLE, pruning=GroupLasso(0.01), **SMALL),
         Y,
@@ -233,16 +194,6 @@ FITS = {
             "calibration",
         ],
     ),
-    "forest": (
-        DistributionDistiller(RandomForestRegressor(3, random_state=0), **SMALL),
-        Y,
-        ["teacher, RandomForestRegressor", "transfer samples", "student, 2 epochs"],
-    ),
-    "gped": (
-        GPEDDistiller(ENSEMBLE, **SMALL),
-        Y,
-        ["teacher, 3 members", "transfer samples", "student, 2 epochs"],
-    ),
     "gped of chains": (
         GPEDDistiller(CHAINS, module__hidden_units=(4,), random_state=0),
         CLASSES,
@@ -252,13 +203,6 @@ FITS = {
         BDistilBooster(ENSEMBLE, n_rounds=2, **SMALL),
         Y,
         ["teacher, 3 members", "transfer samples", "booster, 2 rounds"],
-    ),
-    "sequences": (
-        SequenceDistributionDistiller(
-            [TokenModel(), TokenModel()], module=TokenModel, max_epochs=2, random_state=0
-        ),
-        None,
-        ["predictions of the teacher", "student, 2 epochs"],
     ),
 }
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import StandardScaler
@@ -37,20 +36,6 @@ def test_a_teacher_of_transformed_targets(regression):
     assert predict_members(model.teacher_, X).shape == model.predict_members(X).shape
     teacher = model.teacher_.predict(X)
     assert np.mean((model.predict(X) - teacher) ** 2) < 0.2 * np.var(teacher)
-
-
-class Given(RegressorMixin, BaseEstimator):
-    """A regressor with two members that all have a given variance."""
-
-    def __init__(self, variance=1.0):
-        self.variance = variance
-
-    def fit(self, X, y):
-        return self
-
-    def predict_members(self, X):
-        means = np.stack([X[:, 0], X[:, 0] + 1], axis=1)
-        return np.stack([means, np.full_like(means, self.variance)], axis=-1)[:, :, None, :]
 
 
 # ------------------------------------------------------------------------------------------
@@ -236,26 +221,6 @@ def test_the_defaults_are_a_faithful_student():
     assert {name: params[name] for name in expected} == expected
 
 
-class Asked(Given):
-    """Counts how often it was asked about many samples."""
-
-    n_times_asked = 0
-
-    def predict_members(self, X):
-        Asked.n_times_asked += len(X) > 30
-        return super().predict_members(X)
-
-
-@pytest.mark.parametrize(("n_levels", "n_times"), [(5, 1), (60, 4)])
-def test_noise_by_default_leaves_a_table_of_levels_alone(n_levels, n_times, regression):
-    number = np.arange(60.0)
-    X = np.stack([number % n_levels, number % 3], axis=1)
-    Asked.n_times_asked = 0
-    settings = {"batch_size": 60, "max_epochs": 4, "lr": 0.01}
-    regression.student(Asked(), **settings).fit(X, number)
-    assert Asked.n_times_asked == n_times
-
-
 # ------------------------------------------------------------------------------------------
 # Fidelity
 # ------------------------------------------------------------------------------------------
@@ -298,29 +263,6 @@ def test_spread_matching_makes_the_epistemic_part_faithful(regression):
     assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.05)
 
 
-@pytest.mark.slow
-def test_the_scale_is_kept_where_the_core_is_too_small(regression):
-    X, X_test = (np.random.default_rng(seed).normal(size=(400, 3)) for seed in (0, 1))
-    y = np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(2).normal(size=400)
-    settings = {"max_epochs": 60, "module__hidden_units": (32, 32), "n_members": 8}
-    teacher = regression.ensemble(**settings).fit(X, y)
-    small = {
-        "module__hidden_units": (6,),
-        "module__embeddings": None,
-        "max_epochs": 240,
-        "lr": 0.03,
-    }
-    student = regression.student(FrozenEstimator(teacher), **small).fit(X, y)
-    truth, parts = (model.predict_uncertainty(X_test) for model in (teacher, student))
-    inputs = torch.from_numpy(X_test).to(next(student.module_.parameters()))
-    with torch.no_grad():
-        means = student.module_.outputs(inputs)[:-1, :, 0].double()  # without the gain
-    heads = means.var(0, correction=0).numpy() * y.var()
-    assert np.median(heads / truth.epistemic) < 0.75
-    assert np.median(parts.epistemic / truth.epistemic) == pytest.approx(1.0, abs=0.15)
-    assert np.median(parts.total / truth.total) == pytest.approx(1.0, abs=0.15)
-
-
 def test_several_targets(regression):
     X, y = regression.data
     Y = np.column_stack([y, 100 * X[:, 0], X[:, 1] ** 2])
@@ -334,8 +276,3 @@ def test_several_targets(regression):
     error = ((model.predict(X) - teacher) ** 2).mean(axis=0) / teacher.var(axis=0)
     assert (error < 0.1).all()
     assert model.predict_members(X).shape == (60, 3, 3, 2)
-
-
-# ------------------------------------------------------------------------------------------
-# Unusual input
-# ------------------------------------------------------------------------------------------

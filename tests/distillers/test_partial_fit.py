@@ -102,14 +102,6 @@ def test_a_copy_goes_on_as_the_student_itself(student, task, classes, way, tmp_p
     assert_same_weights(copied, student)
 
 
-def leaves(value):
-    """Types of what is in dicts and lists."""
-    items = value.values() if isinstance(value, dict) else value
-    if isinstance(value, (dict, list)):
-        return set().union(*map(leaves, items))
-    return {type(value)}
-
-
 def test_a_fitted_student_goes_on_with_the_learning_rate(student, task):
     student.set_params(max_epochs=2).fit(*task.data)
     before = pickle.dumps(weights(student))
@@ -164,19 +156,6 @@ class Members(RegressorMixin, BaseEstimator):
         return np.stack([means, np.full_like(means, 0.1)], axis=-1)[:, :, None]
 
 
-def test_members_that_disagree_later_have_disagreed(regression):
-    X, y = regression.data
-    student = DistributionDistiller(Members(above=0.0), transfer=None, **SMALL)
-    agreed = X[:, 0] < 0
-    with pytest.warns(UserWarning, match="never disagreed"):
-        student.partial_fit(X[agreed], y[agreed])
-    assert (student.predict_uncertainty(X).epistemic == 0).all()
-    student.partial_fit(X, y)
-    assert (student.predict_uncertainty(X).epistemic > 0).all()
-    student.partial_fit(X[agreed], y[agreed])
-    assert (student.predict_uncertainty(X).epistemic > 0).all()
-
-
 # ------------------------------------------------------------------------------------------
 # What is refused
 # ------------------------------------------------------------------------------------------
@@ -229,22 +208,6 @@ def test_a_call_that_diverges_leaves_the_student_as_it_was(student, task, classe
     assert pickle.dumps(weights(student)) == before
     assert student._training_state is state
     assert student.n_epochs_ == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (None, "classes must be the labels of all classes in the first call"),
-        (["elm"], "classes must hold at least two classes"),
-        (["elm", "ash"], r"y must hold labels of the classes \['ash', 'elm'\].*got \['oak'\]"),
-        ([["elm"], ["ash", "oak"]], "classes"),
-    ],
-)
-def test_classes_of_the_first_call_are_checked(classification, given, message):
-    teacher = FrozenEstimator(classification.ensemble().fit(*classification.data))
-    for student in (HydraPlusClassifier(teacher), DistributionDistiller(teacher)):
-        with pytest.raises(ValueError, match=message):
-            student.partial_fit(*classification.data, classes=given)
 
 
 # ------------------------------------------------------------------------------------------

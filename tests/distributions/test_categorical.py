@@ -169,15 +169,6 @@ def test_epistemic_part_of_equal_members_is_exactly_zero(n_members, dtype):
     assert forest.uncertainty().epistemic.item() == 0
 
 
-def test_results_do_not_depend_on_other_rows_or_chunks(monkeypatch):
-    distribution = ensemble(20, 30, 10)
-    whole, mean = distribution.uncertainty(), distribution.mean
-    monkeypatch.setattr(_categorical, "_CHUNK", 1)
-    torch.testing.assert_close(distribution.mean, mean, rtol=1e-14, atol=0)
-    for part, same in zip(distribution.uncertainty(), whole, strict=True):
-        torch.testing.assert_close(part, same, rtol=1e-13, atol=0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_two_branches_of_the_divergence_meet(dtype):
     eps = torch.finfo(dtype).eps

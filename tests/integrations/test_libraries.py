@@ -15,9 +15,8 @@ import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.datasets import make_classification
-from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import recall_score
-from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -90,29 +89,6 @@ def test_conformal_intervals_scaled_by_the_students_uncertainty_adapt(fitted):
 
 
 # --- Optuna: searches over parameters -----------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_study_of_optuna_finds_the_better_parameters_of_a_student():
-    optuna = pytest.importorskip("optuna")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    X, y = table(120, seed=0)
-    frozen = FrozenEstimator(BayesianEnsembleRegressor(4, **SMALL).fit(X, y))
-
-    def objective(trial):
-        model = HydraPlusRegressor(frozen, **SMALL).set_params(
-            lr=trial.suggest_categorical("lr", [1e-6, 2e-2]),
-            module__hidden_units=(trial.suggest_int("units", 8, 16),),
-        )
-        return cross_val_score(model, X, y, cv=2).mean()
-
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
-    study.optimize(objective, n_trials=5)
-    assert all(trial.state.is_finished() for trial in study.trials)
-    assert {trial.params["lr"] for trial in study.trials} == {1e-6, 2e-2}
-    assert study.best_params["lr"] == 2e-2
-    best = student(lr=study.best_params["lr"])
-    assert clone(best).fit(X, y).score(X, y) > 0.2
 
 
 # --- SHAP: what an uncertainty comes from -------------------------------------------------------

@@ -3,11 +3,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, stats
 
@@ -72,16 +70,6 @@ def test_crps_is_the_integral(make_predictions):
 
     expected = [integral(*row) for row in zip(data["y_true"], means, variances**0.5, strict=True)]
     assert_allclose(crps(data["y_true"], data["members"]), np.mean(expected), rtol=1e-6)
-
-
-def test_crps_does_not_depend_on_the_chunks(make_predictions, monkeypatch, scoringrules):
-    data = make_predictions(2)
-    expected = crps(data["y_true"], data["members"])
-    of_rows = Mock(wraps=scoringrules.crps_mixnorm)
-    monkeypatch.setattr(scoringrules, "crps_mixnorm", of_rows)
-    with sklearn.config_context(working_memory=1e-5):  # MiB: one sample at a time
-        assert_allclose(crps(data["y_true"], data["members"]), expected, rtol=1e-14)
-    assert of_rows.call_count == len(data["y_true"])
 
 
 def test_crps_without_scoringrules(monkeypatch, make_predictions):

@@ -162,11 +162,9 @@ def test_epistemic_calibration_of_known_gaussians():
     ("change", "error", "message"),
     [
         ({"squared_error": [-1.0, 1.0]}, ValueError, "squared_error must not be negative"),
-        ({"epistemic": [-1.0, 1.0]}, ValueError, "epistemic must not be negative"),
         ({"epistemic": [1.0]}, ValueError, "epistemic must have as many samples as squared_error"),
         ({"epistemic": [[1.0], [2.0]]}, ValueError, "epistemic must have 1 dimension"),
         ({"n_bins": 0}, ValueError, "n_bins must be an integer >= 1, got 0"),
-        ({"n_bins": 1.5}, TypeError, "n_bins must be an integer"),
         ({"coverage": 1.0}, ValueError, "coverage must be a number in"),
     ],
 )

@@ -93,16 +93,6 @@ def test_gates_by_hand():
 
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
-def test_widths_may_differ(connection):
-    learners = chain(connection, 3, widths=(4, 7, 5), n_sources=2)
-    x = torch.randn(6, 5)
-    outputs = booster(learners)(x.unsqueeze(0))
-    assert outputs.shape == (1, 6, 3)
-    is_projected = [any(isinstance(m, nn.Linear) for m in learners[1].connections.modules())]
-    assert is_projected == [connection != "dense"]
-
-
-@pytest.mark.parametrize("connection", CONNECTIONS)
 @pytest.mark.parametrize("head_layers", [1, 2])
 def test_learners_train_in_a_stack_and_give_the_weights_back(connection, head_layers):
     first, second = chain(connection, 2, head_layers, (6, 6))
@@ -130,24 +120,6 @@ def test_rounds_are_those_of_the_booster_and_rows_may_leave():
     assert_close(rounds.mean, whole(x.unsqueeze(0))[0, stays])
     said = torch.stack(rounds.outputs)
     assert_close(rounds.mean, said.mean(0))
-
-
-@pytest.mark.parametrize("reach", [0, 1])
-def test_running_a_learner_keeps_nothing_and_returns_what_others_read(reach):
-    first, second = chain("residual", 2)
-    x = torch.randn(6, 5)
-    rounds, whole = (Rounds(booster([first]), x, chunk=c, reach=reach) for c in (4, None))
-    hidden, outputs = rounds.run(first)
-    expected, expected_outputs = whole.run(first)
-    assert_close(outputs, expected_outputs)
-    assert not rounds.hidden
-    assert not rounds.outputs
-    if reach == 0:
-        assert hidden is expected is None
-        return
-    assert_close(hidden, expected)
-    rounds.keep_hidden(hidden)
-    assert_close(rounds.run(second)[0], second.hidden(x, [expected]))
 
 
 def test_learners_that_read_nobody_run_side_by_side():

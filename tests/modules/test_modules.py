@@ -23,7 +23,6 @@ from skdistill.modules import (
     n_parameters,
     split_head,
     stack,
-    weights_and_fan_ins,
 )
 
 S, M, N, D, OUT = 3, 4, 7, 5, 2  # members, heads, samples, inputs, outputs
@@ -161,18 +160,6 @@ def test_building_a_member_leaves_the_global_generator_of_the_gpu_alone():
     before = torch.cuda.get_rng_state()
     build_member(normalised, 1, in_features=D, out_features=OUT)
     assert torch.equal(torch.cuda.get_rng_state(), before)
-
-
-def test_a_member_is_given_the_widths_that_its_signature_takes():
-    def fixed(out_features):
-        return nn.Linear(D, out_features)
-
-    def lenient(**kwargs):
-        return nn.Linear(kwargs["in_features"], kwargs["out_features"])
-
-    for module in (fixed, lenient):
-        member = build_member(module, 0, in_features=D, out_features=OUT)
-        assert member.weight.shape == (OUT, D)
 
 
 # --- stacks ---------------------------------------------------------------------------------
@@ -444,29 +431,3 @@ def test_head_weights_are_the_heads_layers_without_biases():
             head = split_head(networks[s * M + m], 2)[1]
             own = [layer.weight for layer in head if isinstance(layer, nn.Linear)]
             assert all(torch.equal(w[s, m], o) for w, o in zip(weights, own, strict=True))
-
-
-def test_head_weights_of_any_module_leave_out_what_is_no_weight():
-    networks = members_of(normalised, n=M)  # heads with a normalisation layer
-    weights = multi_head(networks, head_layers=3).head_weights()
-    assert [tuple(w.shape) for w in weights] == [(1, M, 6, D), (1, M, OUT, 6)]
-    for m, network in enumerate(networks):
-        assert torch.equal(weights[0][0, m], network[0].weight)
-        assert torch.equal(weights[1][0, m], network[-1].weight)
-
-
-def shapes_and_fan_ins(module):
-    return [(tuple(weight.shape), fan_in) for weight, fan_in in weights_and_fan_ins(module)]
-
-
-def test_fan_ins_are_the_inputs_of_each_unit():
-    assert shapes_and_fan_ins(stack(mlps(S))) == [
-        ((S, D, 6), D),
-        ((S, 6, 4), 6),
-        ((S, 4, OUT), 4),
-    ]
-    assert shapes_and_fan_ins(multi_head(mlps(M), head_layers=1)) == [
-        ((1, D, 6), D),
-        ((1, 6, 4), 6),
-        ((1, M, 4, OUT), 4),
-    ]

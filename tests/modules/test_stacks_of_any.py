@@ -138,24 +138,6 @@ def test_every_member_has_its_own_running_averages(one_by_one, calls, monkeypatc
     assert set(calls) == {"_looped" if one_by_one else "_vmapped"}
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "dtype", "way"),
-    [
-        ("convnet", 1, torch.float64, "_looped"),
-        ("convnet", S, torch.float64, "_vmapped"),
-        ("lstm", 1, torch.float64, "_looped"),
-        ("lstm", S, torch.float64, "_vmapped"),
-        ("lstm", S, torch.float32, "_looped"),
-        ("gru", S, torch.float32, "_vmapped"),
-        ("fastrnn", 1, torch.float32, "_looped"),
-        ("fastrnn", S, torch.float32, "_vmapped"),
-    ],
-)
-def test_small_networks_go_side_by_side_but_for_torchs_fast_kernels(name, n, dtype, way, calls):
-    stack(members_of(name, n=n)).to(dtype)(rows_of(name, n).to(dtype))
-    assert calls == [way]
-
-
 class Stateful(nn.Module):
     def __init__(self, in_features, out_features, **kwargs):
         super().__init__()

@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 import torch
 from damage import NOT_KNOWN, Parts, count_refused
-from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import LinearRegression
@@ -124,17 +122,6 @@ def test_steps_come_back(step, tmp_path):
     assert (again(model, tmp_path).predict(X) == model.predict(X)).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("labels", [("a", "b"), (True, False), (3, 7), np.array(["a", "b"], "O")])
-def test_dtypes_and_labels_stay(labels, dtype, tmp_path):
-    y = np.array(labels)[(Y > 0).astype(int)]
-    model = BayesianEnsembleClassifier(2, **SMALL).fit(X.astype(dtype), y)
-    loaded = again(model, tmp_path)
-    assert loaded.classes_.dtype == model.classes_.dtype
-    assert loaded.predict(X).dtype == y.dtype
-    assert loaded.predict_proba(X.astype(dtype)).dtype == dtype
-
-
 def test_teachers_are_left_out_or_kept(tmp_path):
     teacher = FrozenEstimator(ensemble().fit(X, Y))
     model = HydraPlusRegressor(make_pipeline(StandardScaler(), ensemble()), **SMALL).fit(X, Y)
@@ -216,18 +203,6 @@ def test_what_cannot_be_saved_is_refused_by_name(make, message, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_arguments_are_checked(tmp_path):
-    with pytest.raises(NotFittedError):
-        save(ensemble(), tmp_path / "model")
-    model = ensemble().fit(X, Y)
-    with pytest.raises(ValueError, match="include_teacher must be one of"):
-        save(model, tmp_path / "model", include_teacher="no")
-    with pytest.raises(TypeError, match="path must be"):
-        save(model, 3)
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "nothing")
-
-
 def test_a_failed_write_leaves_the_last_file(tmp_path, monkeypatch):
     model = ensemble().fit(X, Y)
     save(model, tmp_path / "model")
@@ -277,17 +252,13 @@ OBJECTS = [
 CHANGES = [
     lambda parts: parts.metadata.update(format="skdistill checkpoint"),
     *(lambda parts, node=node: state(parts).update(extra=node) for node in [*NOT_KNOWN, *OBJECTS]),
-    lambda parts: state(parts).update(predict=3),
     lambda parts: state(parts).pop("_recipe"),
     lambda parts: state(parts)["_weights"]["dict"].popitem(),
-    lambda parts: state(parts)["_plan"].update(object=["HydraPlan", {"dict": {}}]),
     *(
         settings(hidden_units=units)
         for units in (10**9, [10**9, 10**9], [4] * 20_000, [5], [4, 4], [], "4", [-1], 1e9)
     ),
-    *(settings(in_features=n) for n in (10**12, 4, 0, None)),
     settings(out_features=10**12),
-    settings(bogus=1),
     of_plan(size=10**12),
     of_plan(n_members="many", task=None),
 ]
@@ -350,13 +321,3 @@ def test_a_file_of_version_1_stays_loadable(table):
     model = load(VERSION_1)
     np.testing.assert_allclose(model.predict_proba(table[0][:3])[:, 0], EXPECTED_1, rtol=1e-6)
     assert model[-1].teacher_.n_members_ == 3
-
-
-def test_any_reader_of_safetensors_reads_the_weights(content, tmp_path):
-    (tmp_path / "model").write_bytes(content)
-    model = load(tmp_path / "model")
-    with safe_open(tmp_path / "model", "pt") as file:
-        names = file.keys()
-        weights = {name: file.get_tensor(name) for name in names if "network" in name}
-    for name, weight in model.module_.state_dict().items():
-        assert torch.equal(weight, weights[name])

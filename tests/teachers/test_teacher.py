@@ -18,9 +18,6 @@ from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
     StackingClassifier,
@@ -28,7 +25,7 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -36,7 +33,7 @@ from sklearn.model_selection import (
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -65,30 +62,20 @@ VOTERS = [("nb", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3, ran
 
 CLASSIFIERS = {
     "forest": (trees(RandomForestClassifier), N_TREES),
-    "forest on two jobs": (trees(RandomForestClassifier, n_jobs=2), N_TREES),
     "weighted forest": (trees(RandomForestClassifier, class_weight="balanced"), N_TREES),
-    "extra trees": (trees(ExtraTreesClassifier, max_depth=4), N_TREES),
     "bagging": (BaggingClassifier(max_features=0.6, n_estimators=7, random_state=0), 7),
     "bagging of votes": (BaggingClassifier(LinearSVC(), n_estimators=3, random_state=0), 3),
     "bagging of few samples": (
         BaggingClassifier(KNeighborsClassifier(1), n_estimators=9, max_samples=3, random_state=0),
         9,
     ),
-    "voting": (VotingClassifier(VOTERS, voting="soft"), 2),
     "weighted voting": (VotingClassifier(VOTERS, voting="soft", weights=[0.75, 0.25]), 4),
     "voting of one": (
         VotingClassifier([*VOTERS, ("no", "drop")], voting="soft", weights=[0, 2, 9]),
         1,
     ),
     "AdaBoost": (AdaBoostClassifier(n_estimators=5, random_state=0), 1),
-    "gradient boosting": (GradientBoostingClassifier(n_estimators=3, random_state=0), 1),
-    "histograms": (HistGradientBoostingClassifier(max_iter=3, random_state=0), 1),
     "one tree": (DecisionTreeClassifier(max_depth=2, random_state=0), 1),
-    "pipeline": (make_pipeline(StandardScaler(), trees(RandomForestClassifier)), N_TREES),
-    "search": (
-        GridSearchCV(trees(RandomForestClassifier), {"max_depth": [2, 3]}, cv=2),
-        N_TREES,
-    ),
     "pipeline in a search in a pipeline": (
         make_pipeline(
             StandardScaler(),
@@ -143,48 +130,18 @@ def test_hard_voters_give_all_probability_to_their_class(classes):
     assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_members_have_the_dtype_of_X(dtype, classes, numbers):
-    for model, (X, y) in [
-        (trees(RandomForestClassifier), classes),
-        (trees(RandomForestRegressor), numbers),
-        (GaussianNB(), classes),
-        (LinearRegression(), numbers),
-    ]:
-        X = X.astype(dtype)
-        assert as_teacher(model).fit(X, y).predict_members(X).dtype == dtype
-
-
-def test_uncertainty_of_a_forest_by_hand(classes):
-    X, y = classes
-    teacher = as_teacher(trees(RandomForestClassifier, max_depth=3)).fit(X, y)
-    members = teacher.predict_members(X)
-
-    def entropy(p):
-        return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
-
-    total, aleatoric, epistemic = skdistill.predict_uncertainty(teacher, X)
-    assert_allclose(total, entropy(members.mean(axis=1)))
-    assert_allclose(aleatoric, entropy(members).mean(axis=1), atol=1e-12)
-    assert_allclose(epistemic, total - aleatoric, atol=1e-12)
-
-
 # ------------------------------------------------------------------------------------------
 # Regressors
 # ------------------------------------------------------------------------------------------
 
 REGRESSORS = {
-    "forest": (trees(RandomForestRegressor), N_TREES),
     "extra trees": (trees(ExtraTreesRegressor, min_samples_leaf=3), N_TREES),
     "bagging": (BaggingRegressor(max_features=0.6, n_estimators=7, random_state=0), 7),
-    "voting": (VotingRegressor([("a", Ridge()), ("b", KNeighborsRegressor())]), 2),
     "weighted voting": (
         VotingRegressor([("a", Ridge()), ("b", KNeighborsRegressor())], weights=[1, 2]),
         3,
     ),
     "AdaBoost": (AdaBoostRegressor(n_estimators=4, random_state=0), 1),
-    "histograms": (HistGradientBoostingRegressor(max_iter=3, random_state=0), 1),
-    "linear": (LinearRegression(), 1),
     "transformed target": (
         TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
         1,
@@ -246,22 +203,6 @@ def test_variance_of_leaves_by_hand():
     assert_allclose(members, [[3, 3.5 + residual / 4], [10, residual]])
 
 
-def test_leaves_of_forests_bags_and_votes_agree(numbers):
-    X, y = numbers
-    forest = trees(RandomForestRegressor, min_samples_leaf=4)
-    teacher = as_teacher(forest).fit(X, y)
-    members = teacher.predict_members(X)
-    for s, tree in enumerate(teacher.estimator_.estimators_):
-        leaves = tree.apply(X)
-        variance = tree.tree_.impurity[leaves]
-        variance = variance + teacher.residual_variance_ / tree.tree_.n_node_samples[leaves]
-        assert_allclose(members[:, s, 0, 1], variance)
-    voting = as_teacher(VotingRegressor([("forest", forest)])).fit(X, y)
-    voting.residual_variance_ = teacher.residual_variance_
-    total = voting.predict_members(X)[:, 0, 0, 1]  # one voter, the mixture of its trees
-    assert_allclose(total, members[..., 0, 1].mean(axis=1) + members[..., 0, 0].var(axis=1))
-
-
 @pytest.mark.parametrize("offset", [1e4, 1e8, 1e12])
 def test_impurities_that_rounding_has_destroyed_are_not_taken(offset, numbers):
     X, y = numbers
@@ -299,23 +240,6 @@ def test_mixtures_by_hand_where_sizes_differ(classes):
     some = as_teacher(trees(RandomForestClassifier), max_members=5).fit(X, y).predict_members(X)
     sizes = np.split(np.arange(N_TREES), [3, 6, 8, 10])
     assert_allclose(some, np.stack([every[:, s].mean(axis=1) for s in sizes], axis=1))
-
-
-def test_mixtures_are_the_same_however_many_rows_fit_in_memory(numbers, monkeypatch):
-    X, y = numbers
-    teacher = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
-    expected = teacher.predict_members(X)
-    monkeypatch.setattr("skdistill.teachers._rows_and_folds._CHUNK_BYTES", 5000)
-    assert_array_equal(teacher.predict_members(X), expected)
-    again = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
-    assert_allclose(again.residual_variance_, teacher.residual_variance_)
-
-
-@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (2.0, TypeError), (True, TypeError)])
-@pytest.mark.parametrize("name", ["max_members", "batch_size"])
-def test_numbers_of_members_and_samples_are_checked(name, value, error, classes):
-    with pytest.raises(error, match=name):
-        as_teacher(trees(RandomForestClassifier), **{name: value}).fit(*classes)
 
 
 # ------------------------------------------------------------------------------------------
@@ -383,14 +307,6 @@ ENSEMBLE = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0)
 )
 def test_what_has_members_is_returned_as_it_is(model):
     assert as_teacher(model) is model
-
-
-def test_fitting_leaves_the_given_model_alone(classes):
-    forest = trees(RandomForestClassifier)
-    teacher = as_teacher(forest)
-    assert teacher.estimator is forest
-    teacher.fit(*classes)
-    assert not hasattr(forest, "estimators_")
 
 
 @pytest.mark.parametrize(
@@ -604,22 +520,6 @@ def test_a_stack_is_asked_for_probabilities_once_it_is_fitted(wrap, classes):
     teacher = as_teacher(model if isinstance(model, FrozenEstimator) else clone(model)).fit(X, y)
     if not isinstance(model, skdistill.teachers.Teacher):
         assert_allclose(teacher.predict_proba(X), teacher.estimator_.predict_proba(X))
-
-
-def test_what_predicts_no_probabilities_is_found_before_or_after_fit(classes):
-    X, y = classes
-    stack = StackingClassifier([("nb", GaussianNB())], final_estimator=SVC(), cv=2)
-    search = GridSearchCV(
-        Pipeline([("last", SVC())]), {"last": [SVC(), LogisticRegression()]}, cv=2
-    )
-    search.set_params(param_grid={"last": [LogisticRegression()]})
-    assert as_teacher(search).fit(X, y).predict_proba(X).shape == (len(X), 3)
-    with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
-        as_teacher(stack).fit(X, y)
-    with pytest.raises(TypeError, match="must predict probabilities, which LinearSVC"):
-        as_teacher(MixedModels([LinearSVC(), GaussianNB()], weights="oof"))
-    with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
-        as_teacher(MixedModels([stack, GaussianNB()], weights="oof")).fit(X, y)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from sklearn.feature_selection import VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -30,8 +29,6 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     PolynomialFeatures,
     PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
     StandardScaler,
 )
 from sklearn.tree import DecisionTreeRegressor
@@ -72,23 +69,14 @@ MODELS = {
     ),
     "stack": lambda: StackingRegressor([("c", DummyRegressor()), ("f", MODELS["forest"]())]),
     "votes in a bag": lambda: BaggingRegressor(MODELS["vote"](), 2, random_state=0),
-    "votes of pipelines": lambda: VotingRegressor(
-        [(str(i), make_pipeline(StandardScaler(), tree())) for i in range(2)]
-    ),
-    "AdaBoost of pipelines": lambda: AdaBoostRegressor(
-        make_pipeline(StandardScaler(), tree()), n_estimators=3, random_state=0
-    ),
     "mixture of votes": lambda: as_teacher(
         MixedModels([MODELS["vote"](), DummyRegressor()], weights="oof")
     ),
     "list": lambda: as_teacher([MODELS["forest"]().fit(X, Y), tree().fit(X, Y)]),
-    "search": lambda: GridSearchCV(tree(), {"max_leaf_nodes": [4, 5]}, cv=2),
     "transformed": lambda: TransformedTargetRegressor(tree(), func=np.exp, inverse_func=np.log),
     "standardised": behind(StandardScaler()),
     "ranges": behind(MinMaxScaler((-3, 2)), MaxAbsScaler()),
-    "robust": behind(make_pipeline(RobustScaler(), "passthrough")),
     "power": behind(PowerTransformer()),
-    "quantiles of X": behind(QuantileTransformer(n_quantiles=50)),
     "imputed and selected": behind(SimpleImputer(), VarianceThreshold(), FunctionTransformer()),
     "tree": lambda: DecisionTreeRegressor(max_leaf_nodes=5),
     "forest": lambda: RandomForestRegressor(3, max_leaf_nodes=5, random_state=0),

@@ -107,20 +107,7 @@ def test_categorical_values_are_among_those_seen(maker, categorical):
 
 @pytest.mark.parametrize(
     "categorical",
-    [
-        "1",
-        1,
-        [5],
-        [-1],
-        [1, 1],
-        [1, (1, 2)],
-        [1.0],
-        [()],
-        [True, False],
-        [None],
-        ["a"],
-        np.array(1),
-    ],
+    ["1", [5], [1, 1], [1, (1, 2)], [1.0], [True, False], ["a"]],
 )
 @pytest.mark.parametrize("maker", MAKERS)
 def test_bad_columns_are_named(maker, categorical):
@@ -133,13 +120,9 @@ def test_bad_columns_are_named(maker, categorical):
     [
         (GaussianNoise(scale=-1), ValueError, "GaussianNoise: scale must be a number >= 0, got -1"),
         (GaussianNoise(share_power=-1), ValueError, "GaussianNoise: share_power"),
-        (GaussianNoise(scale="much"), TypeError, "GaussianNoise: scale .* got 'much'"),
         (Mixup(alpha=0), ValueError, "Mixup: alpha must be a number > 0, got 0"),
         (Munge(swap_probability=1.5), ValueError, r"Munge: swap_probability .* \[0, 1\], got 1.5"),
-        (Munge(scale=-0.5), ValueError, "Munge: scale"),
         (Disagreement(share=0), ValueError, r"Disagreement: share must be a number in \(0, 1\]"),
-        (Disagreement(step_size=0), ValueError, "Disagreement: step_size must be a number > 0"),
-        (Disagreement(n_steps=0), ValueError, "Disagreement: n_steps must be an integer >= 1"),
         (Disagreement(n_candidates=1), ValueError, "Disagreement: n_candidates .* >= 2, got 1"),
         (Disagreement(method="best"), ValueError, "Disagreement: method must be one of .* 'best'"),
     ],
