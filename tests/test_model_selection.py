@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -89,14 +88,6 @@ def test_seen_through_meta_estimators(wrap, ensemble, data):
     assert n_parameters(model) == 3 * N_PARAMETERS
     assert flops(model, data[0]) == 3 * 2 * N_WEIGHTS
     assert latency(model, data[0]) > 0
-
-
-@pytest.mark.parametrize("cost", [n_parameters, flops])
-def test_models_without_networks(cost, data):
-    with pytest.raises(
-        TypeError, match=f"Ridge has no module_; skdistill.model_selection.{cost.__name__}"
-    ):
-        cost(Ridge().fit(*data), data[0])
 
 
 class Sleeper(BaseEstimator):

@@ -175,17 +175,6 @@ def test_a_perceptron_without_its_silent_units():
     assert network[0].weight.shape == (6, 4), "the large one stays"
 
 
-def test_units_below_the_threshold_count_as_silent():
-    (network,) = mlps(1)
-    silence(network[0], 1, 4, left=1e-5)
-    small = prune(network, threshold=1e-4)
-    assert widths(small) == (4, 5)
-    silence(network[0], 1, 4)
-    x = randn(10, 4)
-    close(small(x), network(x))
-    assert widths(prune(network, threshold=0.0)) == (6, 5)
-
-
 @pytest.mark.parametrize("activation", ["relu", "tanh", "silu", "gelu", "identity"])
 @pytest.mark.parametrize("pooling", ["max", "avg", None])
 @pytest.mark.parametrize("padding", [0, 1, (1, 0), (0, 2)])
@@ -283,9 +272,6 @@ def test_a_narrowed_module_takes_the_weights_of_a_pruned_one():
     x = randn(3, 11, 11)
     close(rebuilt.distribution(x).members, pruned.distribution(x).members)
     assert isinstance(rebuilt.distribution(x), EmpiricalCategorical)
-
-
-# --- smaller, faster ------------------------------------------------------------------------
 
 
 # --- what cannot be pruned ------------------------------------------------------------------

@@ -21,7 +21,6 @@ from skdistill.sequences import (
     beam_search,
     token_error_rates,
 )
-from skdistill.sequences import _predictor as predictor
 
 PAD, BEGIN, END, *WORDS = range(5)
 LONGEST = 3
@@ -108,14 +107,6 @@ def test_a_beam_as_wide_as_there_are_sequences_finds_them_all_in_order(members):
         np.testing.assert_allclose(np.exp(log_probs[:n]), sorted(expected.values())[::-1], 1e-5)
         assert found[n:] == [[]] * (20 - n), "there are no more"
         assert np.isneginf(log_probs[n:]).all()
-
-
-def test_a_beam_of_one_is_greedy(members):
-    for member in members:
-        tokens = [BEGIN]
-        while tokens[-1] != END and len(tokens) <= LONGEST:
-            tokens.append(int(member(torch.tensor([tokens]))[0, -1].argmax()))
-        assert search(member, 1)[0] == [tokens[1:]]
 
 
 def test_a_wider_beam_finds_what_greed_overlooks():
@@ -294,22 +285,6 @@ def test_given_tokens_are_part_of_the_sequence_and_not_scored(ensemble):
     whole = ensemble.score_sequences(found.tokens[:, 0])
     at = found.is_scored[:, 0]
     np.testing.assert_allclose(whole.log_probs[:, 0][at], found.log_probs[:, 0][at])
-
-
-def test_rows_do_not_depend_on_each_other_nor_on_chunks(translators, monkeypatch):
-    X = np.array([[3, 4, 3], [4, PAD, PAD], [3, 3, PAD]])
-    one_by_one = [translators.generate(X[i : i + 1], 3, LONGEST) for i in range(3)]
-    together = translators.generate(X, 3, LONGEST)
-    monkeypatch.setattr(predictor, "_CHUNK_NUMBERS", 1)
-    in_chunks = translators.generate(X, 3, LONGEST)
-    for i, alone in enumerate(one_by_one):
-        for all_rows in (together, in_chunks):
-            n = alone.tokens.shape[-1]
-            np.testing.assert_array_equal(all_rows.tokens[i, :, :n], alone.tokens[0])
-            assert not all_rows.tokens[i, :, n:].any()
-            np.testing.assert_allclose(
-                all_rows.uncertainty().epistemic[i], alone.uncertainty().epistemic[0], rtol=1e-6
-            )
 
 
 def test_members_summed_up_one_by_one_are_the_ensemble(ensemble, members):

@@ -130,26 +130,6 @@ def test_polars_may_lack_the_first_category(dtype):
 NEARLY = [f"{value:.3f}" for value in NUMBERS[:-2]] + ["?", None]
 
 
-@pytest.mark.parametrize(
-    ("make", "mend"),
-    [
-        (pd.DataFrame, r"pd\.to_numeric\(X\['a'\], errors='coerce'\)"),
-        (pl.DataFrame, r"pl\.col\('a'\)\.cast\(pl\.Float64, strict=False\)"),
-        (partial(pd.DataFrame, dtype=object), r"pd\.to_numeric"),
-    ],
-)
-def test_text_that_is_nearly_numbers_is_warned_of(make, mend):
-    with pytest.warns(UserWarning, match=f"Column 'a' of X is text.*numbers.*{mend}"):
-        ensemble().fit(make({"a": NEARLY, "b": NUMBERS}), y)
-
-
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
-def test_names_and_free_text_are_warned_of(make):
-    names = [f"customer {number}" for number in range(N)]
-    with pytest.warns(UserWarning, match="Column 'a' of X is text.*names or free text"):
-        ensemble().fit(make({"a": names, "b": NUMBERS}), y)
-
-
 SINCE = pd.date_range("2025-12-01", periods=N, freq="36h")
 
 
@@ -177,19 +157,6 @@ def test_one_warning_tells_of_all_columns():
     (message,) = (str(warning.message) for warning in found if "of X" in str(warning.message))
     for name in frame:
         assert message.count(f"Column '{name}' of X") == 1
-
-
-SHUFFLED = np.random.default_rng(0).permutation(N)
-
-
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [("row", SHUFFLED + 7), ("user_id", 97 * SHUFFLED), ("PassengerId", SHUFFLED * 10)],
-)
-def test_numbers_of_samples_are_warned_of(make, name, values):
-    with pytest.warns(UserWarning, match=f"'{name}' of X has another whole number for each sample"):
-        ensemble().fit(make({name: values, "b": NUMBERS}), y)
 
 
 @pytest.mark.parametrize(

@@ -158,16 +158,16 @@ def test_a_failing_fit_leaves_no_schema():
 class Batches:
     def __iter__(self):
         for low in (0, 10, 20):
-            X = np.linspace(low, low + 10, 40)[:, None]
-            yield X, X[:, 0]
+            X = pd.DataFrame({"x": np.linspace(low, low + 10, 40), "town": ["a", "b"] * 20})
+            yield X, X["x"].to_numpy()
 
 
 def test_the_range_of_batches_is_that_of_all():
     estimator = ensemble().fit(Batches())
-    (column,) = estimator.schema_.columns
-    assert column.range == (0, 30)
+    number, town = estimator.schema_.columns
+    assert (number.range, town.range) == ((0, 30), None)
     assert estimator.schema_.n_samples == 120
-    estimator.predict(np.linspace(0, 30, 30)[:, None])
+    estimator.predict(pd.DataFrame({"x": np.linspace(0, 30, 30), "town": "a"}))
 
 
 def test_partial_fit_extends_the_range():

@@ -88,15 +88,6 @@ def test_new_members_learn_from_other_rows_on_the_scale_of_the_first():
     assert shift > 1
 
 
-def test_members_that_are_all_there_are_left_with_a_warning():
-    ensemble = BayesianEnsembleRegressor(3, warm_start=True, **SMALL).fit(X, NUMBERS)
-    before = pickle.loads(pickle.dumps(ensemble))
-    with pytest.warns(UserWarning, match="all of the n_members=3 members are trained already"):
-        ensemble.set_params(max_epochs=9).fit(X, NUMBERS)
-    assert_same_weights(ensemble, before)
-    assert ensemble.n_epochs_ == 4
-
-
 def test_fewer_members_are_refused():
     ensemble = BayesianEnsembleRegressor(3, warm_start=True, **SMALL).fit(X, NUMBERS)
     message = "n_members must be at least 3, as many as have been trained, .*; got 2"
@@ -187,13 +178,6 @@ def test_further_epochs_make_the_student_of_all_of_them(name):
     assert losses[0] == losses[1]
 
 
-def test_the_teacher_is_not_fitted_again():
-    student = HydraPlusRegressor(BayesianEnsembleRegressor(2, **SMALL), warm_start=True, **SMALL)
-    teacher = student.fit(X, NUMBERS).teacher_
-    assert student.set_params(max_epochs=6).fit(X, NUMBERS).teacher_ is teacher
-    assert len(student.history_) == 6
-
-
 def test_epochs_that_are_all_there_leave_the_student_with_a_warning(monkeypatch):
     student = STUDENTS["hydra of numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
     before = weights(student)
@@ -261,12 +245,6 @@ def test_what_is_other_than_before_is_refused_by_name(going_on):
 def clone_of(model, **params):
     """A copy with its fitted attributes."""
     return pickle.loads(pickle.dumps(model)).set_params(**params)
-
-
-def test_rows_are_computed_in_the_dtype_of_the_first_fit(going_on):
-    model, y = going_on
-    model.fit(X.astype(np.float32), y)
-    assert {value.dtype for value in weights(model).values()} == {np.dtype(np.float64)}
 
 
 def test_a_saved_model_goes_on(going_on, tmp_path):

@@ -147,12 +147,11 @@ def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits
         "search": WeakLearnerSearch(gamma=gamma),
         "connection": Connection(connect=connect),
     }
-    for seed in range(2):
-        booster = BDistilBooster(teacher, **{**params, "random_state": seed}).fit(*digits[:2])
-        found = distances(booster, digits[0], logits_of(teacher, digits[0]))
-        assert len(found) > 2
-        assert (np.diff(found) < 0).all()
-        assert_allclose([each.distance for each in booster.rounds_], found, rtol=1e-4)
+    booster = BDistilBooster(teacher, **params).fit(*digits[:2])
+    found = distances(booster, digits[0], logits_of(teacher, digits[0]))
+    assert len(found) > 2
+    assert (np.diff(found) < 0).all()
+    assert_allclose([each.distance for each in booster.rounds_], found, rtol=1e-4)
 
 
 def objective(temperature, barrier_weight=0.5):
@@ -192,6 +191,7 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
         "module__hidden_units": (3,),
         "max_epochs": 3,
         "search": WeakLearnerSearch(max_search=1, gamma=1e3),
+        "max_time": 1000,
     }
     booster = BDistilBooster(teacher, **params)
     with pytest.warns(ConvergenceWarning, match="No weak learner was found in round 2"):
@@ -218,11 +218,11 @@ def test_model_classes_are_searched_in_turn_and_never_again(teacher, digits):
     assert_array_equal(copied.predict_proba(digits[2]), booster.predict_proba(digits[2]))
 
 
-@pytest.mark.parametrize("connection", ["residual", "dense", "lstm", "gru"])
+@pytest.mark.parametrize("connection", ["residual", "dense", "lstm"])
 def test_connections(connection, digits):
     X, y = (part[np.isin(digits[1], ["d0", "d1", "d2"])] for part in digits[:2])
     teacher = HistGradientBoostingClassifier(max_iter=10)
-    n_epochs = 60 if connection in ("lstm", "gru") else 15  # gates learn slowly
+    n_epochs = 60 if connection == "lstm" else 15  # gates learn slowly
     params = {**SMALL, "n_rounds": 3, "max_epochs": n_epochs}
     params["connection"] = Connection(connection, connect="always")
     booster = BDistilBooster(teacher, **params).fit(X, y)
@@ -232,7 +232,7 @@ def test_connections(connection, digits):
     for t, found in enumerate(booster.rounds_):
         products = 64 * 16 + 16 * 3
         n_more = found.n_parameters - products - 16 - 3
-        more = {"residual": 0, "dense": t * 16 * 3, "lstm": 12 * 16, "gru": 9 * 16}
+        more = {"residual": 0, "dense": t * 16 * 3, "lstm": 12 * 16}
         assert n_more == found.n_connection_parameters == found.n_connections * more[connection]
         assert found.flop == 2 * products + found.connection_flop
         assert connection != "residual" or found.connection_flop == 16 * (t > 0)
@@ -543,7 +543,7 @@ class ReadsTheSum(NeverTwo):
         return np.column_stack([first, 1 - first])
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", "fastrnn"])
+@pytest.mark.parametrize("cell", ["lstm", "fastrnn"])
 def test_series_are_predicted_early(cell, series):
     X, y, start = series
     booster = BDistilBooster(

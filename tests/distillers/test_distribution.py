@@ -35,7 +35,7 @@ from skdistill.families import (
     known_families,
     make_family,
 )
-from skdistill.modules import GaussianHead
+from skdistill.modules import MLP, GaussianHead, stack
 from skdistill.settings import Optimizer
 from skdistill.transfer import TransferOnly
 
@@ -399,6 +399,16 @@ def test_the_penalty_of_a_gaussian_head_is_its_divergence_from_the_prior(data):
     torch.testing.assert_close(penalty, expected.view(1) / 60)
 
 
+def test_outputs_of_a_gaussian_head_have_the_variance_of_its_weights():
+    head = GaussianHead(torch.nn.Identity(), stack([MLP(3, 2, ())])[0], 1, 20_000).double().eval()
+    stds = torch.rand(1, 3, 2).double(), torch.rand(1, 1, 2).double()
+    for raw, std in zip((head.raw_std, head.raw_bias_std), stds, strict=True):
+        raw.data = std.expm1().log()
+    rows = torch.randn(1, 4, 3).double()
+    expected = rows[0].square() @ stds[0][0].square() + stds[1][0].square()
+    torch.testing.assert_close(head(rows)[0].var(0), expected, rtol=0.05, atol=0)
+
+
 def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     X, _, y = data
     model = small_student("classifier", family="gauss_head", transfer=None)
@@ -554,7 +564,7 @@ def test_where_members_agree_there_is_no_epistemic_part(kind, family):
     np.testing.assert_array_equal(copied.predict_uncertainty(rows).total, total)
     assert (copied.predict_uncertainty(rows).epistemic == 0).all()
     members[0, 0] = members[0, 0, ..., ::-1]  # one of them differs, on one sample
-    model.fit(rows, y, member_predictions=members)
+    model.set_params(max_epochs=3).fit(rows, y, member_predictions=members)
     assert (model.predict_uncertainty(rows).epistemic > 0).all()
 
 

@@ -12,16 +12,14 @@ from sklearn.base import clone
 from torch import nn
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.distillers import DistributionDistiller
 from skdistill.model_selection import flops
-from skdistill.modules import ConvNet, n_parameters
+from skdistill.modules import n_parameters
 from skdistill.pruning import GroupLasso, widths
-from skdistill.settings import Heads
 
 
 @pytest.fixture(scope="module")
 def pruned(task, frozen):
-    settings = {"module__hidden_units": (40, 30), "max_epochs": 160, "transfer": None}
+    settings = {"module__hidden_units": (40, 30), "max_epochs": 60, "transfer": None}
     return task.student(frozen, pruning=GroupLasso(0.5), **settings).fit(*task.data)
 
 
@@ -34,8 +32,8 @@ def test_students_get_smaller(pruned, task):
     full = clone(pruned).set_params(pruning=None).fit(*task.data)
     assert pruned.n_parameters_ < full.n_parameters_
     assert pruned.flops_ < full.flops_
-    assert len(full.history_) == 160
-    assert len(pruned.history_) == 160 + 160
+    assert len(full.history_) == 60
+    assert len(pruned.history_) == 60 + 60
 
 
 def test_rows_in_bins_are_trained_on_again_after_pruning():
@@ -47,37 +45,14 @@ def test_rows_in_bins_are_trained_on_again_after_pruning():
     assert len(student.history_) == 2 + 2
 
 
-def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
-    settings = {
-        "module__hidden_units": (8, 8),
-        "module__dropout": 0.2,
-        "heads": Heads(head_layers=2),
-    }
-    student = task.student(
-        frozen, pruning=GroupLasso(0.5), max_epochs=40, transfer=None, **settings
-    )
-    student.fit(*task.data)
-    copied = pickle.loads(pickle.dumps(student))
-    np.testing.assert_array_equal(copied.predict_members(task.X), student.predict_members(task.X))
-
-
-@pytest.mark.parametrize("n_epochs", [0, 7])
-def test_number_of_finetuning_epochs(n_epochs, pruned, task):
-    student = clone(pruned).set_params(pruning__finetune_epochs=n_epochs).fit(*task.data)
-    assert len(student.history_) == 160 + n_epochs
-
-
 def test_training_can_begin_again_with_new_weights(pruned, task):
     """What is trained is then a student of these widths, as a first fit trains it."""
-    fits = [
-        clone(pruned).set_params(pruning__restart=restart).fit(*task.data)
-        for restart in (False, True)
-    ]
-    kept, restarted = (fit.history_[160]["train_loss"] for fit in fits)
+    fits = [pruned, clone(pruned).set_params(pruning__restart=True).fit(*task.data)]
+    kept, restarted = (fit.history_[60]["train_loss"] for fit in fits)
     assert widths(fits[1].module_) == widths(fits[0].module_)
-    assert len(fits[1].history_) == 320
+    assert len(fits[1].history_) == 120
     assert restarted > kept
-    assert fits[1].history_[-1]["train_loss"] < fits[1].history_[159]["train_loss"]
+    assert fits[1].history_[-1]["train_loss"] < fits[1].history_[59]["train_loss"]
     copied = pickle.loads(pickle.dumps(fits[1]))
     np.testing.assert_array_equal(copied.predict_members(task.X), fits[1].predict_members(task.X))
 
@@ -93,22 +68,6 @@ def test_modules_that_cannot_be_pruned_are_named_before_the_teacher_is_fitted(ta
     with pytest.raises(ValueError, match="go through LayerNorm cannot be removed"):
         task.Student(teacher, module=with_norm, pruning=GroupLasso(0.1)).fit(*task.data)
     assert type(teacher).n_fits == 0
-
-
-def test_images(classification):
-    X = np.random.default_rng(0).normal(size=(60, 8, 8)).astype(np.float32)
-    members = np.random.default_rng(1).dirichlet([1, 1, 1], size=(60, 4))
-    student = classification.Student(
-        module=ConvNet,
-        module__channels=(12, 8),
-        heads=Heads(head_layers=2),
-        pruning=GroupLasso(0.3),
-        max_epochs=60,
-        random_state=0,
-    ).fit(X, np.arange(60) % 3, member_predictions=members)
-    assert sum(widths(student.module_)) < 12 + 8 + 64
-    copied = pickle.loads(pickle.dumps(student))
-    np.testing.assert_array_equal(copied.predict_members(X), student.predict_members(X))
 
 
 def test_the_step_is_proximal_on_flat_buffers_as_on_modules(task, frozen):
@@ -128,14 +87,3 @@ def test_the_step_is_proximal_on_flat_buffers_as_on_modules(task, frozen):
     assert [fit.history_[0]["engine"] for fit in fits] == ["closed_form", "stacked"]
     for one, other in zip(*(fit.module_.parameters() for fit in fits), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
-
-
-def test_students_of_one_network(classification):
-    teacher = classification.ensemble()
-    student = DistributionDistiller(
-        teacher, module__hidden_units=(40,), pruning=GroupLasso(0.8), max_epochs=160, transfer=None
-    ).fit(*classification.data)
-    assert widths(student.module_)[0] < 40
-    copied = pickle.loads(pickle.dumps(student))
-    X = classification.X
-    np.testing.assert_array_equal(copied.predict_proba(X), student.predict_proba(X))

@@ -167,22 +167,6 @@ def test_the_gradient_is_that_of_finite_differences(n_members, n_heads, rules_ou
     assert gradcheck(lambda z: objective(z, case.targets), case.outputs.clone().requires_grad_())
 
 
-def test_the_defaults_are_a_faithful_student():
-    params = HydraPlusClassifier(loss=HydraLoss()).get_params()
-    expected = {
-        "loss__teacher_weight": 1.0,
-        "loss__member_weight": 0.5,
-        "loss__diversity_weight": 0.0,
-        "loss__spread_weight": 0.3,
-        "loss__aggregate_temperature": 1.0,
-        "loss__member_temperature": 4.0,
-        "lr": "auto",
-        "transfer": "auto",
-        "max_epochs": "auto",
-    }
-    assert {name: params[name] for name in expected} == expected
-
-
 # ------------------------------------------------------------------------------------------
 # Fidelity
 # ------------------------------------------------------------------------------------------

@@ -10,33 +10,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
-from skdistill import HydraPlusRegressor, predict_members
+from skdistill import HydraPlusRegressor
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
 from skdistill.distillers.hydra._plan import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.settings import HydraLoss
-
-# ------------------------------------------------------------------------------------------
-# Teachers
-# ------------------------------------------------------------------------------------------
-
-
-def test_a_teacher_of_transformed_targets(regression):
-    X, y = regression.data
-    teacher = TransformedTargetRegressor(regression.ensemble(), transformer=StandardScaler())
-    settings = {"max_epochs": 60, "loss": HydraLoss(spread_weight=0.0), "transfer": None}
-    model = regression.student(teacher, **settings).fit(X, y)
-    assert predict_members(model.teacher_, X).shape == model.predict_members(X).shape
-    teacher = model.teacher_.predict(X)
-    assert np.mean((model.predict(X) - teacher) ** 2) < 0.2 * np.var(teacher)
-
 
 # ------------------------------------------------------------------------------------------
 # The loss
@@ -94,17 +77,10 @@ def entropy_left_out(gaussian):
     return (gaussian.variance.log() + 1).div(2).sum(-1)
 
 
-def test_plain_hydra_is_the_mean_divergence_of_members_and_heads():
-    case = answers_and_outputs(n_members=4, n_heads=4)
-    expected = kl_divergence(case.members, case.heads).sum(-1).mean(0)
-    constant = entropy_left_out(case.members).mean(0)
-    torch.testing.assert_close(loss(case, teacher_weight=1, member_weight=1), expected + constant)
-
-
-@pytest.mark.parametrize(("n_members", "n_heads"), [(5, 2), (2, 5)])
+@pytest.mark.parametrize(("n_members", "n_heads"), [(4, 4), (5, 2), (2, 5)])
 def test_member_n_goes_to_head_n_mod_m(n_members, n_heads):
     case = answers_and_outputs(n_members, n_heads)
-    pairs = [(k % n_members, k % n_heads) for k in range(5)]
+    pairs = [(k % n_members, k % n_heads) for k in range(max(n_members, n_heads))]
     divergences = [
         kl_divergence(
             Normal(case.members.mean[n], case.members.stddev[n]),
@@ -206,19 +182,6 @@ def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_net
     assert model.n_heads_ == n_heads
     assert model.module_.network.lead == (1, n_networks)
     assert model.predict_members(X).shape[1] == n_heads
-
-
-def test_the_defaults_are_a_faithful_student():
-    params = HydraPlusRegressor(loss=HydraLoss()).get_params()
-    expected = {
-        "loss__teacher_weight": 1.0,
-        "loss__member_weight": 0.5,
-        "loss__diversity_weight": 0.0,
-        "loss__spread_weight": 0.3,
-        "transfer": "auto",
-        "max_epochs": "auto",
-    }
-    assert {name: params[name] for name in expected} == expected
 
 
 # ------------------------------------------------------------------------------------------

@@ -144,15 +144,6 @@ def test_padding_has_no_influence_on_loss_or_gradient(name, batch):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-def test_the_temperature_falls_between_two_epochs():
-    objective = objective_of("nll", (3.0, 1, 5))
-    found = []
-    for epoch in range(7):
-        objective.begin_epoch(epoch)
-        found.append(float(objective.temperature))
-    assert found == [3, 3, 2.5, 2, 1.5, 1, 1]
-
-
 # ------------------------------------------------------------------------------------------
 # Training
 # ------------------------------------------------------------------------------------------

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeRegressor
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._data.encoding import InputEncoding
+from skdistill.distillers._fit import _student
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise
 
@@ -55,12 +55,13 @@ def test_a_student_of_a_tree_is_nearer_to_it():
     assert distance() < 0.5 * distance(**plain)
 
 
-@pytest.mark.slow
-def test_students_of_trees_are_trained_for_twice_as_many_epochs():
+def test_students_of_trees_are_trained_for_twice_as_many_epochs(monkeypatch):
+    monkeypatch.setattr(_student, "_SEEN_PER_ROOT", 110)  # 14 epochs of 60 samples
+    monkeypatch.setattr(_student, "_EPOCHS_WITHIN", (1, 24))
     few, noise = X[:60], RNG.standard_normal(60)
     tree = as_teacher(DecisionTreeRegressor(max_depth=1))
     networks = BayesianEnsembleRegressor(1, max_epochs=2)
-    for teacher, n_epochs in ((tree, 800), (networks, 400)):
+    for teacher, n_epochs in ((tree, 28), (networks, 14)):
         fitted = FrozenEstimator(teacher.fit(few, noise))
         student = HydraPlusRegressor(fitted, module__hidden_units=(2,), random_state=0)
         assert student.fit(few, noise).n_epochs_ == n_epochs

@@ -159,9 +159,6 @@ def test_a_student_equal_to_its_teacher_is_stationary(name):
     close(heads.grad, torch.zeros_like(heads))
 
 
-# --- symmetries -----------------------------------------------------------------------------
-
-
 # --- members that rule classes out, heads that agree ----------------------------------------
 
 

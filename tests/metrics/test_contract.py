@@ -117,13 +117,6 @@ def test_integer_weights_are_repetitions(metric, n_targets, make_predictions):
     assert_allclose(metric(*arrays, sample_weight=weights), metric(*repeated), rtol=1e-12)
 
 
-@metrics_and_curves
-def test_order_of_rows_does_not_matter(metric, n_targets, make_predictions):
-    arrays = arguments(metric, make_predictions(n_targets))
-    rows = np.random.default_rng(2).permutation(len(arrays[0]))
-    assert_allclose(metric(*(array[rows] for array in arrays)), metric(*arrays), rtol=1e-12)
-
-
 @metrics_of_targets
 def test_average_over_targets_is_uniform(metric, make_predictions):
     data = make_predictions(3)

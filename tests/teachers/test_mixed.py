@@ -15,8 +15,6 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -24,20 +22,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from sklearn_checks import cases_of
 
-import skdistill
-from skdistill import (
-    BayesianEnsembleClassifier,
-    BayesianEnsembleRegressor,
-    BDistilBooster,
-    DistributionDistiller,
-    HydraPlusClassifier,
-    HydraPlusRegressor,
-)
 from skdistill._estimator.unwrapping import final_step
 from skdistill.teachers import MixedModels, Teacher, as_teacher
 from skdistill.teachers._mixed import (
@@ -203,40 +190,6 @@ def test_sklearn_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
-
-
-SMALL = {"module__hidden_units": (8,), "max_epochs": 3, "random_state": 0}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("student", [HydraPlusRegressor, DistributionDistiller, BDistilBooster])
-def test_every_student_of_regressors(student, numbers, tmp_path):
-    X, y = numbers
-    models = [
-        BayesianEnsembleRegressor(3, module__hidden_units=(5,), max_epochs=3),
-        make_pipeline(StandardScaler(), BayesianRidge()),
-        HistGradientBoostingRegressor(max_iter=5),
-    ]
-    settings = {**SMALL, "n_rounds": 2} if student is BDistilBooster else SMALL
-    fitted = student(as_teacher(MixedModels(models, weights="oof")), **settings).fit(X, y)
-    assert fitted.predict(X).shape == y.shape
-    again = clone(fitted).fit(X, y)
-    assert_array_equal(again.predict(X), fitted.predict(X))
-    skdistill.save(fitted, tmp_path / "student.skdistill")
-    assert_allclose(skdistill.load(tmp_path / "student.skdistill").predict(X), fitted.predict(X))
-
-
-@pytest.mark.parametrize("student", [HydraPlusClassifier, DistributionDistiller, BDistilBooster])
-def test_every_student_of_classifiers(student, classes):
-    X, y = classes
-    models = [
-        BayesianEnsembleClassifier(3, module__hidden_units=(5,), max_epochs=3),
-        HistGradientBoostingClassifier(max_iter=5),
-    ]
-    settings = {**SMALL, "n_rounds": 2} if student is BDistilBooster else SMALL
-    teacher = as_teacher(MixedModels(models, weights="oof"))
-    fitted = student(teacher, **settings).fit(X, y, sample_weight=np.ones(len(y)))
-    assert fitted.predict_proba(X).shape == (len(y), 3)
 
 
 @pytest.mark.parametrize(

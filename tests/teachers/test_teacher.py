@@ -20,7 +20,6 @@ from sklearn.ensemble import (
     ExtraTreesRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
-    StackingClassifier,
     VotingClassifier,
     VotingRegressor,
 )
@@ -39,7 +38,6 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn_checks import cases_of
 
-import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, teachers
 from skdistill.teachers import MixedModels, Teacher, out_of_fold_members
 
@@ -234,14 +232,6 @@ def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
         assert (grouped.epistemic <= whole.epistemic * (1 + 1e-9) + 1e-12).all()
 
 
-def test_mixtures_by_hand_where_sizes_differ(classes):
-    X, y = classes
-    every = as_teacher(trees(RandomForestClassifier)).fit(X, y).predict_members(X)
-    some = as_teacher(trees(RandomForestClassifier), max_members=5).fit(X, y).predict_members(X)
-    sizes = np.split(np.arange(N_TREES), [3, 6, 8, 10])
-    assert_allclose(some, np.stack([every[:, s].mean(axis=1) for s in sizes], axis=1))
-
-
 # ------------------------------------------------------------------------------------------
 # batch_size
 # ------------------------------------------------------------------------------------------
@@ -396,16 +386,6 @@ def test_weights_reach_the_last_step(model, numbers):
     assert_allclose(teacher.predict(X), Ridge().fit(rows, y, weight).predict(rows))
 
 
-def test_weights_of_zero_leave_the_residual_variance_alone(numbers):
-    X, y = numbers
-    model = Ridge().fit(X, y)
-    weight = np.ones(len(y))
-    weight[:50] = 0
-    given = as_teacher(FrozenEstimator(model)).fit(X, y, sample_weight=weight)
-    kept = as_teacher(FrozenEstimator(model)).fit(X[50:], y[50:])
-    assert_allclose(given.residual_variance_, kept.residual_variance_)
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_keep_their_names(library, classes, numbers):
     frames = pytest.importorskip(library)
@@ -501,25 +481,6 @@ def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
     if loss == "RMSEWithUncertainty":
         assert_allclose(members[:, -1, 0, 1], own.predict(X)[:, 1], rtol=1e-6)
     assert len(np.unique(members[0].round(12), axis=0)) == {1: 1, 3: 1, 4: 2, 7: 2, 19: 5}[n_trees]
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda model: model,
-        lambda model: make_pipeline(StandardScaler(), model),
-        lambda model: GridSearchCV(model, {"cv": [2]}, cv=2),
-        FrozenEstimator,
-        lambda model: as_teacher(MixedModels([model, GaussianNB()], weights="equal")),
-    ],
-)
-def test_a_stack_is_asked_for_probabilities_once_it_is_fitted(wrap, classes):
-    X, y = classes
-    stack = StackingClassifier([("nb", GaussianNB())], cv=2)
-    model = wrap(stack.fit(X, y))  # clones are unfitted
-    teacher = as_teacher(model if isinstance(model, FrozenEstimator) else clone(model)).fit(X, y)
-    if not isinstance(model, skdistill.teachers.Teacher):
-        assert_allclose(teacher.predict_proba(X), teacher.estimator_.predict_proba(X))
 
 
 @pytest.mark.parametrize(
