@@ -11,10 +11,9 @@ import os
 import runpy
 import shutil
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -216,29 +215,6 @@ def test_epistemic_part_follows_the_gap(page_of_students, visit):
     assert visited.complaints == visited.requests_elsewhere == []
 
 
-def test_point_is_moved_by_keys_and_dragged(page_of_students, visit):
-    page = visit(page_of_students, PHONE).page
-    canvas = page.locator("#live-plane canvas")
-    canvas.scroll_into_view_if_needed()
-    before = shown(page, "live-plane")
-    for _ in range(20):
-        canvas.press("ArrowUp")
-    after = shown(page, "live-plane")
-    assert before[-1] > after[-1] + 0.1  # nearer to the samples
-    box = canvas.bounding_box()
-    page.mouse.move(box["x"] + 5, box["y"] + 5)
-    np.testing.assert_array_equal(shown(page, "live-plane"), after)  # no button is down
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.up()
-    (expected,) = page.evaluate(
-        PREDICT, [page.evaluate("liveStudentsFitted.plane.student"), [[0, 0]]]
-    )
-    # A pixel is 0.07 wide.
-    np.testing.assert_allclose(shown(page, "live-plane"), expected, atol=0.1)
-    assert shown(page, "live-plane")[:3].sum() == pytest.approx(1, abs=0.002)
-
-
 # --- the documentation
 
 
@@ -273,54 +249,3 @@ def test_documentation_reads_on_a_phone_and_offline(name, documentation, visit):
         "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
     )
     assert empty == []
-
-
-class Links(HTMLParser):
-    """Where a page points to, and what on it can be pointed at."""
-
-    def __init__(self, path: Path):
-        super().__init__()
-        self.targets: list[str] = []
-        self.names: set[str] = {"", "top"}
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self.names |= {given[key] for key in ("id", "name") if given.get(key)}
-        target = given.get("href" if tag in ("a", "link") else "src")
-        if target is not None:
-            self.targets.append(target)
-
-
-def broken_links(folder: Path) -> list[str]:
-    """Links of all pages in a folder whose file, or place in a page, does not exist."""
-    files = sorted(folder.rglob("*.html"))
-    # What lies in _static are templates of the theme, which Sphinx copies with the rest.
-    pages = {path: Links(path) for path in files if "_static" not in path.parts}
-    found = []
-    for path, page in pages.items():
-        for target in page.targets:
-            parts = urlsplit(target)
-            if parts.scheme or parts.netloc:
-                continue
-            file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if not file.exists():
-                found.append(f"{path.relative_to(folder)}: no file {target}")
-            elif file in pages and unquote(parts.fragment) not in pages[file].names:
-                found.append(f"{path.relative_to(folder)}: no place {target}")
-    return found
-
-
-def test_links_of_the_documentation_lead_somewhere(documentation):
-    folder = documentation.resolve()
-    assert len(list(folder.rglob("*.html"))) > 20
-    assert broken_links(folder) == []
-
-
-def test_a_broken_link_is_found(tmp_path):
-    (tmp_path / "a.html").write_text(
-        '<h1 id="here">A</h1><a href="b.html#there">1</a><a href="b.html#nowhere">2</a>'
-        '<img src="c.png"><a href="#here">3</a><a href="https://example.org">4</a>'
-    )
-    (tmp_path / "b.html").write_text('<p id="there">B</p>')
-    assert broken_links(tmp_path) == ["a.html: no place b.html#nowhere", "a.html: no file c.png"]

@@ -40,9 +40,7 @@ from skdistill.families import known_families
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.settings import Heads, Optimizer, Runtime, WeakLearnerSearch
 
-# ------------------------------------------------------------------------------------------
-# check_estimator
-# ------------------------------------------------------------------------------------------
+# --- check_estimator --------------------------------------------------------------------------
 
 
 EPOCHS = 4
@@ -249,9 +247,7 @@ def test_sklearn_contract_with_defaults(estimator, check, request):
     run_check(estimator, check)
 
 
-# ------------------------------------------------------------------------------------------
-# Parameters with double underscores
-# ------------------------------------------------------------------------------------------
+# --- Parameters with double underscores -------------------------------------------------------
 
 CLASSES = [
     BayesianEnsembleRegressor,
@@ -389,9 +385,7 @@ def test_what_is_no_number_is_named_by_fit(make, name, value, data):
         make(**{name: value}).fit(*data)
 
 
-# ------------------------------------------------------------------------------------------
-# Copies
-# ------------------------------------------------------------------------------------------
+# --- Copies -----------------------------------------------------------------------------------
 
 
 def through_pickle(estimator, tmp_path):
@@ -464,9 +458,7 @@ def test_pickles_hold_nothing_of_torch_or_skorch(cls, state, fitted):
     assert not recorder.modules & {"torch", "skorch"}
 
 
-# ------------------------------------------------------------------------------------------
-# Documentation in the code
-# ------------------------------------------------------------------------------------------
+# --- Documentation in the code ----------------------------------------------------------------
 
 
 def all_modules():

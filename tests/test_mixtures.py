@@ -16,7 +16,6 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
@@ -230,18 +229,3 @@ def test_transforms_of_the_target_are_undone_before_voters_are_mixed(data):
         VotingRegressor(two), func=np.log, inverse_func=np.exp
     ).fit(X, y)
     assert_same(predict_uncertainty(inside, X), predict_uncertainty(logarithms, X), rtol=1e-5)
-
-
-# --- what has no uncertainty ----------------------------------------------------------------
-
-
-def test_a_voter_without_uncertainty_is_named(data):
-    X, y = data
-    voting = VotingRegressor(voters(ensemble(), LinearRegression())).fit(X, y)
-    with pytest.raises(TypeError, match=r"LinearRegression has no predict_unc.*as_teacher makes"):
-        predict_uncertainty(voting, X)
-    voting = VotingRegressor(voters(ensemble(), as_teacher(LinearRegression()))).fit(X, y)
-    own, teacher = voting.estimators_
-    residual = teacher.residual_variance_[0]
-    expected = np.mean([own.predict_uncertainty(X).aleatoric, np.full(len(X), residual)], axis=0)
-    np.testing.assert_allclose(predict_uncertainty(voting, X).aleatoric, expected)

@@ -78,9 +78,7 @@ def members() -> list[nn.Module]:
     return [Language(seed) for seed in range(3)]
 
 
-# ------------------------------------------------------------------------------------------
-# Search
-# ------------------------------------------------------------------------------------------
+# --- Search -----------------------------------------------------------------------------------
 
 TOKENS = {"begin_token": BEGIN, "end_token": END, "pad_token": PAD}
 
@@ -173,25 +171,7 @@ def test_error_rates_are_edit_distances():
     np.testing.assert_allclose(token_error_rates(y_true, y_pred), expected)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (([[3]], [[3], [4]]), ValueError, "y_pred must have 1 rows as y_true has, got 2"),
-        (([[3, 0, 4]], [[3]]), ValueError, "y_true must have padding .0. at the end of a row only"),
-        (([[3]], [[0, 4]]), ValueError, "y_pred must have padding .0. at the end of a row only"),
-        (([[3]], [[3.5]]), ValueError, "y_pred must be tokens, whole numbers"),
-        (([[3]], int), ValueError, "Expected 2D array, got scalar"),
-        (([[3]], [[3]], "0"), TypeError, "pad_token must be an integer >= 0"),
-    ],
-)
-def test_error_rates_of_what_are_no_tokens_are_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
-        token_error_rates(*arguments)
-
-
-# ------------------------------------------------------------------------------------------
-# Ensembles
-# ------------------------------------------------------------------------------------------
+# --- Ensembles --------------------------------------------------------------------------------
 
 NOTHING = [[PAD]]
 

@@ -59,9 +59,7 @@ def _restless(monkeypatch):
     sys.setswitchinterval(before)
 
 
-# ------------------------------------------------------------------------------------------
-# Models
-# ------------------------------------------------------------------------------------------
+# --- Models -----------------------------------------------------------------------------------
 
 
 class Own(nn.Module):
@@ -141,9 +139,7 @@ def student(name: str, classes: bool, dtype):
     return make[name](teacher, **settings).fit(X, y)
 
 
-# ------------------------------------------------------------------------------------------
-# What is asked of them
-# ------------------------------------------------------------------------------------------
+# --- What is asked of them --------------------------------------------------------------------
 
 PREDICTIONS: dict[str, Callable[[Any, np.ndarray], Any]] = {
     "predict": lambda model, X: model.predict(X),
@@ -214,9 +210,7 @@ def compare(models_and_rows, tally) -> None:
         tally("predictions compared under 16 threads", sum(counts))
 
 
-# ------------------------------------------------------------------------------------------
-# Predictions
-# ------------------------------------------------------------------------------------------
+# --- Predictions ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -245,9 +239,7 @@ def test_sequence_models_predict_as_in_one_thread(tally):
     compare([(taught, X[:2, :2]), (SequenceEnsemble(members), X[:2, :2])], tally)
 
 
-# ------------------------------------------------------------------------------------------
-# While others fit, pickle, copy and measure
-# ------------------------------------------------------------------------------------------
+# --- While others fit, pickle, copy and measure -----------------------------------------------
 
 
 @pytest.mark.slow

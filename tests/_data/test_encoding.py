@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.impute import MissingIndicator
 from sklearn.linear_model import LinearRegression
@@ -67,9 +66,7 @@ def frame(rows):
     return table
 
 
-# ------------------------------------------------------------------------------------------
-# The encoding
-# ------------------------------------------------------------------------------------------
+# --- The encoding -----------------------------------------------------------------------------
 
 
 def test_inputs_are_those_of_scikit_learns_transformers(rows):
@@ -227,13 +224,6 @@ def test_large_tables_have_as_many_bins_as_suit_a_column(are_weighted):
         assert min(bic, key=bic.get) == expected == max(len(edges) - 1, 0)
 
 
-def test_networks_in_bins_are_shown_fewer_rows_of_small_tables():
-    X = np.random.default_rng(0).normal(size=(1_000, 1))
-    model = BayesianEnsembleRegressor(1, module__hidden_units=(2,), random_state=0)
-    assert model.fit(X, X[:, 0]).n_epochs_ == 80
-    assert model.set_params(module__embeddings=None).fit(X, X[:, 0]).n_epochs_ == 100
-
-
 def test_periodic_embeddings_are_sines_and_cosines():
     layer = PeriodicLayer(2, Periodic(3, scale=0.5), torch.Generator().manual_seed(0))
     x = torch.randn(5, 2)
@@ -243,9 +233,7 @@ def test_periodic_embeddings_are_sines_and_cosines():
     assert layer.frequencies.detach().std() < 1.0
 
 
-# ------------------------------------------------------------------------------------------
-# Missing values
-# ------------------------------------------------------------------------------------------
+# --- Missing values ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("maker", [GaussianNoise(), Munge()], ids=repr)
@@ -258,9 +246,7 @@ def test_new_rows_lack_what_theirs_lack(maker):
     assert not torch.equal(drawn.nan_to_num(), X.nan_to_num())
 
 
-# ------------------------------------------------------------------------------------------
-# Categories
-# ------------------------------------------------------------------------------------------
+# --- Categories -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -326,21 +312,6 @@ def test_a_teacher_is_asked_about_tables_like_those_that_it_was_fitted_on(transf
     assert set(drawn["kind"].dropna()) == {"large", "small"}
     assert set(drawn["town"].dropna()) == {"Rome", "Oslo"}
     assert not set(drawn["a"]) <= set(frame["a"])
-
-
-@pytest.mark.parametrize("container", [csr_matrix, csr_array])
-def test_a_sparse_table_is_told_what_it_would_take(container):
-    X = np.eye(40)
-    y = X[:, 0]
-    message = r"X must be dense, got a sparse csr_.* of shape \(40, 40\).* 1.3e-05 GB.*TruncatedSVD"
-    fitted = ensemble().fit(X, y)
-    for call in (
-        lambda: ensemble().fit(container(X), y),
-        lambda: fitted.predict(container(X)),
-        lambda: HydraPlusRegressor(ensemble(), **SMALL).fit(container(X), y),
-    ):
-        with pytest.raises(TypeError, match=message):
-            call()
 
 
 def test_bins_end_where_a_wide_gap_begins():

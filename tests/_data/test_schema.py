@@ -75,9 +75,7 @@ def only_expected_warnings():
         yield
 
 
-# ------------------------------------------------------------------------------------------
-# What a schema tells
-# ------------------------------------------------------------------------------------------
+# --- What a schema tells ----------------------------------------------------------------------
 
 
 def test_schema_tells_what_columns_held(model):
@@ -103,15 +101,6 @@ def test_schema_tells_what_columns_held(model):
     assert repr(schema) == shown
     with pytest.raises(dataclasses.FrozenInstanceError):
         area.kind = "category"
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_schema_of_arrays(dtype):
-    X = np.round(random.normal(scale=9, size=(50, 2))).astype(dtype)
-    (first, _), schema = (found := ensemble().fit(X, X[:, 0]).schema_).columns, found
-    assert (first.name, first.kind, first.dtype) == (0, "number", str(np.dtype(dtype)))
-    assert first.range == (X[:, 0].min(), X[:, 0].max())
-    assert schema.n_samples == 50
 
 
 def test_categories_that_only_one_sample_has_count_as_unknown():
@@ -180,9 +169,7 @@ def test_partial_fit_extends_the_range():
     assert student.schema_.n_samples == 90
 
 
-# ------------------------------------------------------------------------------------------
-# Conversions
-# ------------------------------------------------------------------------------------------
+# --- Conversions ------------------------------------------------------------------------------
 
 CONVERSIONS = {
     "whole numbers as decimals in text": {"code": [f"{code}.0" for code in CODES]},
@@ -214,9 +201,7 @@ def test_arrays_and_lists_are_converted(make):
     np.testing.assert_array_equal(estimator.predict(text[:1]), estimator.predict(X[:1]))
 
 
-# ------------------------------------------------------------------------------------------
-# Errors
-# ------------------------------------------------------------------------------------------
+# --- Errors -----------------------------------------------------------------------------------
 
 REFUSED = {
     "words for numbers of categories": (
@@ -264,9 +249,7 @@ def test_what_cannot_be_converted_is_refused_by_name(change, n, model):
         raise ValueError(found.loc[name, "message"])
 
 
-# ------------------------------------------------------------------------------------------
-# Warnings
-# ------------------------------------------------------------------------------------------
+# --- Warnings ---------------------------------------------------------------------------------
 
 SUSPICIOUS = {
     "missing": (
@@ -341,9 +324,7 @@ def test_fit_does_not_warn():
     DistributionDistiller(fitted, **SMALL).fit(far, y)
 
 
-# ------------------------------------------------------------------------------------------
-# validate
-# ------------------------------------------------------------------------------------------
+# --- validate ---------------------------------------------------------------------------------
 
 
 def test_validate_has_a_row_for_each_column(model):
@@ -359,12 +340,3 @@ def test_validate_has_a_row_for_each_column(model):
     assert found["fitted"][4].endswith(": 2020-01-01 to " + str(TABLE["day"].max().date()))
     with pytest.raises(ValueError, match="Column 'area'"):
         model.predict(table)
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-def test_missing_values_are_refused_where_they_must_not_be(normalize):
-    X = random.normal(size=(60, 2))
-    estimator = ensemble(normalize=(normalize) or "y").fit(X, X[:, 0])
-    X[0, 1] = np.nan
-    found = validate(estimator, X)
-    assert list(found["verdict"]) == ["ok", "ok" if normalize else "refused"]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from sklearn import config_context
 from small_models import ensemble, student
 
 from skdistill._data import schema
@@ -164,9 +163,7 @@ def test_rows_are_refused_in_the_same_words_few_or_many(rows, data, monkeypatch)
     assert str(few.value) == str(many.value)
 
 
-# ------------------------------------------------------------------------------------------
-# Threads
-# ------------------------------------------------------------------------------------------
+# --- Threads ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -214,16 +211,3 @@ def test_threads_of_torch_predict_chunks_side_by_side(make, data, chunks, monkey
         seen.clear()
         model.predict(X[:6])
         assert seen == {(threading.get_ident(), n_threads)}  # two chunks start no threads
-
-
-def test_the_memory_of_threads_is_within_working_memory(data, chunks, monkeypatch):
-    X, y = data
-    model = ensemble().fit(X, y)
-    chunks(3)
-    seen = seen_threads(model, monkeypatch)
-    chunk_mib = batched._CHUNK_BYTES / 2**20
-    for working_memory, n_workers in ((2 * chunk_mib, 2), (chunk_mib / 2, 0)):
-        seen.clear()
-        with config_context(working_memory=working_memory):
-            model.predict(X)
-        assert len({ident for ident, _ in seen} - {threading.get_ident()}) == n_workers

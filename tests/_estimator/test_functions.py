@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from small_models import FUNCTIONS, METHODS, assert_same, ensemble, student, target_transformed
 
 from skdistill import predict_interval, predict_members, predict_quantiles, predict_uncertainty
@@ -158,19 +158,3 @@ UNFITTED = {
 def test_unfitted_models_say_so(wrapping, name, data):
     with pytest.raises(NotFittedError):
         FUNCTIONS[name](UNFITTED[wrapping](), data[0])
-
-
-@pytest.mark.parametrize("shape", [(80,), (80, 2)])
-def test_intervals_of_several_coverages_through_a_transform(shape):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(80, 2))
-    y = np.exp(0.3 * rng.normal(size=shape))
-    mirrored = FunctionTransformer(lambda y: -np.log(y), lambda z: np.exp(-z))
-    model = TransformedTargetRegressor(ensemble(), transformer=mirrored, check_inverse=False)
-    model.fit(X, y)
-    found = predict_interval(model, X, coverage=[0.5, 0.9])
-    assert found.shape == (*shape, 2, 2)
-    for number, coverage in enumerate((0.5, 0.9)):
-        one = predict_interval(model, X, coverage)
-        np.testing.assert_allclose(found[..., number, :], one, rtol=1e-9)
-    assert (found[..., 1, 0] < found[..., 0, 0]).all()

@@ -105,9 +105,7 @@ def variance(found, rows):
     return found.module().variance(torch.tensor(rows)).numpy()
 
 
-# ------------------------------------------------------------------------------------------
-# What they are
-# ------------------------------------------------------------------------------------------
+# --- What they are ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("usual", [0.0, 0.5])
@@ -301,9 +299,7 @@ def test_of_many_samples_others_tell_how_far_new_ones_are(n, least, most):
     assert least <= share < most
 
 
-# ------------------------------------------------------------------------------------------
-# What is unknown
-# ------------------------------------------------------------------------------------------
+# --- What is unknown --------------------------------------------------------------------------
 
 TABLE = RNG.standard_normal((400, 3))
 SUM = TABLE @ [1.0, 2.0, 0.0] + 0.1 * RNG.standard_normal(400)
@@ -360,9 +356,7 @@ def test_a_combination_of_known_categories_that_was_never_seen_is_unknown():
         assert ood_auroc(known, new) > 0.95
 
 
-# ------------------------------------------------------------------------------------------
-# Distributions that they displace
-# ------------------------------------------------------------------------------------------
+# --- Distributions that they displace ---------------------------------------------------------
 
 
 def drawn(*shape, seed=0):
@@ -455,9 +449,7 @@ def test_a_logit_normal_has_the_covariance_of_the_functions():
     )
 
 
-# ------------------------------------------------------------------------------------------
-# Estimators that have them
-# ------------------------------------------------------------------------------------------
+# --- Estimators that have them ----------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,6 @@ from skdistill.expectations import Expectation
 from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD
 from skdistill.teachers import as_teacher
-from skdistill.transfer import GaussianNoise
 
 SCALE = 3.0
 
@@ -241,27 +240,3 @@ def test_what_cannot_be_seen_is_refused_by_name(value):
     teacher = BayesianEnsembleClassifier(inference=SGLD(1e-3), callbacks=value)
     with pytest.raises(ValueError, match="teacher__callbacks cannot be compared with other values"):
         digests(GPEDDistiller(teacher), {})
-
-
-def test_parts_have_names():
-    def of(noise=1.0, verbose=0, X=0, teacher_verbose=0, inference=None, **params):
-        teacher = BayesianEnsembleClassifier(
-            inference=inference or SGLD(1e-3), verbose=teacher_verbose
-        )
-        distiller = GPEDDistiller(teacher, transfer=GaussianNoise(noise), verbose=verbose, **params)
-        return digests(distiller, {"X": np.full(3, X)}, ("verbose",))
-
-    def changed(**changes):
-        one, other = of(), of(**changes)
-        return {name for name in {**one, **other} if one.get(name) != other.get(name)}
-
-    assert changed() == set()
-    assert changed(verbose=1, teacher_verbose=3) == set()
-    assert changed(noise=2.0) == {"transfer__scale"}
-    assert changed(X=1) == {"X"}
-    assert changed(lr=0.1, estimate={"entropy": "online"}) == {"lr", "estimate__kind"}
-    assert changed(module__verbose=1) == {"module__verbose"}
-    assert changed(inference=SGLD(2e-3)) == {"teacher__inference__step_size"}
-    expected = {"teacher__inference", "teacher__inference__friction"}
-    assert changed(inference=SGHMC(1e-3)) >= expected
-    assert {"the version of torch", "the version of skdistill"} <= of().keys()

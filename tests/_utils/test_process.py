@@ -14,7 +14,6 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skdistill._utils.process import ProcessLock, one_blas_thread, torch_threads
-from skdistill.modules import GLOBAL_GENERATOR_LOCK
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -138,29 +137,6 @@ def test_children_predict_and_fit(tally):
         """
     )
     tally("forks", 7)
-
-
-@needs_fork
-def test_a_child_does_not_wait_for_a_fit_of_another_thread(tally):
-    """Fits of modules with dropout go one at a time; the child has none of them."""
-    held, forked = threading.Event(), threading.Event()
-
-    def hold():
-        with GLOBAL_GENERATOR_LOCK.held():
-            held.set()
-            forked.wait(30)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait(30)
-    pid = os.fork()
-    if pid == 0:
-        is_free = GLOBAL_GENERATOR_LOCK._lock.acquire(timeout=5)
-        os._exit(0 if is_free else 1)
-    forked.set()
-    holder.join()
-    assert os.waitpid(pid, 0)[1] == 0
-    tally("forks")
 
 
 def test_a_lock_is_held_by_one_thread_and_reentrant():

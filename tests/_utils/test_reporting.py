@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import select
 import struct
-from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -79,9 +78,7 @@ def terminal(monkeypatch):
     os.close(master)
 
 
-# ------------------------------------------------------------------------------------------
-# The bar
-# ------------------------------------------------------------------------------------------
+# --- The bar ----------------------------------------------------------------------------------
 
 
 def test_a_terminal_has_a_bar_after_ten_seconds(clock, terminal):
@@ -116,9 +113,7 @@ def test_the_bar_is_removed_after_an_error(clock, terminal, error):
     assert current() is None
 
 
-# ------------------------------------------------------------------------------------------
-# Lines
-# ------------------------------------------------------------------------------------------
+# --- Lines ------------------------------------------------------------------------------------
 
 
 def test_a_stage_has_a_line_about_its_time_and_one_at_its_end(clock, capsys):
@@ -144,24 +139,7 @@ def test_a_stage_has_a_line_about_its_time_and_one_at_its_end(clock, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_parts_share_what_is_left(clock):
-    with reporting.reporting("Fit", 1), stage("members"):
-        found = current().stage
-        with part(0.25, lambda: 0.5):
-            assert found.share == pytest.approx(0.125)
-        assert found.share == pytest.approx(0.25)
-        with suppress(ValueError), part(0.5):
-            assert found.share == pytest.approx(0.25)
-            raise ValueError
-        assert found.share == pytest.approx(0.625)
-        with part(1.0), part(0.5, lambda: 1.0):
-            assert found.share == pytest.approx(0.8125)
-        assert found.share == 1.0
-
-
-# ------------------------------------------------------------------------------------------
-# Fits
-# ------------------------------------------------------------------------------------------
+# --- Fits -------------------------------------------------------------------------------------
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 Y = X[:, 0] + 0.1 * X[:, 1]

@@ -48,21 +48,6 @@ def test_the_seed_decides(make):
     assert not np.array_equal(other_X, X)
 
 
-@pytest.mark.parametrize(
-    ("make", "kwargs", "name"),
-    [
-        (make_hydra_regression, {"n_samples": 0}, "n_samples"),
-        (make_hydra_regression, {"noise": -1.0}, "noise"),
-        (make_spirals, {"n_samples": 0}, "n_samples"),
-        (make_spirals, {"n_arms": 1}, "n_arms"),
-        (make_spirals, {"noise": -1.0}, "noise"),
-    ],
-)
-def test_bad_settings_are_rejected(make, kwargs, name):
-    with pytest.raises(ValueError, match=name):
-        make(**kwargs)
-
-
 def test_ellipsoid_has_as_many_rows_outside_as_inside():
     X, y = make_ellipsoid(2001, 5, random_state=0)
     assert X.shape == (2001, 5)

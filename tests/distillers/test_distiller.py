@@ -116,9 +116,7 @@ def plain(task):
     return {} if task.is_classification else {"normalize": "X"}
 
 
-# ------------------------------------------------------------------------------------------
-# Teachers
-# ------------------------------------------------------------------------------------------
+# --- Teachers ---------------------------------------------------------------------------------
 
 
 def test_an_unfitted_teacher_is_cloned(task):
@@ -201,9 +199,7 @@ def test_a_seed_reaches_what_the_teacher_left_open(task):
     assert task.student(teacher, random_state=None).fit(X, y).teacher_[-1].random_state is None
 
 
-# ------------------------------------------------------------------------------------------
-# Member predictions instead of a teacher
-# ------------------------------------------------------------------------------------------
+# --- Member predictions instead of a teacher --------------------------------------------------
 
 
 @pytest.fixture
@@ -312,9 +308,7 @@ def test_member_predictions_are_routed_as_metadata(wrap, members, task, rows_lea
             assert_answers_belong_to_their_rows(rows, members, task)
 
 
-# ------------------------------------------------------------------------------------------
-# Answers out of fold
-# ------------------------------------------------------------------------------------------
+# --- Answers out of fold ----------------------------------------------------------------------
 
 
 HALVES = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
@@ -385,9 +379,7 @@ def test_bad_folds_are_named(cv, error, message, task):
         task.student(task.ensemble(), teacher_cv=cv).fit(*task.data)
 
 
-# ------------------------------------------------------------------------------------------
-# Grid search and memory
-# ------------------------------------------------------------------------------------------
+# --- Grid search and memory -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seed", "as_path"), [(None, False), (0, True)])
@@ -415,9 +407,7 @@ def test_memory_tells_teachers_data_and_weights_apart(task, tmp_path):
     assert counted.n_fits == 4
 
 
-# ------------------------------------------------------------------------------------------
-# Transfer samples
-# ------------------------------------------------------------------------------------------
+# --- Transfer samples -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, TransferSet, np.ndarray.tolist])
@@ -447,9 +437,7 @@ def test_labels_of_transfer_rows_are_never_used(frozen, further, task):
     assert_same_members(with_rows, without, task.X, rtol=1e-4)
 
 
-# ------------------------------------------------------------------------------------------
-# Samples that are made
-# ------------------------------------------------------------------------------------------
+# --- Samples that are made --------------------------------------------------------------------
 
 
 def asked_in_training(model):
@@ -523,9 +511,7 @@ def test_transfers_out_of_range_are_named(transfer, error, message, task):
     assert model.teacher.n_fits == 0
 
 
-# ------------------------------------------------------------------------------------------
-# Weights
-# ------------------------------------------------------------------------------------------
+# --- Weights ----------------------------------------------------------------------------------
 
 
 def test_weights_go_to_the_teacher_and_to_the_loss(frozen, task):
@@ -538,9 +524,7 @@ def test_weights_go_to_the_teacher_and_to_the_loss(frozen, task):
     assert (weighted.predict_members(X) != unweighted.predict_members(X)).all()
 
 
-# ------------------------------------------------------------------------------------------
-# Epochs
-# ------------------------------------------------------------------------------------------
+# --- Epochs -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_inputs", "rate"), [(10, 0.01), (150, 0.01), (600, 0.0025)])
@@ -627,9 +611,7 @@ def test_auto_counts_the_rows_learnt_from(params, fit_params, expected, frozen, 
     assert model.n_epochs_ == len(model.history_) == expected
 
 
-# ------------------------------------------------------------------------------------------
-# Ctrl-C, divergence, unusual input
-# ------------------------------------------------------------------------------------------
+# --- Ctrl-C, divergence, unusual input --------------------------------------------------------
 
 
 @pytest.fixture

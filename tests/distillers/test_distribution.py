@@ -100,9 +100,7 @@ def target_of(kind, data):
     return data[1] if kind == "regressor" else data[2]
 
 
-# ------------------------------------------------------------------------------------------
-# What each family learns
-# ------------------------------------------------------------------------------------------
+# --- What each family learns ------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -300,9 +298,7 @@ def test_every_family_on_data(kind, family, data):
     assert model.sample_y(data[0], 3, random_state=0).shape == (60, 3)
 
 
-# ------------------------------------------------------------------------------------------
-# Labels, temperature
-# ------------------------------------------------------------------------------------------
+# --- Labels, temperature ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
@@ -351,9 +347,7 @@ def test_the_temperature_softens_both_sides_and_falls_to_one(family, data):
     torch.testing.assert_close(hot, 9 * objective(outputs / 3, softened))
 
 
-# ------------------------------------------------------------------------------------------
-# A classifier or a regressor, as the teacher is
-# ------------------------------------------------------------------------------------------
+# --- A classifier or a regressor, as the teacher is -------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
@@ -424,9 +418,7 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     assert model._training_budget.n_rows == 60
 
 
-# ------------------------------------------------------------------------------------------
-# Bad input
-# ------------------------------------------------------------------------------------------
+# --- Bad input --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", BY_KIND)
@@ -522,9 +514,7 @@ def test_a_setting_is_read_or_refused(kind, family, name):
     assert changed.family_.get_params()[name] == other
 
 
-# ------------------------------------------------------------------------------------------
-# Members that never disagree
-# ------------------------------------------------------------------------------------------
+# --- Members that never disagree --------------------------------------------------------------
 
 
 def agreeing(kind, n_members):

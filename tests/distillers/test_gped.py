@@ -61,9 +61,7 @@ def samples(teacher, X, y, n_members):
     return clone(teacher).set_params(n_members=n_members).fit(X, y)
 
 
-# ------------------------------------------------------------------------------------------
-# Algorithm 1
-# ------------------------------------------------------------------------------------------
+# --- Algorithm 1 ------------------------------------------------------------------------------
 
 
 def plain_student(module, X, visits, estimates, lr):
@@ -136,17 +134,6 @@ def test_r_hat_is_that_of_the_chains_predictions(cls, max_epochs, moons, line):
     assert np.isnan(found.effective_sample_size).all()
 
 
-def test_the_teacher_holds_the_last_state_and_its_own_parameters(moons):
-    X, y = moons
-    teacher = chains(callbacks=[])
-    fitted = student(teacher).fit(X, y)
-    assert fitted.teacher_.n_members_ == 1
-    expected, found = teacher.get_params(), fitted.teacher_.get_params()
-    assert found.pop("inference").get_params() == expected.pop("inference").get_params()
-    assert found == expected
-    assert not hasattr(teacher, "module_")
-
-
 @few_draws
 def test_the_chains_are_asked_about_more_rows_than_the_student_learns_from(moons, monkeypatch):
     X, y = moons
@@ -174,9 +161,7 @@ class Noting:
         return lambda *args, **kwargs: self.seen.append(instance)
 
 
-# ------------------------------------------------------------------------------------------
-# What is learnt
-# ------------------------------------------------------------------------------------------
+# --- What is learnt ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -317,9 +302,7 @@ def test_an_offset_of_y_leaves_the_epistemic_part(replayed, line):
     np.testing.assert_allclose(found[1], found[0], rtol=0.05)
 
 
-# ------------------------------------------------------------------------------------------
-# Special cases
-# ------------------------------------------------------------------------------------------
+# --- Special cases ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -344,9 +327,7 @@ def samples_mean(fitted):
     return np.exp(log_probs) / np.exp(log_probs).sum(1, keepdims=True)
 
 
-# ------------------------------------------------------------------------------------------
-# Pruning
-# ------------------------------------------------------------------------------------------
+# --- Pruning ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -374,9 +355,7 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     assert restarted.monitor_error_["predictive"] < 0.06
 
 
-# ------------------------------------------------------------------------------------------
-# Teachers that are fitted
-# ------------------------------------------------------------------------------------------
+# --- Teachers that are fitted -----------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -440,9 +419,7 @@ def test_predictions_of_members_take_the_place_of_a_teacher(ensemble, moons):
         student("classifier").fit(X, y, member_predictions=given, X_monitor=X)
 
 
-# ------------------------------------------------------------------------------------------
-# Data
-# ------------------------------------------------------------------------------------------
+# --- Data -------------------------------------------------------------------------------------
 
 
 def test_transfer_rows_count_like_rows_of_x(moons):
@@ -477,9 +454,7 @@ def test_generated_samples_have_running_means(only, moons, monkeypatch):
     np.testing.assert_allclose(found, members.mean(1), rtol=1e-4, atol=1e-6)
 
 
-# ------------------------------------------------------------------------------------------
-# What is refused, and what ends a fit
-# ------------------------------------------------------------------------------------------
+# --- What is refused, and what ends a fit -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -548,9 +523,7 @@ def test_ctrl_c_keeps_what_the_student_has_learnt(at, estimate, epoch_length, mo
     assert hasattr(distiller, "teacher_") == (estimate == "online")  # whose chains have ended
 
 
-# ------------------------------------------------------------------------------------------
-# The student's own error
-# ------------------------------------------------------------------------------------------
+# --- The student's own error ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [GPEDDistiller, BDistilBooster])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill.distillers.gped._estimates import RunningMean, Targets, pooled
+from skdistill.distillers.gped._estimates import RunningMean, Targets
 from skdistill.distillers.gped._plan import ExpectationObjective, ReplayObjective
 from skdistill.distributions import Gaussian
-from skdistill.expectations import KNOWN, Expectation
+from skdistill.expectations import KNOWN
 from skdistill.losses import cross_entropy
 
 CPU = torch.device("cpu")
@@ -44,24 +44,6 @@ def test_rows_that_nobody_visited_have_no_mean(running):
     running.update(torch.tensor([1]), torch.ones(1, 2))
     assert running.means()[1].tolist() == [1, 1]
     assert running.means()[0].isnan().all()
-
-
-def test_sums_beyond_the_limit_are_in_a_file(monkeypatch):
-    mapped, memmap = [], np.memmap
-
-    def noting(*args, **kwargs):
-        mapped.append(memmap(*args, **kwargs))
-        return mapped[-1]
-
-    monkeypatch.setattr(np, "memmap", noting)
-    small = RunningMean(10, 2, CPU, limit=80)
-    assert not mapped
-    large = RunningMean(10, 2, CPU, limit=79)
-    for running in (small, large):
-        running.update(torch.tensor([3]), torch.ones(1, 2))
-        assert running.sums.nbytes == 80
-    np.testing.assert_array_equal(mapped[0], large.sums)
-    assert mapped[0].sum() == 2
 
 
 def test_a_running_mean_goes_on_from_its_state(running):
@@ -204,17 +186,6 @@ def test_the_objective_is_the_sum_of_the_losses(outputs):
     torch.testing.assert_close(torch.autograd.grad(through_autograd.sum(), inputs)[0], gradient)
 
 
-def test_weights_are_factors_of_the_losses(outputs):
-    first, second = EXPECTATIONS
-    heavy = Expectation(second.g, second.loss, second.link, name="entropy", weight=2.5)
-    target = (drawn_probs(1, 6, 4, seed=4),)
-    plain, _ = ExpectationObjective([first, second], COLUMNS).loss_and_gradient(outputs, target)
-    loss, slope = ExpectationObjective([first, heavy], COLUMNS).loss_and_gradient(outputs, target)
-    own, own_slope = second.loss_and_gradient(outputs[..., 3:], target[0][..., 3:])
-    torch.testing.assert_close(loss - plain, 1.5 * own)
-    torch.testing.assert_close(slope[..., 3:], 2.5 * own_slope)
-
-
 def test_the_gradient_at_the_mean_is_the_mean_gradient_for_the_predictive_only(outputs):
     # One step of Bayesian Dark Knowledge learns from one sample: on average, from their mean. The
     # absolute error of the entropy does not commute so.
@@ -241,16 +212,3 @@ def test_replayed_members(outputs):
         assert found == {tuple(one) for one in members[:, row].tolist()}
     online = ReplayObjective(EXPECTATIONS, COLUMNS, ["online", "online"], [3, 1])
     torch.testing.assert_close(online._target(stored)[0], values.mean(0))
-
-
-def test_replayed_members_far_from_zero_have_their_variance():
-    members = Gaussian(300 + 0.05 * torch.randn(5, 6, 1), torch.rand(5, 6, 1))
-    values = [e.of_members(members) for e in NUMBERS]
-    expected = members.mean.var(0, correction=0)
-    assert expected.max() < 0.008  # the spacing of float32 around the square of 300
-    columns = [slice(0, 1), slice(1, 2), slice(2, 3)]
-    for estimates in (["online"] * 3, ["stochastic", "online", "online"]):
-        replay = ReplayObjective(NUMBERS, columns, estimates, [1, 1, 2])
-        for stored in (torch.cat(values, -1), pooled(NUMBERS, values).unsqueeze(0)):
-            target = replay._target((stored.transpose(0, 1).unsqueeze(0),))
-            torch.testing.assert_close(target[0, :, 2:], expected)

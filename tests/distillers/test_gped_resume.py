@@ -171,9 +171,7 @@ def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
-# ------------------------------------------------------------------------------------------
-# Files of other fits
-# ------------------------------------------------------------------------------------------
+# --- Files of other fits ----------------------------------------------------------------------
 
 
 class Linear(torch.nn.Linear):

@@ -30,9 +30,7 @@ def n_outputs(task):
     return 3 if task.is_classification else 2
 
 
-# ------------------------------------------------------------------------------------------
-# Teachers
-# ------------------------------------------------------------------------------------------
+# --- Teachers ---------------------------------------------------------------------------------
 
 
 def test_no_teacher_is_a_default_ensemble(task):
@@ -65,9 +63,7 @@ def test_a_teacher_inside_meta_estimators(wrap, task):
     assert np.mean((student - teacher) ** 2) < 0.2 * np.var(teacher)
 
 
-# ------------------------------------------------------------------------------------------
-# Heads
-# ------------------------------------------------------------------------------------------
+# --- Heads ------------------------------------------------------------------------------------
 
 
 def n_networks(task, n_heads):
@@ -142,11 +138,6 @@ class Shifted(nn.Sequential):
         return super().forward(x) + 3.0
 
 
-class Pair(nn.Linear):
-    def forward(self, x):
-        return super().forward(x).chunk(2, dim=-1)
-
-
 MISTAKES = {
     "head_layers": ({"heads": Heads(head_layers=4)}, "head_layers must be between 1 and 3"),
     "own forward": (
@@ -169,31 +160,13 @@ def test_mistakes_of_the_module_are_found_before_the_teacher_is_fitted(mistake, 
     assert counted.n_fits == 0
 
 
-def half_frozen(in_features, out_features, norm=nn.Identity):
-    first, last = nn.Linear(in_features, 8), nn.Linear(8, out_features)
-    nn.init.constant_(first.weight, 0.25).requires_grad_(False)
-    nn.init.constant_(last.bias, 0.25).requires_grad_(False)
-    return nn.Sequential(first, norm(), nn.Tanh(), last)
-
-
-@pytest.mark.parametrize("norm", [nn.Identity, nn.Softplus], ids=["by hand", "vmap"])
-def test_frozen_weights_stay_as_they_are_and_count(norm, frozen, task):
-    params = {"module": half_frozen, "module__norm": norm, "optimizer__weight_decay": 0.1}
-    model = task.Student(frozen, max_epochs=2, random_state=0, **params).fit(*task.data)
-    values = [p.detach() for p in model.module_.parameters()]  # weight, bias of core, of heads
-    assert [(value == 0.25).all().item() for value in values] == [True, False, False, True]
-    assert model.n_parameters_ == 8 * 4 + n_networks(task, 3) * n_outputs(task) * 9
-
-
 def normalised(in_features, out_features):
     return nn.Sequential(
         nn.Linear(in_features, 16), nn.LayerNorm(16), nn.Tanh(), nn.Linear(16, out_features)
     )
 
 
-# ------------------------------------------------------------------------------------------
-# Weights of the terms
-# ------------------------------------------------------------------------------------------
+# --- Weights of the terms ---------------------------------------------------------------------
 
 
 def objective_of(task, n_epochs, **settings):
@@ -235,14 +208,6 @@ class Weights(Callback):
         self.seen.append((criterion.spread_weight.item(), criterion.diversity_weight.item()))
 
 
-def test_training_follows_the_ramps(frozen, task):
-    weights = Weights()
-    settings = {"loss": HydraLoss(spread_weight=0.8, diversity_weight=(0.6, 1, 3)), "max_epochs": 4}
-    task.student(frozen, callbacks=[weights], **settings).fit(*task.data)
-    expected = [(0.2, 0.0), (0.4, 0.0), (0.6, 0.3), (0.8, 0.6)]
-    np.testing.assert_allclose(weights.seen, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("diversity", ["mean", "pairwise"])
 def test_the_diversity_term_turns_heads_apart(diversity, frozen, task):
     def likeness(model):
@@ -260,9 +225,7 @@ def test_the_diversity_term_turns_heads_apart(diversity, frozen, task):
     assert likeness(constant) < likeness(ramped) < likeness(without)
 
 
-# ------------------------------------------------------------------------------------------
-# Training
-# ------------------------------------------------------------------------------------------
+# --- Training ---------------------------------------------------------------------------------
 
 
 def trained_by_hand(networks, X, loss, max_epochs):

@@ -22,9 +22,7 @@ from skdistill.modules import ConvNet
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Heads, HydraLoss
 
-# ------------------------------------------------------------------------------------------
-# The loss
-# ------------------------------------------------------------------------------------------
+# --- The loss ---------------------------------------------------------------------------------
 
 PAIRINGS = [(3, 3), (5, 2), (2, 5), (4, 1)]
 
@@ -167,9 +165,7 @@ def test_the_gradient_is_that_of_finite_differences(n_members, n_heads, rules_ou
     assert gradcheck(lambda z: objective(z, case.targets), case.outputs.clone().requires_grad_())
 
 
-# ------------------------------------------------------------------------------------------
-# Fidelity
-# ------------------------------------------------------------------------------------------
+# --- Fidelity ---------------------------------------------------------------------------------
 
 
 def draw(n, seed):
@@ -235,9 +231,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
     assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.01)
 
 
-# ------------------------------------------------------------------------------------------
-# Labels
-# ------------------------------------------------------------------------------------------
+# --- Labels -----------------------------------------------------------------------------------
 
 
 class Shuffled(ClassifierMixin, BaseEstimator):
@@ -285,9 +279,7 @@ def test_a_teacher_of_other_classes_is_named(known, message, classification):
         classification.student(FrozenEstimator(teacher)).fit(X, y)
 
 
-# ------------------------------------------------------------------------------------------
-# Images
-# ------------------------------------------------------------------------------------------
+# --- Images -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,7 @@ from skdistill.distillers.hydra._plan import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.settings import HydraLoss
 
-# ------------------------------------------------------------------------------------------
-# The loss
-# ------------------------------------------------------------------------------------------
+# --- The loss ---------------------------------------------------------------------------------
 
 
 def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
@@ -184,9 +182,7 @@ def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_net
     assert model.predict_members(X).shape[1] == n_heads
 
 
-# ------------------------------------------------------------------------------------------
-# Fidelity
-# ------------------------------------------------------------------------------------------
+# --- Fidelity ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

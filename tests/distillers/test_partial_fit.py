@@ -45,9 +45,7 @@ def classes(task):
     return {"classes": np.unique(task.y)} if task.is_classification else {}
 
 
-# ------------------------------------------------------------------------------------------
-# What it equals
-# ------------------------------------------------------------------------------------------
+# --- What it equals ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,9 +75,7 @@ def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
     assert errors[0] < 0.25
 
 
-# ------------------------------------------------------------------------------------------
-# From call to call
-# ------------------------------------------------------------------------------------------
+# --- From call to call ------------------------------------------------------------------------
 
 
 def saved_and_loaded(student, path):
@@ -100,14 +96,6 @@ def test_a_copy_goes_on_as_the_student_itself(student, task, classes, way, tmp_p
     for model in (student, copied):
         model.partial_fit(task.X[:31], task.y[:31]).partial_fit(task.X[31:], task.y[31:])
     assert_same_weights(copied, student)
-
-
-def test_a_fitted_student_goes_on_with_the_learning_rate(student, task):
-    student.set_params(max_epochs=2).fit(*task.data)
-    before = pickle.dumps(weights(student))
-    student.partial_fit(*task.data)
-    assert pickle.dumps(weights(student)) != before
-    assert student.n_epochs_ == len(student.history_) == 3
 
 
 def test_labels_may_be_missing_from_a_call(classification):
@@ -156,9 +144,7 @@ class Members(RegressorMixin, BaseEstimator):
         return np.stack([means, np.full_like(means, 0.1)], axis=-1)[:, :, None]
 
 
-# ------------------------------------------------------------------------------------------
-# What is refused
-# ------------------------------------------------------------------------------------------
+# --- What is refused --------------------------------------------------------------------------
 
 
 def test_without_a_fitted_teacher_there_is_no_partial_fit(student):
@@ -210,9 +196,7 @@ def test_a_call_that_diverges_leaves_the_student_as_it_was(student, task, classe
     assert student.n_epochs_ == 1
 
 
-# ------------------------------------------------------------------------------------------
-# scikit-learn's contract
-# ------------------------------------------------------------------------------------------
+# --- scikit-learn's contract ------------------------------------------------------------------
 
 
 class Classes(ClassifierMixin, Members):

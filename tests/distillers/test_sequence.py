@@ -55,9 +55,7 @@ def student(members, data):
     return distiller(members).fit(*data)
 
 
-# ------------------------------------------------------------------------------------------
-# The loss
-# ------------------------------------------------------------------------------------------
+# --- The loss ---------------------------------------------------------------------------------
 
 N, T, K = 4, 5, 6
 
@@ -144,9 +142,7 @@ def test_padding_has_no_influence_on_loss_or_gradient(name, batch):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-# ------------------------------------------------------------------------------------------
-# Training
-# ------------------------------------------------------------------------------------------
+# --- Training ---------------------------------------------------------------------------------
 
 
 def weights(model):
@@ -267,9 +263,7 @@ def test_a_student_that_can_hold_it_has_what_members_know(loss, tables):
     torch.testing.assert_close(found.concentrations, expected, rtol=0.02, atol=0.02)
 
 
-# ------------------------------------------------------------------------------------------
-# Prediction
-# ------------------------------------------------------------------------------------------
+# --- Prediction -------------------------------------------------------------------------------
 
 
 def test_generating_from_a_student(student, data):
@@ -322,9 +316,7 @@ def test_a_language_model_is_distilled():
     assert np.isfinite(student.score(TEXTS))
 
 
-# ------------------------------------------------------------------------------------------
-# scikit-learn's conventions, and what is refused
-# ------------------------------------------------------------------------------------------
+# --- scikit-learn's conventions, and what is refused ------------------------------------------
 
 
 @pytest.mark.parametrize(

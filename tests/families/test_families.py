@@ -21,12 +21,11 @@ from skdistill import (
 )
 from skdistill.distributions import (
     ClassDistribution,
-    Dirichlet,
     ExpectedCategorical,
     Gaussian,
     NumericDistribution,
 )
-from skdistill.families import DirichletFamily, Family, known_families, make_family
+from skdistill.families import Family, known_families, make_family
 from skdistill.persistence import register
 
 M, N = 4, 5
@@ -172,17 +171,3 @@ def test_a_family_of_classes_of_ones_own(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "student").predict_uncertainty(X).epistemic, epistemic
     )
-
-
-def test_a_subclass_changes_what_it_says(tmp_path):
-    """Another loss for one of the library's families."""
-
-    class Flatter(DirichletFamily):
-        def distribution(self, outputs):
-            return Dirichlet(1 + super().distribution(outputs).concentrations)
-
-    X, y = load_iris(return_X_y=True)
-    small = {"max_epochs": 3, "random_state": 0}
-    teacher = BayesianEnsembleClassifier(3, **small)
-    student = DistributionDistiller(teacher, family=Flatter(), **small).fit(X, y)
-    assert (student.predict_distribution(X).concentrations > 1).all()

@@ -45,9 +45,7 @@ from skdistill.modules import ConvNet, FunctionDraws, Recurrent
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.settings import WeakLearnerSearch
 
-# ------------------------------------------------------------------------------------------
-# Models, each fitted when it is first asked for
-# ------------------------------------------------------------------------------------------
+# --- Models, each fitted when it is first asked for -------------------------------------------
 
 SMALL = {"max_epochs": 2, "module__hidden_units": (4,), "random_state": 0}
 CHAINS = {"max_epochs": 6, "module__hidden_units": (4,), "random_state": 0, "n_members": 3}
@@ -223,9 +221,7 @@ def fitted(request) -> Fitted:
     return Fitted(request.param)
 
 
-# ------------------------------------------------------------------------------------------
-# What is asked, and what the answers must keep to
-# ------------------------------------------------------------------------------------------
+# --- What is asked, and what the answers must keep to -----------------------------------------
 
 LEVELS = [0.05, 0.1, 0.5, 0.9, 0.95]
 
@@ -371,9 +367,7 @@ def _check_numbers(model, said, n, dtype) -> None:
         assert_close(said["staged_predict"][:, -1], mean, dtype, "last stage")
 
 
-# ------------------------------------------------------------------------------------------
-# Samples, and what they are handed over in
-# ------------------------------------------------------------------------------------------
+# --- Samples, and what they are handed over in ------------------------------------------------
 
 _FLOATS = [np.float16, np.float32, np.float64]
 _OTHERS = [np.int8, np.int32, np.int64, np.uint8, np.uint64, np.bool_, np.object_]
@@ -461,9 +455,7 @@ def handed_over(draw, X) -> Any:
     return ways[draw(st.sampled_from(sorted(ways)), label="handed over as")](X)
 
 
-# ------------------------------------------------------------------------------------------
-# Nonsense
-# ------------------------------------------------------------------------------------------
+# --- Nonsense ---------------------------------------------------------------------------------
 
 _NONSENSE: list[Callable[[], Any]] = [
     lambda: None,

@@ -9,7 +9,6 @@ import torch
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import ensemble, student
@@ -99,18 +98,6 @@ def test_a_batch_of_points_is_chosen_with_a_student():
     assert points.shape == (2, 2)
     with torch.no_grad():
         assert value >= acquisition(rows_of(50, 2, 2, seed=1)).max()
-
-
-def test_a_search_or_frozen_estimator_around_a_model_will_do(several):
-    X, (model, *_) = several
-    y = model.predict(X)
-    search = GridSearchCV(ensemble(max_epochs=1), {"lr": [0.01]}, cv=2).fit(X, y)
-    rows = torch.from_numpy(X[:4])
-    for outer, inner in ((FrozenEstimator(model), model), (search, search.best_estimator_)):
-        found = MembersModel(outer, dtype=torch.float32).posterior(rows)
-        assert found.dtype == torch.float64  # that of the samples
-        expected = MembersModel(inner, torch.float32).posterior(rows)
-        np.testing.assert_array_equal(found.values, expected.values)
 
 
 def test_what_has_no_members_of_columns_as_given_is_refused(data):

@@ -133,17 +133,6 @@ def test_average_over_targets_is_uniform(metric, make_predictions):
 
 
 @all_metrics
-def test_lists_and_frames_do(metric, make_predictions):
-    pd = pytest.importorskip("pandas")
-    arrays = arguments(metric, make_predictions())
-    as_lists = [array.tolist() for array in arrays]
-    as_frames = [
-        {1: pd.Series, 2: pd.DataFrame}.get(array.ndim, np.asarray)(array) for array in arrays
-    ]
-    assert metric(*as_lists) == metric(*as_frames) == metric(*arrays)
-
-
-@all_metrics
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

@@ -211,17 +211,6 @@ def test_scorers_of_classes_serve_rows_that_lack_one(name):
     assert_allclose(scorer(model, X[rows], y[rows]), everything)
 
 
-@pytest.mark.parametrize("scorer", [get_scorer("neg_gaussian_nll"), get_scorer("neg_ause")])
-def test_scorers_of_the_variance_refuse_entropies(scorer):
-    class Classifier(KnownRegressor):
-        def predict_uncertainty(self, X):
-            return SimpleNamespace(total=np.ones(len(X)), measure="entropy")
-
-    X, y = make_members_table()
-    with pytest.raises(ValueError, match=r"needs a regressor.*got measure='entropy'"):
-        scorer(Classifier(), X, y)
-
-
 def test_scorer_of_the_entropy_refuses_variances():
     X, y = make_members_table()
     with pytest.raises(ValueError, match=r"needs a classifier.*got measure='variance'"):

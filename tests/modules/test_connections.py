@@ -12,7 +12,6 @@ from skdistill.modules import (
     CONNECTIONS,
     MLP,
     Booster,
-    ConvNet,
     Learner,
     Recurrent,
     Rounds,
@@ -122,24 +121,6 @@ def test_rounds_are_those_of_the_booster_and_rows_may_leave():
     assert_close(rounds.mean, said.mean(0))
 
 
-def test_learners_that_read_nobody_run_side_by_side():
-    learners = chain("none", 3, n_sources=0)
-    whole = booster(learners)
-    x = torch.randn(6, 5)
-    one_by_one = whole(x.unsqueeze(0))
-    calls = []
-    learners[0].core.register_forward_pre_hook(lambda *_: calls.append(1))
-    whole.put_side_by_side()
-    assert_close(whole(x.unsqueeze(0)), one_by_one)
-    assert not calls
-    connected = booster(chain("residual", 3))
-    connected.put_side_by_side()
-    assert not connected._stack
-    unlike = booster([Learner(mlp(hidden=(3,)), (5,)), Learner(mlp(hidden=(4,)), (5,))])
-    unlike.put_side_by_side()
-    assert not unlike._stack
-
-
 @pytest.mark.parametrize("connection", ["residual", "dense", "gru"])
 def test_series_are_read_at_every_step(connection):
     def recurrent(seed):
@@ -161,17 +142,3 @@ def test_series_are_read_at_every_step(connection):
     rounds.advance()
     rounds.advance()
     assert_close(rounds.mean[-1], whole(x.unsqueeze(0))[0])
-
-
-def test_what_cannot_be_cut_is_refused():
-    with pytest.raises(ValueError, match="head_layers must be between 1 and 3"):
-        Learner(mlp(), (5,), head_layers=4)
-    with pytest.raises(ValueError, match="early=True needs a module that reads a series"):
-        Learner(mlp(), (5,), over_time=True)
-    image = ConvNet((1, 8, 8), 3, channels=(2, 3))
-    first = Learner(image, (1, 8, 8))
-    with pytest.raises(ValueError, match="connections need activations that are one vector"):
-        Learner(ConvNet((1, 8, 8), 3, channels=(2, 3)), (1, 8, 8), 3, "residual", [first])
-    residual = mlp(hidden=(4, 4), residual=True)
-    with pytest.raises(ValueError, match="connection='dense' needs a linear layer"):
-        Learner(residual, (5,), 2, "dense", [Learner(mlp(), (5,))])

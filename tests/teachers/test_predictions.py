@@ -33,9 +33,7 @@ from skdistill.teachers import (
     out_of_fold_members,
 )
 
-# ------------------------------------------------------------------------------------------
-# Arrays of predictions
-# ------------------------------------------------------------------------------------------
+# --- Arrays of predictions --------------------------------------------------------------------
 
 
 def test_good_predictions_are_returned():
@@ -103,9 +101,7 @@ def test_classes_are_aligned():
         align_classes(p, ["a", "c"], ["a", "b"])
 
 
-# ------------------------------------------------------------------------------------------
-# Out of fold
-# ------------------------------------------------------------------------------------------
+# --- Out of fold ------------------------------------------------------------------------------
 
 
 def test_members_out_of_fold_are_those_of_the_other_folds(classes):
@@ -167,9 +163,7 @@ def test_folds_with_different_numbers_of_members_are_named(classes):
         out_of_fold_members(Growing(GaussianNB()), X, y, cv=PredefinedSplit(fold))
 
 
-# ------------------------------------------------------------------------------------------
-# Teachers that have learnt their samples by heart
-# ------------------------------------------------------------------------------------------
+# --- Teachers that have learnt their samples by heart -----------------------------------------
 
 
 INTERPOLATION = GaussianProcessRegressor(RBF(1.0), optimizer=None, normalize_y=True)

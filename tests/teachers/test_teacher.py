@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -52,9 +52,7 @@ def trees(cls, **params):
     return cls(n_estimators=N_TREES, random_state=0, **params)
 
 
-# ------------------------------------------------------------------------------------------
-# Classifiers
-# ------------------------------------------------------------------------------------------
+# --- Classifiers ------------------------------------------------------------------------------
 
 VOTERS = [("nb", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3, random_state=0))]
 
@@ -128,9 +126,7 @@ def test_hard_voters_give_all_probability_to_their_class(classes):
     assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
 
 
-# ------------------------------------------------------------------------------------------
-# Regressors
-# ------------------------------------------------------------------------------------------
+# --- Regressors -------------------------------------------------------------------------------
 
 REGRESSORS = {
     "extra trees": (trees(ExtraTreesRegressor, min_samples_leaf=3), N_TREES),
@@ -213,9 +209,7 @@ def test_impurities_that_rounding_has_destroyed_are_not_taken(offset, numbers):
     assert takes_residual.all() if offset > 1e4 else not takes_residual.any()
 
 
-# ------------------------------------------------------------------------------------------
-# max_members
-# ------------------------------------------------------------------------------------------
+# --- max_members ------------------------------------------------------------------------------
 
 
 def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
@@ -232,9 +226,7 @@ def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
         assert (grouped.epistemic <= whole.epistemic * (1 + 1e-9) + 1e-12).all()
 
 
-# ------------------------------------------------------------------------------------------
-# batch_size
-# ------------------------------------------------------------------------------------------
+# --- batch_size -------------------------------------------------------------------------------
 
 ASKED: list[int] = []
 
@@ -274,9 +266,7 @@ def test_models_are_asked_about_so_many_samples_at_a_time(model, classes, number
     assert student.teacher_.get_params()["batch_size"] == 7
 
 
-# ------------------------------------------------------------------------------------------
-# Which models become what
-# ------------------------------------------------------------------------------------------
+# --- Which models become what -----------------------------------------------------------------
 
 ENSEMBLE = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0)
 
@@ -331,25 +321,7 @@ def test_what_cannot_teach_is_named(model, message):
         as_teacher(model)
 
 
-def test_a_model_with_bad_probabilities_is_found_by_fit(classes):
-    class Unsure(ClassifierMixin, BaseEstimator):
-        def fit(self, X, y):
-            self.classes_ = np.unique(y)
-            return self
-
-        def predict(self, X):
-            return self.classes_[np.zeros(len(X), dtype=int)]
-
-        def predict_proba(self, X):
-            return np.full((len(X), 3), 0.5)
-
-    with pytest.raises(ValueError, match=r"^teacher's predictions must sum to 1.*sums to 1\.5"):
-        as_teacher(Unsure()).fit(*classes)
-
-
-# ------------------------------------------------------------------------------------------
-# scikit-learn's contract, weights, frames
-# ------------------------------------------------------------------------------------------
+# --- scikit-learn's contract, weights, frames -------------------------------------------------
 
 
 TEACHERS = [
@@ -408,9 +380,7 @@ def test_frames_keep_their_names(library, classes, numbers):
         assert_allclose(members, as_teacher(model, max_members=2).fit(X, y).predict_members(X))
 
 
-# ------------------------------------------------------------------------------------------
-# CatBoost and LightGBM
-# ------------------------------------------------------------------------------------------
+# --- CatBoost and LightGBM --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -458,29 +428,6 @@ def test_virtual_ensembles_of_catboost_regressors(loss, numbers):
     else:
         assert teacher.residual_variance_ is None
         assert_allclose(aleatoric, referee[:, 2], rtol=1e-6)
-
-
-@pytest.mark.parametrize("n_trees", [1, 3, 4, 7, 19])
-@pytest.mark.parametrize("loss", ["RMSE", "RMSEWithUncertainty", "Logloss", "MultiClass"])
-def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
-    catboost = pytest.importorskip("catboost")
-    is_classifier = loss in ("Logloss", "MultiClass")
-    kind = catboost.CatBoostClassifier if is_classifier else catboost.CatBoostRegressor
-    X, y = classes if is_classifier else numbers
-    y = y == "oak" if loss == "Logloss" else y
-    model = kind(iterations=n_trees, loss_function=loss, verbose=0, allow_writing_files=False)
-    teacher = as_teacher(model).fit(X, y)
-    members = teacher.predict_members(X)
-    assert members.shape[1] == (1 if n_trees < 4 else 10)
-    # The last virtual member is the whole model.
-    own = teacher.estimator_
-    if is_classifier:
-        assert_allclose(members[:, -1], own.predict_proba(X), rtol=1e-6)
-    else:
-        assert_allclose(members[:, -1, 0, 0], own.predict(X).reshape(len(X), -1)[:, 0], rtol=1e-6)
-    if loss == "RMSEWithUncertainty":
-        assert_allclose(members[:, -1, 0, 1], own.predict(X)[:, 1], rtol=1e-6)
-    assert len(np.unique(members[0].round(12), axis=0)) == {1: 1, 3: 1, 4: 2, 7: 2, 19: 5}[n_trees]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from skdistill import (
 )
 from skdistill.distillers._fit._rows import AnswersThatDisagree, NetworksThatDisagree
 from skdistill.samplers import SGLD, MCDropout
-from skdistill.transfer import Disagreement, GaussianNoise, Munge
+from skdistill.transfer import Disagreement, GaussianNoise
 
 STILL = GaussianNoise(scale=0.0)  # leaves samples as they are
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 3)))
@@ -91,16 +91,6 @@ def test_several_steps_follow_the_gradient():
     assert near < far / 2
 
 
-@pytest.mark.parametrize("share", [0.2, 1.0])
-def test_a_share_of_the_rows_is_moved(share):
-    rows = X.repeat(10, 1)
-    new = drawn(Disagreement(STILL, share=share), LinearMembers([1.0, 0.0, 0.0]), rows)
-    error = 4 * np.sqrt(share * (1 - share) / len(rows))
-    at_edge = (rows[:, 0] == rows[:, 0].amin()) | (rows[:, 0] == rows[:, 0].amax())
-    moved = (new != rows).any(1)[~at_edge].double().mean().item()
-    assert moved == pytest.approx(share, abs=error + 1e-12)
-
-
 @pytest.mark.parametrize("has_gradient", [True, False])
 def test_the_candidate_of_the_largest_disagreement_is_kept(has_gradient):
     teacher = LinearMembers([0.0, 3.0, 0.0], has_gradient)
@@ -128,16 +118,6 @@ def test_categorical_columns_stay(maker, method):
     new = drawn(maker, LinearMembers([1.0, 1.0, 1.0]))
     assert torch.equal(new[:, 1], X[:, 1])
     assert (new != X)[:, [0, 2]].all(1).double().mean() > 0.9
-
-
-def test_columns_that_the_base_exchanges_are_left_to_it():
-    rows = X.clone()
-    rows[:, 1] = (rows[:, 1] > 0).double()
-    new = drawn(
-        Disagreement(Munge(categorical=[1]), share=1.0), LinearMembers([1.0, 1.0, 1.0]), rows
-    )
-    assert set(new[:, 1].tolist()) == {0.0, 1.0}
-    assert (new[:, 1] != rows[:, 1]).any()
 
 
 @pytest.mark.parametrize("base", ["noise", GaussianNoise, Disagreement(), 0.7])

@@ -16,7 +16,6 @@ from skdistill.transfer import (
     Mixup,
     Munge,
     TransferMaker,
-    TransferSet,
     make_transfer,
 )
 
@@ -68,18 +67,6 @@ def test_the_generator_says_what_is_drawn(maker):
     assert torch.equal(first, again)
     assert (first != other).any(1).float().mean() > 0.9
     assert torch.equal(torch.random.get_rng_state(), global_state)
-
-
-@pytest.mark.parametrize("maker", [GaussianNoise, Mixup, Disagreement])
-def test_images(maker):
-    X = torch.rand(20, 3, 4, 2, generator=torch.Generator().manual_seed(0))
-    index = torch.arange(20).reshape(2, 10)
-    new = drawn(maker(), X, index)
-    flat = drawn(maker(), X.flatten(1), index)  # as for columns
-    torch.testing.assert_close(new, flat.view_as(new))
-    assert (new != X[index]).flatten(2).any(2).float().mean() > 0.8  # a sample may mix with itself
-    with pytest.raises(ValueError, match=rf"{maker.__name__}: categorical.*more than one axis"):
-        prepared(maker(categorical=[0]), X)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +143,3 @@ def test_names_of_makers(name, maker):
     assert type(made) is maker
     assert repr(made) == f"{maker.__name__}()"
     assert isinstance(made, TransferMaker)
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [("Munge", ValueError), ("", ValueError), (Munge, TypeError), (0.7, TypeError)]
-    + [(TransferSet([[0.0]]), TypeError), ([Munge()], TypeError)],
-)
-def test_anything_else_is_named(given, error):
-    with pytest.raises(error, match=r"^transfer must be None, one of \['noise', 'mixup', .* got"):
-        make_transfer(given)
