@@ -21,7 +21,6 @@ from skdistill import (
     BayesianEnsembleRegressor,
     DistributionDistiller,
     HydraPlusRegressor,
-    predict_members,
     predict_uncertainty,
 )
 from skdistill.distributions import Uncertainty
@@ -152,19 +151,6 @@ def test_every_model_with_an_epistemic_part_is_taken(model, data):
 def classes():
     X, y = make_classification(90, n_informative=4, n_classes=3, random_state=0)
     return X, np.array(["no", "perhaps", "yes"])[y]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_halves_of_a_classifier_are_what_its_steps_give(classes):
-    X, y = classes
-    model = BayesianEnsembleClassifier(3, **SMALL)
-    found = disagreement_of_halves(model, X, y, train_size=30, test_size=30, random_state=1)
-    test, rest = np.split(np.random.RandomState(1).permutation(90), [30])
-    fits = [clone(model).fit(X[part], y[part]) for part in (rest[:30], rest[30:])]
-    means = [fit.predict_proba(X[test]) for fit in fits]
-    assert_allclose(found.squared_difference, np.square(means[0] - means[1]).sum(axis=1))
-    members = [predict_members(fit, X[test]) for fit in fits]
-    assert_allclose(found.epistemic, sum(m.var(axis=1, ddof=1).sum(axis=1) for m in members))
 
 
 @pytest.mark.filterwarnings("ignore")

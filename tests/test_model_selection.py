@@ -9,13 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import BaseEstimator, clone
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.base import BaseEstimator
 from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -72,22 +68,6 @@ def test_of_convolutions_by_hand():
     ).fit(X, np.arange(20) % 2)
     one = 2 * (3 * 9 * 36 + 27 * 4 + 4 * 2)  # 3 x 3 at 36 pixels, pooled to 3 x 3
     assert flops(model, X) == 2 * one
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda model: make_pipeline(StandardScaler(), model),
-        lambda model: make_pipeline(None, make_pipeline("passthrough", model)),
-        lambda model: TransformedTargetRegressor(model, transformer=StandardScaler()),
-        lambda model: GridSearchCV(model, {"lr": [0.01]}, cv=2),
-    ],
-)
-def test_seen_through_meta_estimators(wrap, ensemble, data):
-    model = FrozenEstimator(wrap(clone(ensemble)).fit(*data))
-    assert n_parameters(model) == 3 * N_PARAMETERS
-    assert flops(model, data[0]) == 3 * 2 * N_WEIGHTS
-    assert latency(model, data[0]) > 0
 
 
 class Sleeper(BaseEstimator):

@@ -11,7 +11,6 @@ import torch
 from scipy.optimize import minimize
 from torch import nn
 
-from skdistill.distributions import EmpiricalCategorical
 from skdistill.modules import (
     MLP,
     CategoricalStack,
@@ -23,7 +22,7 @@ from skdistill.modules import (
     stack,
     unstack,
 )
-from skdistill.pruning import ProximalStep, narrow, prune, shrink, widths
+from skdistill.pruning import ProximalStep, prune, shrink, widths
 
 
 def generator(seed=0):
@@ -259,19 +258,6 @@ def test_heads_follow_the_core(head_layers, expected):
     x = randn(1, 7, 4)
     close(small(x), model(x))
     assert isinstance(small.heads, StackedSequential)
-
-
-def test_a_narrowed_module_takes_the_weights_of_a_pruned_one():
-    networks = convnets(2, padding=1)
-    for network in networks:
-        silence(hidden(network)[0], 1, 2)
-    pruned = prune(CategoricalStack(multi_head(networks, 2)))
-    fresh = CategoricalStack(multi_head(convnets(2, padding=1), 2))
-    rebuilt = narrow(fresh, widths(pruned))
-    rebuilt.load_state_dict(pruned.state_dict())
-    x = randn(3, 11, 11)
-    close(rebuilt.distribution(x).members, pruned.distribution(x).members)
-    assert isinstance(rebuilt.distribution(x), EmpiricalCategorical)
 
 
 # --- what cannot be pruned ------------------------------------------------------------------

@@ -12,12 +12,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator, clone
 
 from skdistill.samplers import (
     SGHMC,
     SGLD,
-    MCDropout,
     SGHMCOptimizer,
     SGLDOptimizer,
     effective_sample_size,
@@ -230,35 +228,6 @@ def test_noise_comes_from_the_generator_given_or_the_global_one(sampler):
 
 
 # --- Settings ---------------------------------------------------------------------------------
-
-
-class Ensemble(BaseEstimator):
-    def __init__(self, inference=None):
-        self.inference = inference
-
-
-@pytest.mark.parametrize(
-    ("inference", "text"),
-    [
-        (SGLD(1e-5), "SGLD(step_size=1e-05)"),
-        (SGHMC(1e-5), "SGHMC(step_size=1e-05)"),
-        (MCDropout(0.2), "MCDropout(rate=0.2)"),
-        (MCDropout(), "MCDropout()"),
-    ],
-)
-def test_settings_are_parameters_as_scikit_learn_has_them(inference, text):
-    assert repr(inference) == text
-    ensemble = clone(Ensemble(inference))
-    assert repr(ensemble) == f"Ensemble(inference={text})"
-    assert ensemble.inference is not inference
-    assert ensemble.inference.get_params() == inference.get_params()
-    assert pickle.loads(pickle.dumps(inference)).get_params() == inference.get_params()
-    name = next(iter(inference.get_params()))
-    ensemble.set_params(**{f"inference__{name}": 0.125})
-    assert ensemble.get_params()[f"inference__{name}"] == 0.125
-    assert inference.get_params()[name] != 0.125
-    with pytest.raises(ValueError, match="Invalid parameter 'stepsize' for"):
-        ensemble.set_params(inference__stepsize=1)
 
 
 @pytest.mark.parametrize("cls", [SGLD, SGHMC])

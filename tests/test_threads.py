@@ -33,7 +33,7 @@ from skdistill._engine import _traced
 from skdistill._estimator import batched
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.model_selection import flops
-from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, ResNet, count_flop
+from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, count_flop
 from skdistill.samplers import SGLD
 from skdistill.sequences import SequenceEnsemble
 from skdistill.settings import Runtime, WeakLearnerSearch
@@ -90,9 +90,7 @@ def normalised(in_features, out_features):
 MODULES = {
     "mlp": (MLP, (8,), {"hidden_units": (6,)}),
     "convnet": (ConvNet, (8, 8), {"channels": (2, 3), "hidden_units": (4,)}),
-    "resnet": (ResNet, (6, 6), {"blocks": 1, "channels": (3,)}),
     "lstm": (Recurrent, (6, 2), {"hidden_units": (5,)}),
-    "gru": (Recurrent, (6, 2), {"cell": "gru", "hidden_units": (5,)}),
     "own": (Own, (8,), {}),
     "loops": (Loops, (8,), {}),
 }
@@ -243,7 +241,7 @@ def test_sequence_models_predict_as_in_one_thread(tally):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["own", "gru", "convnet"])
+@pytest.mark.parametrize("name", ["own", "lstm"])
 def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, monkeypatch):
     monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)
     shape = MODULES[name][1]

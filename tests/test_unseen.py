@@ -215,16 +215,3 @@ def test_models_without_uncertainty_are_named(data):
     X, y = data
     with pytest.raises(TypeError, match="has no predict_uncert"):
         unseen_scores(Ridge().fit(X, y), X, y, X, y)
-
-
-@pytest.mark.parametrize("splitter", [GapSplit(), TailSplit()])
-def test_a_value_stays_on_one_side_whatever_the_order_of_samples(splitter):
-    rng = np.random.default_rng(0)
-    column = np.concatenate([rng.integers(18, 60, 270), np.full(30, 17)])[:, None].astype(float)
-    (train, test), *others = splitter.split(column)
-    assert not others
-    assert not set(column[train, 0]) & set(column[test, 0])
-    assert 80 <= len(test) <= 120  # a third, up to ties
-    order = rng.permutation(300)
-    ((_, again),) = splitter.split(column[order])
-    assert sorted(order[again]) == list(test)

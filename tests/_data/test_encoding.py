@@ -264,20 +264,6 @@ def test_frames_with_categories_text_and_gaps_are_learnt(name, frame, rows):
     np.testing.assert_array_equal(model.predict(strange), model.predict(lacking))
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["size"], "categorical_features must be names or numbers of columns of X"),
-        ([5], "categorical_features must be names or numbers of columns of X"),
-        ("all", "categorical_features must be 'from_dtype'"),
-        (3, "categorical_features must be 'from_dtype'"),
-    ],
-)
-def test_columns_that_are_not_there_are_named(given, message, frame, rows):
-    with pytest.raises(ValueError, match=message):
-        ensemble(categorical_features=given).fit(frame, rows[1])
-
-
 def test_the_most_frequent_categories_are_kept():
     X = np.repeat(np.arange(300), np.arange(300, 0, -1)).astype(float)[:, None]
     found = Columns.of(X, [0])

@@ -137,13 +137,6 @@ def test_all_estimators_of_tables_have_one(name):
     assert not hasattr(clone(estimator), "schema_")
 
 
-def test_a_failing_fit_leaves_no_schema():
-    estimator = ensemble().fit(TABLE, y)
-    with pytest.raises(ValueError, match="sample"):
-        estimator.fit(TABLE[:0], y[:0])
-    assert not hasattr(estimator, "schema_")
-
-
 class Batches:
     def __iter__(self):
         for low in (0, 10, 20):
@@ -190,15 +183,6 @@ def test_values_are_converted_without_loss(change, library, model, expected):
     np.testing.assert_allclose(model.predict(table[:1]), expected[:1], rtol=1e-6)
     found = validate(model, table)
     assert set(found["verdict"]) <= {"ok", "converted"}
-
-
-@pytest.mark.parametrize("make", [list, np.array, partial(np.array, dtype=object)])
-def test_arrays_and_lists_are_converted(make):
-    X = np.column_stack([random.normal(size=60), np.arange(60) % 3])
-    estimator = ensemble(categorical_features=[1]).fit(X, X[:, 0])
-    text = make([[repr(a), str(int(b))] for a, b in X.tolist()])
-    np.testing.assert_array_equal(estimator.predict(text), estimator.predict(X))
-    np.testing.assert_array_equal(estimator.predict(text[:1]), estimator.predict(X[:1]))
 
 
 # --- Errors -----------------------------------------------------------------------------------

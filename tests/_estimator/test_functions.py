@@ -6,10 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor, StackingRegressor
+from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -111,26 +110,6 @@ def test_decreasing_transforms_keep_quantiles_in_order(transform, data):
     lower, upper = predict_interval(model, X, coverage=0.8).T
     np.testing.assert_allclose(lower, predict_quantiles(model, X, 0.1)[:, 0])
     np.testing.assert_allclose(upper, predict_quantiles(model, X, 0.9)[:, 0])
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize(
-    ("model", "class_name"),
-    [
-        (LinearRegression(), "LinearRegression"),
-        (make_pipeline(StandardScaler(), LinearRegression()), "LinearRegression"),
-        (GridSearchCV(LinearRegression(), {}, cv=2), "LinearRegression"),
-        (FrozenEstimator(LinearRegression()), "LinearRegression"),
-        (StackingRegressor([("one", ensemble())], cv=2), "StackingRegressor"),
-    ],
-    ids=["bare", "pipeline", "search", "frozen", "stacking"],
-)
-def test_models_without_the_method_are_named(name, model, class_name, data):
-    X, y = data
-    inner = getattr(model, "estimator", None) if isinstance(model, FrozenEstimator) else model
-    inner.fit(X, y)
-    with pytest.raises(TypeError, match=f"{class_name} has no {name}; skdistill.{name} takes"):
-        FUNCTIONS[name](model, X)
 
 
 @pytest.mark.parametrize(

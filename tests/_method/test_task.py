@@ -124,6 +124,7 @@ def classifier(**params):
 
 ALL_KINDS = {
     "regressor": lambda: ensemble(module__activation="relu"),
+    "bounded": ensemble,
     "hydra": student,
     "bdistil": lambda: BDistilBooster(ensemble(), n_rounds=2, **FAST),
     "gped, classes": lambda: GPEDDistiller(classifier(), **FAST),

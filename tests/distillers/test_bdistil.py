@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import pickle
 import threading
-from functools import partial
 
 import numpy as np
 import pytest
@@ -198,24 +197,6 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
         booster.fit(*digits[:2])
     assert booster.n_rounds_ == 1
     assert len(list(booster.staged_predict(digits[2]))) == 1
-
-
-def test_model_classes_are_searched_in_turn_and_never_again(teacher, digits):
-    module = [partial(MLP, hidden_units=(2,)), partial(MLP, hidden_units=(48,))]
-    params = {
-        "n_rounds": 3,
-        "max_epochs": 15,
-        "batch_size": 32,
-        "search": WeakLearnerSearch(max_search=1, gamma=0.2),
-    }
-    params |= {"connection": "dense", "random_state": 0}
-    booster = BDistilBooster(teacher, module=module, **params)
-    booster.fit(*digits[:2])
-    # A learner of two units is never a weak one again, with connections or without.
-    assert [found.module for found in booster.rounds_] == [0, 1, 1]
-    assert [found.n_searches for found in booster.rounds_] == [1, 3, 1]
-    copied = pickle.loads(pickle.dumps(booster))
-    assert_array_equal(copied.predict_proba(digits[2]), booster.predict_proba(digits[2]))
 
 
 @pytest.mark.parametrize("connection", ["residual", "dense", "lstm"])
@@ -486,17 +467,6 @@ def test_each_learner_runs_once(connected, digits):
     counts[:] = [0] * 4
     _, exits = booster.predict(X, early_exit=0.9, return_exits=True)
     assert counts == [int((exits.rounds > t).sum()) for t in range(4)]
-
-
-def test_uncertainty_has_no_parts(booster, regressor, digits, diabetes):
-    total, aleatoric, epistemic = booster.predict_uncertainty(digits[2])
-    assert aleatoric is epistemic is None
-    proba = booster.predict_proba(digits[2])
-    assert_allclose(total, -(proba * np.log(proba)).sum(axis=1), atol=1e-5)
-    found = regressor.predict_uncertainty(diabetes[0])
-    assert found.aleatoric is found.epistemic is None
-    residual = diabetes[1] - LinearRegression().fit(*diabetes).predict(diabetes[0])
-    assert_allclose(found.total.mean(), residual.var(), rtol=0.15)
 
 
 def test_ctrl_c_keeps_the_rounds_that_are_finished(ctrl_c, teacher, digits):

@@ -22,7 +22,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import Callback
@@ -339,16 +339,6 @@ def test_the_teacher_of_all_rows_answers_for_rows_that_are_made(
     assert rows.targets[1].tolist() == [1.0] * 60 + [0.0] * 60
 
 
-def test_the_teacher_of_all_rows_answers_for_transfer_rows(witness, further, task, rows_learnt):
-    X, y = task.data
-    model = task.student(witness, teacher_cv=3, transfer=None, **plain(task))
-    (rows,) = rows_learnt(model, X, y, X_transfer=np.concatenate([X[:7], further]))
-    assert says_known(rows.predictions).tolist() == [False] * 60 + [True] * 7 + [False] * 25
-    model.set_params(transfer=TransferOnly())
-    (rows,) = rows_learnt(model, X, y, X_transfer=TransferSet(X[:7]))
-    assert says_known(rows.predictions).tolist() == [True] * 7
-
-
 def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_learnt):
     X, y = classification.data
     y = np.where(np.arange(60) < 10, "yew", y)  # in the first fold only
@@ -358,25 +348,6 @@ def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_lea
     assert ruled_out[:10].all()
     assert not ruled_out[10:60].any()
     assert np.isfinite(model.predict_log_proba(X)).all()
-
-
-@pytest.mark.parametrize(
-    ("cv", "error", "message"),
-    [
-        (1, ValueError, "teacher_cv must be at least 2 folds, got 1"),
-        ("five", TypeError, "teacher_cv must be None, a number of folds, .*got 'five'"),
-        (2.5, TypeError, "teacher_cv must be None, a number of folds"),
-        (True, TypeError, "teacher_cv must be None, a number of folds"),
-        (
-            ShuffleSplit(3, random_state=0),
-            ValueError,
-            "cv must put every sample into one test fold",
-        ),
-    ],
-)
-def test_bad_folds_are_named(cv, error, message, task):
-    with pytest.raises(error, match=message):
-        task.student(task.ensemble(), teacher_cv=cv).fit(*task.data)
 
 
 # --- Grid search and memory -------------------------------------------------------------------
@@ -492,23 +463,6 @@ def test_made_rows_alone(given, transfer, task, witness, further):
     if transfer != "munge":  # which draws from normals
         assert (asked >= source.min(axis=0)).all()
         assert (asked <= source.max(axis=0)).all()
-
-
-@pytest.mark.parametrize(
-    ("transfer", "error", "message"),
-    [
-        ("salt", ValueError, "transfer must be None, one of .*got 'salt'"),
-        (0.3, TypeError, "transfer must be"),
-        (TransferSet(np.zeros((3, 3))), TypeError, "Samples of your own are given to fit"),
-        (GaussianNoise(-1.0), ValueError, "scale must be"),
-        (Mixup(0), ValueError, "alpha must be"),
-    ],
-)
-def test_transfers_out_of_range_are_named(transfer, error, message, task):
-    model = task.student(task.counting_ensemble(), transfer=transfer)
-    with pytest.raises(error, match=message):
-        model.fit(*task.data)
-    assert model.teacher.n_fits == 0
 
 
 # --- Weights ----------------------------------------------------------------------------------

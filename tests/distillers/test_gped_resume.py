@@ -75,6 +75,7 @@ class Dropping(torch.nn.Sequential):
 
 
 CASES = {
+    "sgld": {},
     "sghmc, two chains": {"teacher__inference": SGHMC(1e-4, burn_in=7, thinning=3, n_chains=2)},
     "step sizes that are found": {
         "teacher__inference": SGLD(n_cycles=8, burn_in=0.8),

@@ -261,24 +261,6 @@ def test_classes_of_a_teacher_in_another_order_are_aligned(teacher_cv, classific
     np.testing.assert_allclose(shuffled.predict_members(X), sorted_.predict_members(X))
 
 
-@pytest.mark.parametrize(
-    ("known", "message"),
-    [
-        ({"oak": "yew"}, r"\['ash', 'elm', 'oak'\]; it knows \['ash', 'elm', 'yew'\]"),
-        ({"oak": "elm"}, r"\['ash', 'elm', 'oak'\]; it knows \['ash', 'elm'\]"),
-        ({}, r"\['ash', 'elm'\]; it knows \['ash', 'elm', 'oak'\]"),
-    ],
-    ids=["other", "fewer", "more"],
-)
-def test_a_teacher_of_other_classes_is_named(known, message, classification):
-    X, y = classification.data
-    teacher = classification.ensemble().fit(X, [known.get(label, label) for label in y])
-    if not known:
-        X, y = X[y != "oak"], y[y != "oak"]
-    with pytest.raises(ValueError, match=f"^teacher must know the classes of y, {message}"):
-        classification.student(FrozenEstimator(teacher)).fit(X, y)
-
-
 # --- Images -----------------------------------------------------------------------------------
 
 

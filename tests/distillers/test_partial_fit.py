@@ -7,14 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_estimators_partial_fit_n_features,
-    check_fit_score_takes_y,
-    check_n_features_in_after_fitting,
-)
 from small_models import assert_same_weights, weights
 
 from skdistill import (
@@ -119,31 +113,6 @@ def test_targets_keep_the_scale_of_the_first_call(regression):
     assert weights(student.partial_fit(task.X[30:], task.y[30:]))["y_loc"] == y_loc
 
 
-class Members(RegressorMixin, BaseEstimator):
-    """A fitted teacher for samples of any width, whose two members differ where x > `above`."""
-
-    def __init__(self, above=-np.inf):
-        self.above = above
-
-    def __sklearn_clone__(self):
-        return self
-
-    def __sklearn_is_fitted__(self):
-        return True
-
-    def fit(self, X, y, sample_weight=None):
-        return self
-
-    def predict(self, X):
-        return self.predict_members(X)[:, :, 0, 0].mean(axis=1)
-
-    def predict_members(self, X):
-        X = np.asarray(X)
-        gap = np.where(X[:, 0] > self.above, 0.5, 0.0)
-        means = np.tanh(X).sum(axis=1)[:, None] + np.stack([gap, -gap], axis=1)
-        return np.stack([means, np.full_like(means, 0.1)], axis=-1)[:, :, None]
-
-
 # --- What is refused --------------------------------------------------------------------------
 
 
@@ -197,49 +166,6 @@ def test_a_call_that_diverges_leaves_the_student_as_it_was(student, task, classe
 
 
 # --- scikit-learn's contract ------------------------------------------------------------------
-
-
-class Classes(ClassifierMixin, Members):
-    """A fitted teacher of so many classes for samples of any width."""
-
-    def __init__(self, n_classes):
-        self.n_classes = n_classes
-
-    @property
-    def classes_(self):
-        return np.arange(self.n_classes)
-
-    def predict_proba(self, X):
-        return self.predict_members(X).mean(axis=1)
-
-    def predict_members(self, X):
-        shares = np.random.default_rng(0).dirichlet(np.ones(self.n_classes), size=(len(X), 2))
-        return shares / shares.sum(axis=-1, keepdims=True)
-
-
-# Those of scikit-learn's checks that call partial_fit, each with the number of classes in its y.
-CHECKS = {
-    check_fit_score_takes_y: 3,
-    check_estimators_partial_fit_n_features: 3,
-    check_n_features_in_after_fitting: 3,
-    check_dataframe_column_names_consistency: 2,
-}
-
-
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize(
-    ("cls", "make_teacher"),
-    [
-        (HydraPlusRegressor, lambda n_classes: Members()),
-        (HydraPlusClassifier, Classes),
-        (DistributionDistiller, lambda n_classes: Members()),
-        (DistributionDistiller, Classes),
-    ],
-)
-def test_sklearn_contract_with_a_fitted_teacher(cls, make_teacher, check):
-    student = cls(make_teacher(CHECKS[check]), transfer=None, max_epochs=5)
-    assert hasattr(student, "partial_fit")
-    check(cls.__name__, student)
 
 
 @pytest.mark.parametrize("cls", [BDistilBooster, GPEDDistiller])

@@ -224,19 +224,6 @@ def test_quantile_in_float32_is_that_in_float64_to_rounding(spread):
     assert ((found - expected).abs() <= 3e-6 * (expected.abs() + least)).all()
 
 
-def test_intervals_of_several_coverages_are_those_of_each():
-    distribution = ensemble(n_targets=2)
-    found = distribution.interval((0.5, 0.8, 0.95))
-    assert found.shape == (*distribution.mean.shape, 3, 2)
-    for number, coverage in enumerate((0.5, 0.8, 0.95)):
-        one = distribution.interval(coverage)
-        torch.testing.assert_close(found[:, :, number], one, rtol=1e-12, atol=0)
-    assert distribution.interval([0.5]).shape == (*distribution.mean.shape, 1, 2)
-    for wrong in ([], [0.5, 1.0], [0.5, "0.6"]):
-        with pytest.raises(ValueError, match="coverage must be"):
-            distribution.interval(wrong)
-
-
 @pytest.mark.parametrize("q", [0.0, 1.0, -0.1, math.nan, [0.5, 1.5], [[0.5]]])
 def test_quantile_rejects_what_is_no_probability(q):
     with pytest.raises(ValueError, match=r"quantiles must .* strictly between 0 and 1, got"):
@@ -262,16 +249,6 @@ def test_sample_has_the_moments_of_the_mixture():
         moment = errors.pow(power)
         standard_error = moment.std(dim=0) / math.sqrt(n_samples)
         assert ((moment.mean(dim=0) - expected).abs() < 5 * standard_error).all()
-
-
-def test_targets_share_the_member_and_not_the_noise():
-    means = torch.tensor([-1e3, 1e3]).reshape(2, 1, 1).expand(2, 1, 2)
-    samples = EmpiricalGaussian(means, torch.ones_like(means)).sample(
-        4_000, torch.Generator().manual_seed(0)
-    )[:, 0]
-    assert torch.equal(samples[:, 0] > 0, samples[:, 1] > 0)
-    noise = samples - 1e3 * samples.sign()
-    assert abs(torch.corrcoef(noise.T)[0, 1]) < 5 / math.sqrt(4_000)
 
 
 # all at once

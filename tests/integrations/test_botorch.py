@@ -6,14 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from small_models import ensemble, student
-
-from skdistill import BayesianEnsembleClassifier, DistributionDistiller
 
 pytest.importorskip("botorch")
 
@@ -98,22 +92,3 @@ def test_a_batch_of_points_is_chosen_with_a_student():
     assert points.shape == (2, 2)
     with torch.no_grad():
         assert value >= acquisition(rows_of(50, 2, 2, seed=1)).max()
-
-
-def test_what_has_no_members_of_columns_as_given_is_refused(data):
-    X, y = data
-    piped = make_pipeline(StandardScaler(), ensemble(max_epochs=1)).fit(X, y)
-    with pytest.raises(ValueError, match=r"StandardScaler in front\. normalize=True"):
-        MembersModel(piped)
-    transformed = TransformedTargetRegressor(ensemble(max_epochs=1)).fit(X, y)
-    classifier = BayesianEnsembleClassifier(2, max_epochs=1).fit(X, y > y.mean())
-    family = DistributionDistiller(
-        ensemble(max_epochs=1), family="normal_inverse_gamma", max_epochs=1
-    )
-    for model in (transformed, classifier, family.fit(X, y)):
-        with pytest.raises(TypeError, match=f"with predict_members.*{type(model).__name__}"):
-            MembersModel(model)
-    with pytest.raises(NotFittedError):
-        MembersModel(ensemble())
-    with pytest.raises(ValueError, match=r"shape \(\.\.\., n, 3\).*got \(4, 2\)"):
-        MembersModel(ensemble(max_epochs=1).fit(X, y)).forward(rows_of(4, 2))

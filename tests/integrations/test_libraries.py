@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.metrics import recall_score
 from sklearn.model_selection import StratifiedKFold
@@ -50,40 +50,6 @@ def fitted():
 
 
 # --- MAPIE: conformal prediction ----------------------------------------------------------------
-
-
-class PredictedStd(RegressorMixin, BaseEstimator):
-    """The standard deviation that a model predicts, as what MAPIE scales residuals by."""
-
-    def __init__(self, model):
-        self.model = model
-
-    is_fitted_ = True  # what MAPIE looks for
-
-    def fit(self, X, y):
-        raise AssertionError("it is fitted")
-
-    def predict(self, X):
-        return predict_uncertainty(self.model, X).std().total
-
-
-def test_conformal_intervals_scaled_by_the_students_uncertainty_adapt(fitted):
-    regression = pytest.importorskip("mapie.regression")
-    from mapie.conformity_scores import ResidualNormalisedScore
-
-    score = ResidualNormalisedScore(PredictedStd(fitted), prefit=True)
-    conformal = regression.SplitConformalRegressor(
-        fitted, confidence_level=0.9, conformity_score=score
-    )
-    conformal.conformalize(*table(400, seed=1))
-    X, y = table(2000, seed=2)
-    _, intervals = conformal.predict_interval(X)
-    lower, upper = intervals[:, 0, 0], intervals[:, 1, 0]
-    assert 0.84 < np.mean((lower <= y) & (y <= upper)) < 0.96
-    std = fitted.predict(X, return_std=True)[1]
-    np.testing.assert_allclose(upper - lower, (upper - lower)[0] / std[0] * std)
-    is_noisy = X[:, 0] > 0.2
-    assert (upper - lower)[is_noisy].mean() > 1.1 * (upper - lower)[~is_noisy].mean()
 
 
 # --- SHAP: what an uncertainty comes from -------------------------------------------------------

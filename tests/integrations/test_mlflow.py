@@ -80,22 +80,6 @@ def test_the_artifact_is_a_file_of_save_and_no_pickle(mlflow, model, tmp_path):
     assert not [line for line in needed if "+" in line]  # of builds that PyPI does not have
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (X[["c", "b", "a"]], "same order"),
-        (X.assign(d=1.0), "unseen at fit time"),
-        (X[["a", "b"]], "now missing"),
-    ],
-)
-def test_other_columns_are_refused_as_by_predict(mlflow, model, tmp_path, rows, message):
-    skdistill.integrations.mlflow.save_model(model, tmp_path / "model")
-    served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
-    for predict in (served.predict, model.predict):
-        with pytest.raises(ValueError, match=message):
-            predict(rows)
-
-
 def test_with_a_signature_columns_are_put_in_order_and_missing_ones_refused(mlflow, model, served):
     wanted = predict_frame(model, X)
     pd.testing.assert_frame_equal(served.predict(X.assign(d=1.0)[["d", "c", "b", "a"]]), wanted)

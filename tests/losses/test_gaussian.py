@@ -216,22 +216,6 @@ def test_diversity_equals_brute_force(reference):
     assert losses.diversity(layers, reference).item() == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("reference", ["mean", "pairwise"])
-def test_diversity_of_each_member_of_a_stack_is_its_own(reference):
-    stacked = randn(3, N_HEADS, 4, 8)
-    expected = torch.stack([losses.diversity([one], reference) for one in stacked])
-    close(losses.diversity([stacked], reference), expected)
-
-
-@pytest.mark.parametrize("reference", ["mean", "pairwise"])
-def test_heads_of_zeros_have_a_finite_diversity_and_gradient(reference):
-    weight = torch.zeros(3, 2, 4, requires_grad=True)
-    value = losses.diversity([weight], reference)
-    value.backward()
-    assert value.item() == pytest.approx(1.5)
-    assert weight.grad.isfinite().all()
-
-
 # --- gradients ------------------------------------------------------------------------------
 
 

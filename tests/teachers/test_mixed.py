@@ -25,11 +25,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeRegressor
 from sklearn_checks import cases_of
 
-from skdistill._estimator.unwrapping import final_step
 from skdistill.teachers import MixedModels, Teacher, as_teacher
 from skdistill.teachers._mixed import (
     mixtures,
-    models_for,
     shares_of_groups,
     spread_of_groups,
     stacking_weights,
@@ -222,27 +220,6 @@ def test_wrong_models_are_refused(models, message):
 def test_wrong_parameters_are_refused(params, message, numbers):
     with pytest.raises((TypeError, ValueError), match=message):
         MixedModels(**{"models": REGRESSORS} | params).fit(*numbers)
-
-
-def test_auto_names_models_that_suit_the_table(numbers):
-    X, y = numbers
-    networks, boosting, process = (
-        "BayesianEnsembleRegressor",
-        "HistGradientBoostingRegressor",
-        "GaussianProcessRegressor",
-    )
-    missing, both = X.copy(), np.stack([y, -y], axis=1)
-    missing[0, 0] = np.nan
-    short = models_for("regression", X, y, max_time=60 * 0.12**3 / 2)
-    assert [type(final_step(model)[0]).__name__ for model in short] == [networks, boosting]
-    for table, targets, expected in (
-        (X, y, [networks, boosting, process]),
-        (np.tile(X, (9, 1)), np.tile(y, 9), [networks, boosting]),
-        (missing, y, [networks, boosting]),
-        (X, both, [networks, "MultiOutputRegressor", process]),
-    ):
-        found = [final_step(model)[0] for model in models_for("regression", table, targets)]
-        assert [type(model).__name__ for model in found] == expected
 
 
 def test_density_of_the_mixture(numbers):

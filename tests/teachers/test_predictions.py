@@ -25,7 +25,6 @@ from sklearn.svm import LinearSVC
 
 from skdistill import HydraPlusRegressor
 from skdistill.teachers import (
-    Teacher,
     align_classes,
     as_teacher,
     check_member_predictions,
@@ -148,19 +147,6 @@ NAIVE_BAYES = GaussianNB().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1])
 def test_bad_folds_are_named(teacher, cv, error, message, classes):
     with pytest.raises(error, match=message):
         out_of_fold_members(teacher, *classes, cv=cv)
-
-
-def test_folds_with_different_numbers_of_members_are_named(classes):
-    X, y = classes
-
-    class Growing(Teacher):
-        def predict_members(self, X):
-            members = super().predict_members(X)
-            return members.repeat(2, axis=1) if len(X) > 75 else members
-
-    fold = np.repeat([0, 1], [50, 100])
-    with pytest.raises(ValueError, match=r"as many members in every fold.*\(2, 3\).*\(1, 3\)"):
-        out_of_fold_members(Growing(GaussianNB()), X, y, cv=PredefinedSplit(fold))
 
 
 # --- Teachers that have learnt their samples by heart -----------------------------------------

@@ -39,7 +39,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn_checks import cases_of
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, teachers
-from skdistill.teachers import MixedModels, Teacher, out_of_fold_members
+from skdistill.teachers import Teacher, out_of_fold_members
 
 # Members as their models have them; test_epistemic_scale.py is about the scale.
 as_teacher = partial(teachers.as_teacher, epistemic_scale=None)
@@ -195,18 +195,6 @@ def test_variance_of_leaves_by_hand():
     # Leaf at 0: mean 3, variance (4 + 1 + 0 + 9) / 4 = 3.5, of four samples; at 1: one sample.
     members = teacher.predict_members(np.array([[0.0], [1.0]]))[:, 0, 0]
     assert_allclose(members, [[3, 3.5 + residual / 4], [10, residual]])
-
-
-@pytest.mark.parametrize("offset", [1e4, 1e8, 1e12])
-def test_impurities_that_rounding_has_destroyed_are_not_taken(offset, numbers):
-    X, y = numbers
-    X, y = X.astype(np.float32), (y - y.mean()) / y.std() + offset
-    teacher = as_teacher(trees(RandomForestRegressor, min_samples_leaf=4)).fit(X, y)
-    members = teacher.predict_members(X)
-    assert members.dtype == np.float64
-    assert (members[..., 1] > 0).all()
-    takes_residual = members[..., 1] == teacher.residual_variance_[0]
-    assert takes_residual.all() if offset > 1e4 else not takes_residual.any()
 
 
 # --- max_members ------------------------------------------------------------------------------
@@ -428,24 +416,3 @@ def test_virtual_ensembles_of_catboost_regressors(loss, numbers):
     else:
         assert teacher.residual_variance_ is None
         assert_allclose(aleatoric, referee[:, 2], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        KNeighborsRegressor(),
-        make_pipeline(StandardScaler(), KNeighborsRegressor()),
-        GridSearchCV(KNeighborsRegressor(), {"n_neighbors": [3]}, cv=2),
-        TransformedTargetRegressor(KNeighborsRegressor(), transformer=StandardScaler()),
-        VotingRegressor([("r", Ridge()), ("k", KNeighborsRegressor())]),
-    ],
-)
-def test_weights_of_a_model_that_takes_none_are_refused(model, numbers):
-    X, y = numbers
-    weight = np.linspace(0.5, 1, len(y))
-    message = "sample_weight must be None for a KNeighborsRegressor, which takes no weights"
-    for teacher in (as_teacher(model), as_teacher(MixedModels([model, Ridge()], weights="equal"))):
-        with pytest.raises(ValueError, match=message):
-            teacher.fit(X, y, sample_weight=weight)
-    fitted = FrozenEstimator(clone(model).fit(X, y))
-    as_teacher(fitted).fit(X, y, sample_weight=weight)  # the residual variance has weights

@@ -14,10 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
-    GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
-    predict_uncertainty,
 )
 from skdistill.distillers._fit._rows import AnswersThatDisagree, NetworksThatDisagree
 from skdistill.samplers import SGLD, MCDropout
@@ -230,39 +228,3 @@ def test_what_cannot_be_asked_is_refused(settings, message):
     model = student(CLASSES, **{"transfer": "disagreement", **settings})
     with pytest.raises(ValueError, match=message):
         model.fit(ROWS, CLASSES)
-
-
-@pytest.mark.parametrize(
-    ("teacher", "y", "estimate"),
-    [
-        (RandomForestClassifier(3, random_state=0), CLASSES, "online"),
-        (RandomForestClassifier(3, random_state=0), CLASSES, "stochastic"),
-        (BayesianEnsembleRegressor(**SMALL), NUMBERS, "online"),
-    ],
-)
-def test_members_disagree_by_what_they_predict_not_by_expectations(
-    teacher, y, estimate, monkeypatch
-):
-    """GPED's student learns from expectations of the members, which may be pooled already."""
-    measured = {}
-
-    def of_some(answers, generator):
-        def measure(rows):
-            measured["epistemic"], measured["rows"] = answers._measure(rows), rows
-            return measured["epistemic"]
-
-        return measure
-
-    monkeypatch.setattr(AnswersThatDisagree, "of_some", of_some)
-    transfer = Disagreement(method="candidates", n_candidates=2)
-    student = GPEDDistiller(
-        make_pipeline(StandardScaler(), teacher),  # without gradients
-        transfer=transfer,
-        estimate=estimate,
-        max_epochs=2,
-        random_state=0,
-    ).fit(ROWS, y)
-    truth = predict_uncertainty(student.teacher_, measured["rows"].numpy()).epistemic
-    if y is NUMBERS:
-        truth = (truth / np.var(y, axis=0)).sum(1)
-    np.testing.assert_allclose(measured["epistemic"], truth, rtol=1e-3, atol=1e-6)
