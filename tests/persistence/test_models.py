@@ -272,7 +272,7 @@ def test_a_pipe_is_refused_at_once(tmp_path):
         load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("n_networks", [4, 10**6, 10**9, 10**15])
+@pytest.mark.parametrize("n_networks", [10**6, 10**9, 10**15])
 def test_more_networks_than_there_are_weights_for_are_refused(n_networks, tmp_path):
     save(ensemble().fit(X, Y), tmp_path / "model")
     parts = Parts((tmp_path / "model").read_bytes())
