@@ -352,25 +352,6 @@ def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, 
 
 
 @pytest.mark.parametrize(
-    ("make", "params", "message"),
-    [
-        (small_ensemble, {"normalize": "yes"}, "normalize must be one of"),
-        (small_classifier, {"class_weight": [1, 2]}, "class_weight must be a dict, 'balanced' or"),
-        (small_classifier, {"class_weight": {1: -1}}, r"class_weight\[1\] must be a number >= 0"),
-        (
-            small_classifier,
-            {"inference": SGLD},
-            "inference must be 'deep_ensemble', or a DeepEnsemble",
-        ),
-        (small_classifier, {"inference": MCDropout(1.0)}, r"inference__rate .* in \(0, 1\)"),
-    ],
-)
-def test_parameters_of_some_are_named_by_fit(make, params, message, data):
-    with pytest.raises(ValueError, match=message):
-        make(**params).fit(*data)
-
-
-@pytest.mark.parametrize(
     ("make", "name"),
     [
         pytest.param(make, name, id=f"{make.__name__}-{name}")

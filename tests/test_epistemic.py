@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import RandomForestRegressor, VotingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -106,24 +106,6 @@ def test_a_gaussian_process_of_the_right_kernel_knows_its_error():
     found = epistemic_calibration(np.concatenate(errors), np.concatenate(variances))
     assert found.coverage == pytest.approx(0.9, abs=0.03)
     assert found.overall == pytest.approx(1, abs=0.2)
-
-
-def test_halves_of_a_bare_process_are_what_its_steps_give(data):
-    X, y = data
-    model = GaussianProcessRegressor(RBF(2.0) + WhiteKernel(0.3), alpha=0.2, optimizer=None)
-    found = disagreement_of_halves(model, X, y, train_size=20, test_size=10, random_state=3)
-    test, rest = np.split(np.random.RandomState(3).permutation(60), [10])
-    means, stds = zip(
-        *(clone(model).fit(X[part], y[part]).predict(X[test], return_std=True)
-          for part in (rest[:20], rest[20:40])),
-        strict=True,
-    )  # fmt: skip
-    assert_allclose(found.squared_difference, np.square(means[0] - means[1]), rtol=1e-6)
-    # the variance of the function: the kernel's noise is in the deviation, alpha is not
-    assert_allclose(found.epistemic, np.square(stds).sum(axis=0) - 2 * 0.3, rtol=1e-6)
-    again = epistemic_calibration(found.squared_difference, found.epistemic)
-    assert_array_equal(found.ratio, again.ratio)
-    assert found.coverage == again.coverage
 
 
 MODELS = {

@@ -17,7 +17,6 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.model_selection import GridSearchCV
-from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import assert_same, ensemble
@@ -195,23 +194,6 @@ def test_the_total_is_the_entropy_of_what_is_predicted(name, flowers):
 
 
 # --- several targets, and targets that are transformed --------------------------------------
-
-
-def test_each_target_has_its_estimator(data):
-    X, y = data
-    model = MultiOutputRegressor(make_pipeline(StandardScaler(), ensemble()))
-    model.fit(X, np.column_stack([y, -(y**2)]))
-    found = predict_uncertainty(model, X)
-    for target, inner in enumerate(model.estimators_):
-        expected = predict_uncertainty(inner, X)
-        assert_same([part[:, target] for part in found], expected)
-    bag = BaggingRegressor(MultiOutputRegressor(ensemble()), n_estimators=2, random_state=0)
-    bag.fit(X, np.column_stack([y, -y]))
-    found = predict_uncertainty(bag, X)
-    of_members = [predict_uncertainty(member, X) for member in bag.estimators_]
-    between = np.var([member.predict(X) for member in bag.estimators_], axis=0)
-    total = np.mean([one.total for one in of_members], axis=0) + between
-    np.testing.assert_allclose(found.total, total, rtol=1e-5)
 
 
 def test_transforms_of_the_target_are_undone_before_voters_are_mixed(data):

@@ -323,15 +323,6 @@ def test_step_sizes_by_hand():
     np.testing.assert_allclose([inference.settings_at(t, 8)["lr"] for t in range(8)], 2 * cycle)
 
 
-def test_a_cycle_explores_without_noise():
-    inference = SGLD(1.0, schedule="cyclical", n_cycles=2, burn_in=0.75, temperature=0.5)
-    assert [inference.settings_at(t, 8)["temperature"] for t in range(8)] == 2 * [0, 0, 0, 0.5]
-    np.testing.assert_array_equal(inference.sampling_iterations(8), [3, 7])
-    inference = SGLD(1.0, burn_in=0.75, temperature=0.5)
-    assert {inference.settings_at(t, 8)["temperature"] for t in range(8)} == {0.5}
-    np.testing.assert_array_equal(inference.sampling_iterations(8), [6, 7])
-
-
 @pytest.mark.parametrize(
     ("params", "n_members", "expected"),
     [

@@ -107,22 +107,6 @@ def test_a_beam_as_wide_as_there_are_sequences_finds_them_all_in_order(members):
         assert np.isneginf(log_probs[n:]).all()
 
 
-def test_a_wider_beam_finds_what_greed_overlooks():
-    # 3 is likelier than 4, but what follows it is not: 3 2 has .6 * .4, 4 2 has .4 * .9.
-    table = torch.full((5, 5), 1e-9)
-    table[BEGIN, 3], table[BEGIN, 4] = 0.6, 0.4
-    table[3, END], table[3, 3], table[3, 4] = 0.4, 0.3, 0.3
-    table[4, END], table[4, 3] = 0.9, 0.1
-
-    def member(tokens):
-        return table[tokens].log()
-
-    (greedy,), _ = search(member, 1)
-    (best, second), log_probs = search(member, 2)
-    assert (greedy, best, second) == ([3, END], [4, END], [3, END])
-    np.testing.assert_allclose(np.exp(log_probs), [0.36, 0.24], rtol=1e-6)
-
-
 @pytest.mark.parametrize("begin_token", [BEGIN, 7], ids=["a token", "beyond the vocabulary"])
 def test_the_begin_token_is_never_predicted(begin_token):
     def next_log_probs(tokens):  # most probable of all is the begin token, if it is one

@@ -112,35 +112,12 @@ def test_masked_values_are_missing():
         ensemble().fit(filled, y, sample_weight=np.ma.array(np.ones(N), mask=y > 50))
 
 
-@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["a", "b"]), pl.String])
-def test_polars_may_lack_the_first_category(dtype):
-    kinds = pl.Series([None, "a", "b"] * (N // 3), dtype=dtype)
-    frame = pl.DataFrame({"x": NUMBERS, "kind": kinds})
-    assert np.isfinite(hydra(ensemble()).fit(frame, y).predict(frame)).all()
-
-
 # --- Categories -------------------------------------------------------------------------------
 
 NEARLY = [f"{value:.3f}" for value in NUMBERS[:-2]] + ["?", None]
 
 
 SINCE = pd.date_range("2025-12-01", periods=N, freq="36h")
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%y", "%Y-%m-%dT%H:%M:%SZ", "%d %b %Y", "%B %d, %Y %H:%M"],
-)
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
-def test_dates_in_text_are_warned_of_once_a_fit(make, written):
-    frame = make({"a": [*SINCE.strftime(written)[:-3], "unknown", "unknown", None], "b": NUMBERS})
-    student = HydraPlusRegressor(ensemble(), max_epochs=2, random_state=0)
-    with pytest.warns(UserWarning, match="Column 'a' of X is text") as found:
-        student.fit(frame, y)
-    (message,) = {str(w.message) for w in found if "is text" in str(w.message)}
-    assert sum("is text" in str(w.message) for w in found) == 1
-    assert "holds dates" in message
-    assert ("pd.to_datetime(X['a'])" if make is pd.DataFrame else "str.to_datetime()") in message
 
 
 def test_one_warning_tells_of_all_columns():

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -94,28 +93,6 @@ def test_what_is_no_plain_array_is_converted_by_scikit_learn(form, data, validat
     assert len(validated) == 1
     np.testing.assert_array_equal(actual, expected)
     assert actual.dtype == np.float64
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_are_held_against_the_names_of_the_fit(library, data):
-    frames = pytest.importorskip(library)
-    X, y = data
-    frame = frames.DataFrame(dict(zip("abc", X.T, strict=True)))
-    named, nameless = ensemble().fit(frame, y), ensemble().fit(X, y)
-    expected = nameless.predict(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_allclose(named.predict(frame), expected, rtol=1e-11)
-    with pytest.warns(UserWarning, match="X does not have valid feature names"):
-        np.testing.assert_allclose(named.predict(X), expected, rtol=1e-11)
-    with pytest.warns(UserWarning, match="was fitted without feature names"):
-        np.testing.assert_allclose(nameless.predict(frame), expected, rtol=1e-11)
-    with pytest.raises(ValueError, match="feature names"):
-        named.predict(frame[["c", "b", "a"]])
-    named.fit(X, y)  # and a fit without names forgets them
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_allclose(named.predict(X), expected, rtol=1e-11)
 
 
 def with_entry(X, value):

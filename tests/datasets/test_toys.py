@@ -38,16 +38,6 @@ def test_arms_share_the_rows_evenly():
     assert_array_equal(np.bincount(y), [34, 33, 33])
 
 
-@pytest.mark.parametrize("make", [make_hydra_regression, make_spirals])
-def test_the_seed_decides(make):
-    X, y = make(20, random_state=3)
-    same_X, same_y = make(20, random_state=3)
-    other_X, _ = make(20, random_state=4)
-    assert_array_equal(same_X, X)
-    assert_array_equal(same_y, y)
-    assert not np.array_equal(other_X, X)
-
-
 def test_ellipsoid_has_as_many_rows_outside_as_inside():
     X, y = make_ellipsoid(2001, 5, random_state=0)
     assert X.shape == (2001, 5)

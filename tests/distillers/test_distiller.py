@@ -273,22 +273,6 @@ def test_member_predictions_of_the_wrong_shape_are_named(fails, members, task):
         task.student(None).fit(*task.data, member_predictions=wrong)
 
 
-@pytest.mark.parametrize(
-    ("params", "fit_params"),
-    [
-        ({"teacher": LinearRegression()}, {}),
-        ({"teacher_cv": 3}, {}),
-        ({}, {"X_transfer": np.zeros((5, 3))}),
-        ({"transfer": TransferOnly("auto")}, {"X_transfer": TransferSet(np.zeros((5, 3)))}),
-    ],
-    ids=["teacher", "teacher_cv", "X_transfer", "transfer_only"],
-)
-def test_member_predictions_come_instead_of_a_teacher(params, fit_params, members, task):
-    model = task.student(**{"teacher": None, **params})
-    with pytest.raises(ValueError, match="member_predictions come instead of a teacher"):
-        model.fit(*task.data, member_predictions=members, **fit_params)
-
-
 def assert_answers_belong_to_their_rows(rows, members, task):
     index = [np.flatnonzero((row == task.X).all(axis=1)).item() for row in rows.X.numpy()]
     found = rows.predictions.exp().numpy() if task.is_classification else rows.predictions.numpy()

@@ -243,13 +243,6 @@ def test_the_share_is_that_of_the_chains_mutual_information(by_default, taught, 
     assert spearmanr(epistemic, expected * total).statistic > 0.7
 
 
-def test_one_sample_tells_the_paper_s_entropy_and_no_share(moons):
-    fitted = student(chains(), estimate="stochastic").fit(*moons)
-    assert fitted.predict_expectation(moons[0], "entropy").shape == (60,)
-    with pytest.raises(ValueError, match="estimate of 'share' must be 'online': no one sample"):
-        student(chains(), estimate={"share": "stochastic"}).fit(*moons)
-
-
 @pytest.mark.slow
 def test_regression_is_in_units_of_y(line):
     X, y = line

@@ -9,7 +9,6 @@ import torch
 
 from skdistill.distillers.gped._estimates import RunningMean, Targets
 from skdistill.distillers.gped._plan import ExpectationObjective, ReplayObjective
-from skdistill.distributions import Gaussian
 from skdistill.expectations import KNOWN
 from skdistill.losses import cross_entropy
 
@@ -76,27 +75,6 @@ def test_variances_are_those_of_all_samples_wherever_their_mean_is(offset, n_sam
 
 
 NUMBERS = [KNOWN["regressor"][name] for name in ("mean", "aleatoric", "epistemic")]
-
-
-def drawn_gaussians(n_members, n_rows, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return Gaussian(*torch.rand(2, n_members, n_rows, 1, generator=generator) + 0.1)
-
-
-@pytest.mark.parametrize("aleatoric", ["online", "stochastic"])
-def test_one_sample_tells_no_variance_and_two_do(aleatoric):
-    index = torch.tensor([2, 0])
-    visits = [drawn_gaussians(1, 2, seed) for seed in range(2)]
-    teaching = Targets(NUMBERS, [1, 1, 2], ["online", aleatoric, "online"], 4, CPU, limit=1e6)
-    first, second = (teaching.update(visit, index) for visit in visits)
-    assert first[:, 2].isnan().all()
-    assert first[:, :2].isfinite().all()
-    means = torch.cat([visit.mean for visit in visits])
-    torch.testing.assert_close(second[:, 2:], means.var(0, correction=0))
-    several = Targets(NUMBERS, [1, 1, 2], ["online"] * 3, 4, CPU, limit=1e6)
-    chains = drawn_gaussians(4, 2)
-    found = several.update(chains, index)
-    torch.testing.assert_close(found[:, 2:], chains.mean.var(0, correction=0))
 
 
 SHARE = [KNOWN["classifier"][name] for name in ("predictive", "share")]

@@ -164,24 +164,6 @@ def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
     assert (found.variances >= plain.variances / 2 * (1 - 1e-12)).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "n_heads", "n_networks"),
-    [
-        ({}, 3, 4),
-        ({"heads": 2}, 2, 3),
-        ({"heads": 1}, 1, 1),
-        ({"loss": HydraLoss(spread_weight=0.0)}, 3, 3),
-    ],
-)
-def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_networks, regression):
-    teacher = FrozenEstimator(regression.ensemble(n_members=3).fit(*regression.data))
-    model = regression.student(teacher, **settings).fit(*regression.data)
-    X = regression.X[:5]
-    assert model.n_heads_ == n_heads
-    assert model.module_.network.lead == (1, n_networks)
-    assert model.predict_members(X).shape[1] == n_heads
-
-
 # --- Fidelity ---------------------------------------------------------------------------------
 
 

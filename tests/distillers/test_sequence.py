@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from sklearn import config_context
 from torch import nn
 
 from skdistill import SequenceDistributionDistiller, losses
@@ -154,34 +153,6 @@ def assert_same(a, b, **tolerance):
         np.testing.assert_allclose(x, y, **tolerance)
 
 
-def test_what_members_say_is_asked_for_batch_by_batch_where_it_does_not_fit(
-    members, data, student, monkeypatch
-):
-    asked = []
-    statistics = SequenceEnsemble.member_statistics
-
-    def noting(self, source, *args):
-        asked.append(len(source))
-        return statistics(self, source, *args)
-
-    monkeypatch.setattr(SequenceEnsemble, "member_statistics", noting)
-    distiller(members).fit(*data)
-    assert sorted(asked) == [1, 100], "once, and for the size of an answer"
-    asked.clear()
-    n_bytes = data[1].shape[1] * (SIZES[1] + 1) * 4
-    with config_context(working_memory=70 * n_bytes / 2**20):
-        batchwise = distiller(members).fit(*data)
-        assert max(asked) <= 70
-        assert sum(asked) == 100 + 1, "once, and kept in a file"
-        asked.clear()
-        monkeypatch.setattr("skdistill._engine._rows.fits_twice", lambda n_bytes: False)
-        again = distiller(members).fit(*data)
-    assert max(asked) <= 70
-    assert sum(asked) == 2 * 100 + 1, "in each of two epochs"
-    for model in (batchwise, again):
-        assert_same(model, student, rtol=1e-4, atol=1e-6)
-
-
 def read_before(y):
     """What is read before each token: the begin token, and the tokens but the last."""
     return torch.tensor(np.pad(y[:, :-1], ((0, 0), (1, 0)), constant_values=1))
@@ -203,15 +174,6 @@ def test_sequences_without_a_token_are_left_out(members, data, student):
     X, y = data
     with_empty = distiller(members).fit(np.vstack([X, X[:1]]), np.vstack([y, np.zeros_like(y[:1])]))
     assert_same(with_empty, student, rtol=1e-4, atol=1e-6)
-
-
-def test_ctrl_c_keeps_what_was_trained(members, data, ctrl_c):
-    student = distiller(members, optimizer=ctrl_c, optimizer__at=3, max_epochs=5)
-    with pytest.raises(KeyboardInterrupt):
-        student.fit(*data)  # in the second epoch of two steps each
-    assert student.history_[0]["train_loss"] > 0
-    assert len(student.history_) < 5
-    assert np.isfinite(student.score(*data))
 
 
 class Table(nn.Module):

@@ -101,15 +101,6 @@ def test_calibration_of_the_truth_and_of_a_shift():
         assert_allclose(error, np.abs(expected - levels).mean(), atol=1e-3)
 
 
-def test_opposite_miscalibrations_of_targets_do_not_cancel():
-    y_true = np.tile(np.linspace(0.005, 0.995, 100)[:, None], (1, 2))
-    levels = [0.3, 0.7]
-    y_quantiles = np.tile([[0.2, 0.6], [0.4, 0.8]], (100, 1, 1))
-    _, observed = regression_calibration_curve(y_true, y_quantiles, levels)
-    assert_allclose(observed, levels)
-    assert_allclose(regression_calibration_error(y_true, y_quantiles, levels), 0.1)
-
-
 INF = np.inf
 
 

@@ -106,21 +106,6 @@ def test_learners_train_in_a_stack_and_give_the_weights_back(connection, head_la
     assert_close(stacked(packed.unsqueeze(0))[0], second(packed))
 
 
-def test_rounds_are_those_of_the_booster_and_rows_may_leave():
-    learners = chain("gru", 3)
-    whole = booster(learners)
-    x = torch.randn(6, 5)
-    rounds = Rounds(whole, x, chunk=4)
-    rounds.advance()
-    rounds.advance()
-    stays = torch.tensor([True, False, True, True, False, True])
-    rounds.keep(stays)
-    rounds.advance()
-    assert_close(rounds.mean, whole(x.unsqueeze(0))[0, stays])
-    said = torch.stack(rounds.outputs)
-    assert_close(rounds.mean, said.mean(0))
-
-
 @pytest.mark.parametrize("connection", ["residual", "dense", "gru"])
 def test_series_are_read_at_every_step(connection):
     def recurrent(seed):

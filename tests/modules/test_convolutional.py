@@ -136,17 +136,3 @@ def test_the_last_two_blocks_can_be_a_head():
     core, head = split_head(network, head_layers=3)
     assert [type(layer).__name__ for layer in head[:2]] == ["BasicBlock", "BasicBlock"]
     close(head(core(images(*COLOURED))), network(images(*COLOURED)))
-
-
-@pytest.mark.parametrize(
-    ("in_features", "settings", "message"),
-    [
-        (64, {}, r"in_features must be \(height, width\) or \(channels, .*got 64"),
-        (IMAGE, {"blocks": (2, 2)}, r"blocks must have one value or 4, as many as channels"),
-        (IMAGE, {"channels": "ab"}, r"channels must be .*got 'ab'"),
-        (IMAGE, {"normalization": "layer"}, r"normalization must be one of .*got 'layer'"),
-    ],
-)
-def test_resnet_refuses(in_features, settings, message):
-    with pytest.raises(ValueError, match=message):
-        ResNet(in_features, OUT, **settings)

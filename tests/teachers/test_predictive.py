@@ -14,7 +14,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import ARDRegression, BayesianRidge, LinearRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression
 
 from skdistill import HydraPlusRegressor
 from skdistill.teachers import QuantileModels, as_teacher
@@ -119,22 +119,6 @@ def test_one_member_with_the_models_own_variance(cls, numbers):
     assert teacher.predict_uncertainty(X).epistemic is None
     assert_allclose(teacher.predict(X), mean, rtol=1e-8)
     assert teacher.score(X, y) > 0.5
-
-
-@pytest.mark.parametrize("cls", [BayesianRidge, ARDRegression])
-def test_lines_of_bayesian_linear_models(cls, numbers):
-    X, y = numbers
-    teacher = as_teacher(cls()).fit(X, y)
-    new = 3 * X
-    mean, std = teacher.estimator_.predict(new, return_std=True)
-    members = teacher.predict_members(new)
-    assert members.shape == (len(X), 20, 1, 2)
-    assert_allclose(members[:, :, 0, 0].mean(axis=1), mean, rtol=1e-8)
-    total, aleatoric, epistemic = teacher.predict_uncertainty(new)
-    assert_allclose(total, std**2, rtol=1e-8)
-    assert_allclose(aleatoric, 1 / teacher.estimator_.alpha_)
-    # Further out lines lie further apart.
-    assert (epistemic > teacher.predict_uncertainty(X).epistemic).mean() > 0.95
 
 
 def test_transformed_targets():

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 
 from skdistill.transfer import (
     Disagreement,
@@ -119,16 +116,6 @@ def test_bad_settings_are_named(maker, error, message):
         maker.check((N, D))
     with pytest.raises(error, match=message):
         maker.prepare(rows_of())
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_settings_survive_clone_and_pickle(maker):
-    given = maker(categorical=[(0, 1)])
-    for copied in (clone(given), pickle.loads(pickle.dumps(given))):
-        assert type(copied) is maker
-        assert copied.get_params() == given.get_params()
-        prepared(given, rows_of())
-        assert vars(given) == vars(copied)  # nothing is learned
 
 
 # --- transfer= ------------------------------------------------------------------------------
