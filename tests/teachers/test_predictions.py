@@ -92,6 +92,18 @@ def test_bad_variances_are_named(variance, message):
         check_member_predictions(members, 4, n_targets=2)
 
 
+class Coarse(GaussianNB):
+    """One whose probabilities sum to one to five digits."""
+
+    def predict_proba(self, X):
+        return (super().predict_proba(X) * (1 + 1e-5)).astype(np.float32)
+
+
+def test_what_sums_of_a_model_miss_of_one_is_divided_out(classes):
+    members = as_teacher(Coarse()).fit(*classes).predict_members(classes[0])
+    assert_allclose(members.sum(axis=-1), 1, atol=5e-7)
+
+
 def test_classes_are_aligned():
     p = np.array([[0.25, 0.75]])
     assert_array_equal(align_classes(p, ["c", "a"], ["a", "b", "c"]), [[0.75, 0, 0.25]])
