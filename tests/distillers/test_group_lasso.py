@@ -19,7 +19,7 @@ from skdistill.pruning import GroupLasso, widths
 
 @pytest.fixture(scope="module")
 def pruned(task, frozen):
-    settings = {"module__hidden_units": (40, 30), "max_epochs": 60, "transfer": None}
+    settings = {"module__hidden_units": (40, 30), "max_epochs": 160, "transfer": None}
     return task.student(frozen, pruning=GroupLasso(0.5), **settings).fit(*task.data)
 
 
@@ -32,8 +32,8 @@ def test_students_get_smaller(pruned, task):
     full = clone(pruned).set_params(pruning=None).fit(*task.data)
     assert pruned.n_parameters_ < full.n_parameters_
     assert pruned.flops_ < full.flops_
-    assert len(full.history_) == 60
-    assert len(pruned.history_) == 60 + 60
+    assert len(full.history_) == 160
+    assert len(pruned.history_) == 160 + 160
 
 
 def test_rows_in_bins_are_trained_on_again_after_pruning():
@@ -48,11 +48,11 @@ def test_rows_in_bins_are_trained_on_again_after_pruning():
 def test_training_can_begin_again_with_new_weights(pruned, task):
     """What is trained is then a student of these widths, as a first fit trains it."""
     fits = [pruned, clone(pruned).set_params(pruning__restart=True).fit(*task.data)]
-    kept, restarted = (fit.history_[60]["train_loss"] for fit in fits)
+    kept, restarted = (fit.history_[160]["train_loss"] for fit in fits)
     assert widths(fits[1].module_) == widths(fits[0].module_)
-    assert len(fits[1].history_) == 120
+    assert len(fits[1].history_) == 320
     assert restarted > kept
-    assert fits[1].history_[-1]["train_loss"] < fits[1].history_[59]["train_loss"]
+    assert fits[1].history_[-1]["train_loss"] < fits[1].history_[159]["train_loss"]
     copied = pickle.loads(pickle.dumps(fits[1]))
     np.testing.assert_array_equal(copied.predict_members(task.X), fits[1].predict_members(task.X))
 

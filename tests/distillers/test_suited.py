@@ -63,8 +63,8 @@ def test_students_of_trees_are_trained_for_twice_as_many_epochs(monkeypatch):
     networks = BayesianEnsembleRegressor(1, max_epochs=2)
     for teacher, n_epochs in ((tree, 28), (networks, 14)):
         fitted = FrozenEstimator(teacher.fit(few, noise))
-        student = HydraPlusRegressor(fitted, module__hidden_units=(2,), random_state=0)
-        assert student.fit(few, noise).n_epochs_ == n_epochs
+        settings = {"transfer": None, "module__hidden_units": (2,), "random_state": 0}
+        assert HydraPlusRegressor(fitted, **settings).fit(few, noise).n_epochs_ == n_epochs
 
 
 def test_steps_are_as_narrow_as_the_values_about_them():
