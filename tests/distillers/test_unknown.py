@@ -56,8 +56,8 @@ STRANGERS_TO_CLASSES = {
 }
 
 
-# One for each way in which answers widen; the others' graphs are made of the same parts.
-EXPORTED = {"hydra", "gped", "bdistil", "mixture", "normal_inverse_wishart"}
+# Of members, one network and one distribution; the others' graphs are made of the same parts.
+EXPORTED = {"hydra", "bdistil", "normal_inverse_wishart"}
 
 
 def missing(column):
