@@ -56,12 +56,9 @@ test-gpu: $(ENVIRONMENT)  ## run the tests that need a GPU, which the others lea
 test-fast: $(ENVIRONMENT)  ## one case of each test that is not slow: what one runs after an edit
 	$(TEST) $(BIN)/python -m pytest --fast $(PYTEST_ARGS)
 
-# Thirteen times the cases and many times the seeds of `make test`, and other ones each time.
-SEEDS ?= 100# of each family and loss; 2000 take four hours of one core
-FUZZ := HYPOTHESIS_PROFILE=fuzz SKDISTILL_FUZZ_SEEDS=$(SEEDS)
-fuzz: $(ENVIRONMENT)  ## try 20,000 calls with anything, and small fits of SEEDS=100 seeds
-	$(FUZZ) OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS) \
-		tests/fuzz tests/distillers/test_small_fits.py
+# Thirteen times the cases of `make test`, and other ones each time.
+fuzz: $(ENVIRONMENT)  ## try thousands of calls with anything
+	HYPOTHESIS_PROFILE=fuzz OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/fuzz
 
 kill-test: $(ENVIRONMENT)  ## kill 140 fits at moments of chance, and resume them bit for bit
 	SKDISTILL_KILLS=20 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/_training/test_resume.py -k killed

@@ -8,14 +8,12 @@ SKDISTILL_BROWSER and SKDISTILL_DOC name others.
 from __future__ import annotations
 
 import os
-import re
 import runpy
 import shutil
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -135,43 +133,6 @@ def test_report_asks_for_nothing_and_complains_of_nothing(page_of_report, visit)
     }
 
 
-def test_report_shows_all_its_pictures(page_of_report, visit):
-    page = visit(page_of_report).page
-    sizes = page.evaluate(
-        "[...document.images].map(i => [i.naturalWidth, i.naturalHeight, i.clientWidth, "
-        "i.clientHeight])"
-    )
-    assert len(sizes) == 5
-    for natural_width, natural_height, width, height in sizes:
-        assert natural_width >= width > 300  # never blown up
-        assert height / width == pytest.approx(natural_height / natural_width, rel=0.02)
-
-
-COLOURS = """() => {
-  const root = document.querySelector('.skdistill-report');
-  const inks = ['h1', 'td', 'td small', 'figcaption', 'thead th'].map(
-    name => getComputedStyle(root.querySelector(name)).color);
-  return [getComputedStyle(root).backgroundColor, ...inks];
-}"""
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of ``rgb(r, g, b)``, by the definition of WCAG 2.2."""
-    channels = np.array(re.findall(r"\d+", colour)[:3], dtype=float) / 255
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_of_the_report_has_the_contrast_that_wcag_asks_for(scheme, page_of_report, visit):
-    ground, *inks = map(
-        luminance, visit(page_of_report, color_scheme=scheme).page.evaluate(COLOURS)
-    )
-    for ink in inks:
-        lighter, darker = max(ink, ground), min(ink, ground)
-        assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # level AA
-
-
 # --- students of the documentation's first page
 
 
@@ -254,29 +215,6 @@ def test_epistemic_part_follows_the_gap(page_of_students, visit):
     assert visited.complaints == visited.requests_elsewhere == []
 
 
-def test_point_is_moved_by_keys_and_dragged(page_of_students, visit):
-    page = visit(page_of_students, PHONE).page
-    canvas = page.locator("#live-plane canvas")
-    canvas.scroll_into_view_if_needed()
-    before = shown(page, "live-plane")
-    for _ in range(20):
-        canvas.press("ArrowUp")
-    after = shown(page, "live-plane")
-    assert before[-1] > after[-1] + 0.1  # nearer to the samples
-    box = canvas.bounding_box()
-    page.mouse.move(box["x"] + 5, box["y"] + 5)
-    np.testing.assert_array_equal(shown(page, "live-plane"), after)  # no button is down
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.up()
-    (expected,) = page.evaluate(
-        PREDICT, [page.evaluate("liveStudentsFitted.plane.student"), [[0, 0]]]
-    )
-    # A pixel is 0.07 wide.
-    np.testing.assert_allclose(shown(page, "live-plane"), expected, atol=0.1)
-    assert shown(page, "live-plane")[:3].sum() == pytest.approx(1, abs=0.002)
-
-
 # --- the documentation
 
 
@@ -311,62 +249,3 @@ def test_documentation_reads_on_a_phone_and_offline(name, documentation, visit):
         "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
     )
     assert empty == []
-
-
-def test_search_of_the_documentation_finds_a_class(documentation, visit):
-    found = visit(f"{(documentation / 'search.html').as_uri()}?q=GPED")
-    results = found.page.locator("#search-results li a")
-    results.first.wait_for()
-    targets = [link.get_attribute("href") for link in results.all()]
-    assert any("gped" in target.lower() for target in targets)
-
-
-class Links(HTMLParser):
-    """Where a page points to, and what on it can be pointed at."""
-
-    def __init__(self, path: Path):
-        super().__init__()
-        self.targets: list[str] = []
-        self.names: set[str] = {"", "top"}
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self.names |= {given[key] for key in ("id", "name") if given.get(key)}
-        target = given.get("href" if tag in ("a", "link") else "src")
-        if target is not None:
-            self.targets.append(target)
-
-
-def broken_links(folder: Path) -> list[str]:
-    """Links of all pages in a folder whose file, or place in a page, does not exist."""
-    files = sorted(folder.rglob("*.html"))
-    # What lies in _static are templates of the theme, which Sphinx copies with the rest.
-    pages = {path: Links(path) for path in files if "_static" not in path.parts}
-    found = []
-    for path, page in pages.items():
-        for target in page.targets:
-            parts = urlsplit(target)
-            if parts.scheme or parts.netloc:
-                continue
-            file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if not file.exists():
-                found.append(f"{path.relative_to(folder)}: no file {target}")
-            elif file in pages and unquote(parts.fragment) not in pages[file].names:
-                found.append(f"{path.relative_to(folder)}: no place {target}")
-    return found
-
-
-def test_links_of_the_documentation_lead_somewhere(documentation):
-    folder = documentation.resolve()
-    assert len(list(folder.rglob("*.html"))) > 20
-    assert broken_links(folder) == []
-
-
-def test_a_broken_link_is_found(tmp_path):
-    (tmp_path / "a.html").write_text(
-        '<h1 id="here">A</h1><a href="b.html#there">1</a><a href="b.html#nowhere">2</a>'
-        '<img src="c.png"><a href="#here">3</a><a href="https://example.org">4</a>'
-    )
-    (tmp_path / "b.html").write_text('<p id="there">B</p>')
-    assert broken_links(tmp_path) == ["a.html: no place b.html#nowhere", "a.html: no file c.png"]

@@ -12,6 +12,7 @@ import pickle
 import pkgutil
 import unittest
 from functools import partial
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -22,7 +23,6 @@ from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn_checks import cases_of
-from skorch.callbacks import EarlyStopping
 
 import skdistill
 from skdistill import (
@@ -40,9 +40,7 @@ from skdistill.families import known_families
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.settings import Heads, Optimizer, Runtime, WeakLearnerSearch
 
-# ------------------------------------------------------------------------------------------
-# check_estimator
-# ------------------------------------------------------------------------------------------
+# --- check_estimator --------------------------------------------------------------------------
 
 
 EPOCHS = 4
@@ -132,7 +130,6 @@ VARIANTS = [
 ]
 OF_VARIANTS = {
     "check_estimators_dtypes",
-    "check_estimators_pickle",
     "check_fit2d_1sample",
     "check_classifiers_one_label",
     "check_sample_weight_equivalence_on_dense_data",
@@ -202,9 +199,8 @@ def test_weights_equal_repetitions_where_no_rows_are_drawn(make):
 
 
 # Checks whose outcome depends on the defaults. All others do with few epochs and members, above,
-# what they would do with many; so do the two of learning with arrays of other kinds.
-OF_AMOUNTS = {  # that epochs chosen by the samples teach, suit few, and count their weights
-    *OF_LEARNING,
+# what they would do with many.
+OF_AMOUNTS = {  # that epochs chosen by the samples suit few, and count their weights
     "check_fit2d_1sample",
     "check_fit2d_1feature",
     "check_classifiers_one_label",
@@ -233,14 +229,12 @@ OF_DEFAULTS = {
 def checks_of_defaults():
     ensembles = (BayesianEnsembleRegressor, BayesianEnsembleClassifier)
     students = (HydraPlusRegressor, HydraPlusClassifier)
-    whole = [cls() for cls in (*ensembles, *students)]
-    yield from checks_of(whole, OF_DEFAULTS | LEAVING_ALONE | (OF_AMOUNTS - OF_LEARNING))
-    # What students learn in their epochs they learn from any teacher; the default one's are those
-    # of an ensemble.
-    taught = [cls(make()) for cls, make in zip(students, MAKERS[:2], strict=True)]
-    yield from checks_of([cls() for cls in ensembles] + taught, OF_LEARNING)
-    chains = [cls(inference=inference) for cls, inference in zip(ensembles, CHAINS, strict=True)]
-    yield from checks_of(chains, OF_AMOUNTS)
+    yield from checks_of([cls() for cls in (*ensembles, *students)], OF_DEFAULTS | LEAVING_ALONE)
+    # Few members are as many as many here; what they learn, README's numbers tell.
+    few = [cls(4) for cls in ensembles]
+    few += [cls(make()) for cls, make in zip(students, MAKERS[:2], strict=True)]
+    few += [cls(4, inference=inference) for cls, inference in zip(ensembles, CHAINS, strict=True)]
+    yield from checks_of(few, OF_AMOUNTS)
     yield from checks_of([BDistilBooster(small_ensemble())], OF_DEFAULTS)
     yield from checks_of([DistributionDistiller(small_classifier())], OF_DEFAULTS)
 
@@ -253,9 +247,7 @@ def test_sklearn_contract_with_defaults(estimator, check, request):
     run_check(estimator, check)
 
 
-# ------------------------------------------------------------------------------------------
-# Parameters with double underscores
-# ------------------------------------------------------------------------------------------
+# --- Parameters with double underscores -------------------------------------------------------
 
 CLASSES = [
     BayesianEnsembleRegressor,
@@ -331,25 +323,15 @@ def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error
     ("params", "error", "message"),
     [
         ({"lr": 0.0}, ValueError, "lr"),
-        ({"lr": "fast"}, TypeError, "lr"),
-        ({"lr": np.nan}, TypeError, "lr must be (a number|an integer).*, got nan"),
-        ({"lr": np.array([0.01, 0.02])}, TypeError, "lr must be"),
         ({"lr": np.inf}, ValueError, "lr must be a number > 0.*, got inf"),
-        ({"max_epochs": np.nan}, TypeError, "max_epochs must be (a number|an integer).*, got nan"),
-        ({"batch_size": np.nan}, TypeError, "batch_size must be (a number|an integer).*, got nan"),
         (
             {"optimizer": Optimizer(clip_norm=np.float32("nan"))},
             TypeError,
             "clip_norm must be (a number|an integer).*, got .*nan",
         ),
-        ({"max_epochs": 0}, ValueError, "max_epochs"),
         ({"max_epochs": 1.5}, TypeError, "max_epochs"),
-        ({"batch_size": True}, TypeError, "batch_size"),
-        ({"optimizer": Optimizer(clip_norm=0.0)}, ValueError, "clip_norm"),
         ({"optimizer": Optimizer(lr_schedule="linear")}, ValueError, "lr_schedule must be one of"),
-        ({"runtime": Runtime(compile="yes")}, ValueError, "compile must be one of"),
         ({"optimizer": "Adamm"}, ValueError, "optimizer must be a torch optimizer"),
-        ({"optimizer": dict}, ValueError, "optimizer must be a torch optimizer"),
         *(
             ({"optimizer": optimizer}, ValueError, "optimizer must be a torch optimizer.*none of")
             for optimizer in ("LBFGS", "SparseAdam", "Muon", "Optimizer", torch.optim.LBFGS)
@@ -359,47 +341,13 @@ def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error
             ValueError,
             "device must be 'auto' or a torch device.*got 'foo'",
         ),
-        (
-            {"runtime": Runtime(device=None)},
-            ValueError,
-            "device must be 'auto' or a torch device.*got None",
-        ),
-        ({"callbacks": EarlyStopping()}, TypeError, "callbacks must be a list of skorch callbacks"),
         ({"callbacks": ["x", None]}, TypeError, "callbacks must be a list of skorch callbacks"),
-        ({"callbacks": "x"}, TypeError, "callbacks must be a list of skorch callbacks.*got 'x'"),
-        ({"module": None}, TypeError, "module must be a class or function"),
         ({"module": torch.nn.Linear(3, 2)}, TypeError, "module must be a class or function"),
     ],
 )
 @pytest.mark.parametrize("make", MAKERS)
 def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, data):
     with pytest.raises(error, match=message):
-        make(**params).fit(*data)
-
-
-@pytest.mark.parametrize(
-    ("make", "params", "message"),
-    [
-        (small_ensemble, {"normalize": "yes"}, "normalize must be one of"),
-        (small_classifier, {"class_weight": "even"}, "class_weight must be a dict, 'balanced' or"),
-        (small_classifier, {"class_weight": [1, 2]}, "class_weight must be a dict, 'balanced' or"),
-        (small_classifier, {"class_weight": {1: -1}}, r"class_weight\[1\] must be a number >= 0"),
-        (
-            small_classifier,
-            {"inference": "SGLD"},
-            "inference must be 'deep_ensemble', or a DeepEnsemble",
-        ),
-        (
-            small_classifier,
-            {"inference": SGLD},
-            "inference must be 'deep_ensemble', or a DeepEnsemble",
-        ),
-        (small_ensemble, {"inference": SGLD(0.0)}, "inference__step_size must be a number > 0"),
-        (small_classifier, {"inference": MCDropout(1.0)}, r"inference__rate .* in \(0, 1\)"),
-    ],
-)
-def test_parameters_of_some_are_named_by_fit(make, params, message, data):
-    with pytest.raises(ValueError, match=message):
         make(**params).fit(*data)
 
 
@@ -418,9 +366,7 @@ def test_what_is_no_number_is_named_by_fit(make, name, value, data):
         make(**{name: value}).fit(*data)
 
 
-# ------------------------------------------------------------------------------------------
-# Copies
-# ------------------------------------------------------------------------------------------
+# --- Copies -----------------------------------------------------------------------------------
 
 
 def through_pickle(estimator, tmp_path):
@@ -493,9 +439,7 @@ def test_pickles_hold_nothing_of_torch_or_skorch(cls, state, fitted):
     assert not recorder.modules & {"torch", "skorch"}
 
 
-# ------------------------------------------------------------------------------------------
-# Documentation in the code
-# ------------------------------------------------------------------------------------------
+# --- Documentation in the code ----------------------------------------------------------------
 
 
 def all_modules():
@@ -511,7 +455,12 @@ def public_modules():
     return [name for name in all_modules() if "._" not in name]
 
 
-@pytest.mark.parametrize("name", all_modules())
+def modules_with_examples():
+    sources = ((name, importlib.util.find_spec(name).origin) for name in all_modules())
+    return [name for name, path in sources if ">>> " in Path(path).read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
 def test_examples_in_docstrings_run(name):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     found = doctest.testmod(importlib.import_module(name), optionflags=flags)
@@ -560,19 +509,18 @@ def names_with_docstrings(name, obj):
             yield f"{name}.{attribute}"
 
 
-@pytest.mark.parametrize("name", public_objects())
-def test_docstrings_are_valid_for_numpydoc(name):
+def test_docstrings_are_valid_for_numpydoc():
     validate = pytest.importorskip("numpydoc.validate").validate
-    obj = public_objects()[name]
-    ignored = NOT_HELD
-    if inspect.isclass(obj) and (is_protocol(obj) or hasattr(obj, "_fields")):
-        ignored = ignored | {"PR01"}  # see complaints_about_class
-    found = [
-        f"{each}: {code} {message}"
-        for each in names_with_docstrings(name, obj)
-        for code, message in validate(each)["errors"]
-        if code not in ignored
-    ]
+    found = []
+    for name, obj in public_objects().items():
+        has_fields = inspect.isclass(obj) and (is_protocol(obj) or hasattr(obj, "_fields"))
+        ignored = NOT_HELD | ({"PR01"} if has_fields else set())
+        found += [
+            f"{each}: {code} {message}"
+            for each in names_with_docstrings(name, obj)
+            for code, message in validate(each)["errors"]
+            if code not in ignored
+        ]
     assert not found, "\n".join(found)
 
 

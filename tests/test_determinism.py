@@ -93,9 +93,7 @@ def global_states():
     return pickle.dumps(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
 
 
-# ------------------------------------------------------------------------------------------
-# Seeds
-# ------------------------------------------------------------------------------------------
+# --- Seeds ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -122,21 +120,7 @@ def test_no_seed_draws_from_numpys_global_generator_alone(name):
     assert (found[0] != found[2]).any()
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_generator_is_drawn_from_and_the_global_ones_are_not(name):
-    X, y = rows()
-    generator = np.random.RandomState(5)
-    before = global_states()
-    first, second = (
-        numbers(MODELS[name](random_state=generator).fit(X, targets(name, y)), X) for _ in range(2)
-    )
-    assert global_states() == before
-    assert (first != second).any()
-
-
-# ------------------------------------------------------------------------------------------
-# Threads, chunks, memory
-# ------------------------------------------------------------------------------------------
+# --- Threads, chunks, memory ------------------------------------------------------------------
 
 WIDE = {
     "closed form": {"module__hidden_units": (64, 64)},

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import RandomForestRegressor, VotingRegressor
-from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import Ridge
@@ -22,7 +21,6 @@ from skdistill import (
     BayesianEnsembleRegressor,
     DistributionDistiller,
     HydraPlusRegressor,
-    predict_members,
     predict_uncertainty,
 )
 from skdistill.distributions import Uncertainty
@@ -110,24 +108,6 @@ def test_a_gaussian_process_of_the_right_kernel_knows_its_error():
     assert found.overall == pytest.approx(1, abs=0.2)
 
 
-def test_halves_of_a_bare_process_are_what_its_steps_give(data):
-    X, y = data
-    model = GaussianProcessRegressor(RBF(2.0) + WhiteKernel(0.3), alpha=0.2, optimizer=None)
-    found = disagreement_of_halves(model, X, y, train_size=20, test_size=10, random_state=3)
-    test, rest = np.split(np.random.RandomState(3).permutation(60), [10])
-    means, stds = zip(
-        *(clone(model).fit(X[part], y[part]).predict(X[test], return_std=True)
-          for part in (rest[:20], rest[20:40])),
-        strict=True,
-    )  # fmt: skip
-    assert_allclose(found.squared_difference, np.square(means[0] - means[1]), rtol=1e-6)
-    # the variance of the function: the kernel's noise is in the deviation, alpha is not
-    assert_allclose(found.epistemic, np.square(stds).sum(axis=0) - 2 * 0.3, rtol=1e-6)
-    again = epistemic_calibration(found.squared_difference, found.epistemic)
-    assert_array_equal(found.ratio, again.ratio)
-    assert found.coverage == again.coverage
-
-
 MODELS = {
     "ensemble": BayesianEnsembleRegressor(3, **SMALL),
     "Pipeline": make_pipeline(StandardScaler(), BayesianEnsembleRegressor(3, **SMALL)),
@@ -156,19 +136,6 @@ def classes():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_halves_of_a_classifier_are_what_its_steps_give(classes):
-    X, y = classes
-    model = BayesianEnsembleClassifier(3, **SMALL)
-    found = disagreement_of_halves(model, X, y, train_size=30, test_size=30, random_state=1)
-    test, rest = np.split(np.random.RandomState(1).permutation(90), [30])
-    fits = [clone(model).fit(X[part], y[part]) for part in (rest[:30], rest[30:])]
-    means = [fit.predict_proba(X[test]) for fit in fits]
-    assert_allclose(found.squared_difference, np.square(means[0] - means[1]).sum(axis=1))
-    members = [predict_members(fit, X[test]) for fit in fits]
-    assert_allclose(found.epistemic, sum(m.var(axis=1, ddof=1).sum(axis=1) for m in members))
-
-
-@pytest.mark.filterwarnings("ignore")
 def test_variance_of_a_dirichlet_distribution_is_that_of_its_draws(classes):
     X, y = classes
     teacher = BayesianEnsembleClassifier(3, **SMALL)
@@ -183,17 +150,9 @@ def test_variance_of_a_dirichlet_distribution_is_that_of_its_draws(classes):
     ("protocol", "arguments", "error", "message"),
     [
         (disagreement_of_halves, {"test_size": 0}, ValueError, "test_size must be an integer"),
-        (disagreement_of_halves, {"test_size": 0.5}, TypeError, "test_size must be an integer"),
         (disagreement_of_halves, {"train_size": 40}, ValueError, "train_size must be an integer"),
-        (disagreement_of_halves, {"n_repeats": 0}, ValueError, "n_repeats must be"),
         (disagreement_of_halves, {"n_jobs": 0}, ValueError, "n_jobs must be"),
         (disagreement_of_halves, {"estimator": Ridge()}, TypeError, "estimator has no epistemic"),
-        (
-            disagreement_of_halves,
-            {"estimator": FrozenEstimator(Linear())},
-            ValueError,
-            "estimator must not be fitted",
-        ),
         (uncertainty_curve, {"train_sizes": [50]}, ValueError, "each of train_sizes must be"),
         (uncertainty_curve, {"limit_size": 50}, ValueError, "limit_size must be an integer"),
     ],

@@ -79,21 +79,6 @@ def test_a_wrong_shape_is_named(g, given, probs):
         Expectation(g, name="odd").of_members(probs)
 
 
-@pytest.mark.parametrize(
-    ("params", "error", "message"),
-    [
-        ({"g": "entropy"}, TypeError, "g must be callable, got 'entropy'"),
-        ({"loss": "huber"}, ValueError, r"'largest': loss must be callable or one of \['absolute'"),
-        ({"link": "log"}, ValueError, r"'largest': link must be callable or one of \['identity'"),
-        ({"weight": 0}, ValueError, "'largest': weight must be a number > 0, got 0"),
-        ({"weight": np.nan}, TypeError, "'largest': weight must be a number > 0, got nan"),
-    ],
-)
-def test_bad_parameters_are_named(params, error, message):
-    with pytest.raises(error, match=message):
-        Expectation(**{"g": largest, **params}).check()
-
-
 def test_the_entropy_is_learnt_by_the_loss_of_ones_choice(probs):
     outputs, target = probs[0, :, :1], EntropyExpectation().of_members(probs).mean(0)
     value = torch.nn.functional.softplus(outputs)

@@ -8,7 +8,6 @@ import pytest
 from sklearn import config_context
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from small_models import target_transformed
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -77,14 +76,3 @@ def test_through_a_pipeline_rows_keep_their_index():
     frame = predict_frame(model.fit(rows, X[:, 0]), rows, coverage=0.5)
     inner = model[-1].predict_frame(model[0].transform(rows), coverage=0.5)
     pd.testing.assert_frame_equal(frame, inner.set_axis(rows.index))
-
-
-def test_the_table_is_in_units_of_a_transformed_target():
-    scaler = StandardScaler(with_mean=False)
-    model, inner = target_transformed((X, 100 * X[:, 0]), transformer=scaler)
-    frame, inside = predict_frame(model, X, coverage=0.5), inner.predict_frame(X, coverage=0.5)
-    scale = scaler.fit(100 * X[:, :1]).scale_[0]
-    assert list(frame) == list(inside)
-    for name in frame:
-        factor = scale**2 if name in ("aleatoric", "epistemic") else scale
-        np.testing.assert_allclose(frame[name], factor * inside[name], rtol=1e-5, err_msg=name)

@@ -58,11 +58,26 @@ def run(page, changes=()):
 
 # Chains of pages are not among the trainings that `few_epochs` makes short.
 LESS = {
+    "../coming_from": [
+        ("RandomForestRegressor(200,", "RandomForestRegressor(20,"),
+        ("max_members=20)", "max_members=5)"),
+        ("n_members=10,", "n_members=3,"),
+    ],
+    "ensembles": [("n_members=100,", "n_members=20,"), ("max_epochs=600,", "max_epochs=30,")],
+    "evaluation": [("BayesianEnsembleClassifier(20)", "BayesianEnsembleClassifier(3)")],
     "gped": [("inference=SGLD(), max_epochs=100", "inference=SGLD(), max_epochs=30")],
+    "hydra_plus": [("n_members=20)", "n_members=3)")],
     "report": [("n_members=10,", "n_members=3,"), ("n_members=30,", "n_members=4,")],
     "smaller_students": [
         ("BayesianEnsembleClassifier(5,", "BayesianEnsembleClassifier(2,"),
         ("train_size=300,", "train_size=100,"),  # that have labels
+    ],
+    "teachers": [
+        ("RandomForestClassifier(500,", "RandomForestClassifier(10,"),
+        ("RandomForestRegressor(100,", "RandomForestRegressor(10,"),
+        ("heads=20,", "heads=3,"),
+        ("max_members=20)", "max_members=5)"),
+        ("BayesianEnsembleRegressor(),", "BayesianEnsembleRegressor(3),"),
     ],
 }
 
@@ -83,22 +98,28 @@ def some_of_adult(name, version, return_X_y):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
+        ("../coming_from", []),
         ("abstention", []),
         ("active_learning", []),
         ("b_distil", ["matplotlib"]),
         ("distribution_distillation", ["matplotlib"]),
         ("drift", ["pandas"]),
+        ("ensembles", ["matplotlib"]),
+        ("evaluation", ["matplotlib"]),
         ("foundation_models", []),
         ("gped", []),
+        ("hydra_plus", ["matplotlib"]),
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),
         ("production", ["onnxruntime", "pandas", "skl2onnx", "skops"]),
         ("report", ["matplotlib", "pandas"]),
         ("smaller_students", ["matplotlib"]),
         ("tables", ["pandas"]),
+        ("teachers", []),
     ],
 )
 def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
@@ -110,6 +131,7 @@ def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
     n_digits = 200 if name == "smaller_students" else 450  # it fits dozens of students
     monkeypatch.setattr(datasets, "load_digits", first(n_digits, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
+    monkeypatch.setattr(datasets, "load_diabetes", first(150, datasets.load_diabetes))
     monkeypatch.setattr(datasets, "fetch_openml", some_of_adult)
     run(GUIDE / f"{name}.rst", LESS.get(name, ()))
 
@@ -173,63 +195,6 @@ def test_page_of_a_family_of_ones_own(few_rows):
     inside = (draws > names["interval"][:, :1]) & (draws < names["interval"][:, 1:])
     np.testing.assert_allclose(inside.mean(1), 0.9, atol=0.03)
     assert report(student, X, y).to_html()
-
-
-@pytest.mark.slow
-def test_page_of_teachers(monkeypatch, few_epochs):
-    monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
-    monkeypatch.setattr(datasets, "load_diabetes", first(150, datasets.load_diabetes))
-    few = [
-        ("RandomForestClassifier(500,", "RandomForestClassifier(10,"),
-        ("RandomForestRegressor(100,", "RandomForestRegressor(10,"),
-        ("heads=20, max_epochs=50,", "heads=20,"),
-        ("heads=20,", "heads=3, max_epochs=2,"),
-        ("max_members=20), ", "max_members=5), max_epochs=2, "),
-        ("as_teacher(networks), ", "as_teacher(networks), max_epochs=2, "),
-        ("HydraPlusRegressor(process, ", "HydraPlusRegressor(process, max_epochs=2, "),
-        ("HydraPlusClassifier(teacher)", "HydraPlusClassifier(teacher, max_epochs=2)"),
-        ("HydraPlusRegressor(teacher, ", "HydraPlusRegressor(teacher, max_epochs=2, "),
-        ("BayesianEnsembleRegressor(),", "BayesianEnsembleRegressor(3, max_epochs=2),"),
-        ("HydraPlusClassifier(random_state", "HydraPlusClassifier(max_epochs=2, random_state"),
-        ('transfer="disagreement", ', 'transfer="disagreement", max_epochs=2, '),
-    ]
-    run(GUIDE / "teachers.rst", few)
-
-
-# What makes pages quick that fit much.
-FEW_EPOCHS = {
-    "ensembles": [
-        ('class_weight="balanced", ', 'class_weight="balanced", max_epochs=2, '),
-        ("inference=inference, ", "inference=inference, max_epochs=2, "),
-        ("n_members=100,", "n_members=20,"),
-        ("max_epochs=600,", "max_epochs=30,"),
-        ("MCDropout(rate=0.2), ", "MCDropout(rate=0.2), max_epochs=2, "),
-        ("module=TabM, ", "module=TabM, max_epochs=2, "),
-        ("max_epochs=20", "max_epochs=2"),
-    ],
-    "evaluation": [
-        ("BayesianEnsembleClassifier(20)", "BayesianEnsembleClassifier(3, max_epochs=2)"),
-        ("max_epochs=100,", "max_epochs=2,"),
-        ("calibration_fraction=0.2)", "calibration_fraction=0.2, max_epochs=2)"),
-        ("max_epochs=10,", "max_epochs=2,"),
-    ],
-    "hydra_plus": [
-        ("n_members=20)", "n_members=3, max_epochs=2)"),
-        ("HydraPlusClassifier(teacher, ", "HydraPlusClassifier(teacher, max_epochs=2, "),
-        ("Classifier(random_state=0), ", "Classifier(2, max_epochs=2), max_epochs=2, "),
-    ],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", FEW_EPOCHS)
-def test_page_with_few_epochs(few_rows, monkeypatch, name, few_epochs):
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
-    monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
-    names = run(GUIDE / f"{name}.rst", FEW_EPOCHS[name])
-    assert (names["total"] >= 0).all()
 
 
 STUDENT = ("HydraPlusRegressor(random_state", "HydraPlusRegressor(max_epochs=3, random_state")
@@ -324,17 +289,6 @@ def test_common_mistakes_say_what_is_quoted(few_rows):
     quotes = [" ".join(found.split()) for found in QUOTE.findall(page.read_text(encoding="utf-8"))]
     assert len(quotes) == 4
     assert [quote for quote in quotes if not any(quote in text for text in said)] == []
-
-
-def test_coming_from(few_rows):
-    few = [
-        ("RandomForestRegressor(200,", "RandomForestRegressor(20,"),
-        ("max_members=20), ", "max_members=5), max_epochs=2, "),
-        ("HydraPlusRegressor(process, ", "HydraPlusRegressor(process, max_epochs=2, "),
-        ("n_members=10,", "n_members=3,"),
-    ]
-    names = run(DOC / "coming_from.rst", few)
-    assert names["teacher"].predict_members is not None
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What does not grow with the samples, or stays within scikit-learn's ``working_memory``."""
+"""What does not grow with the samples."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ import subprocess
 import sys
 from collections import ChainMap
 
-import numpy as np
 import pytest
-from numpy.testing import assert_allclose
-from sklearn import config_context
-from sklearn.linear_model import LinearRegression
-from sklearn.neighbors import KNeighborsClassifier
-
-from skdistill import BDistilBooster
-from skdistill.teachers import as_teacher, out_of_fold_members
 
 # The peak of memory is counted anew when a process says so.
 MEMORY = """
@@ -31,23 +23,6 @@ def growth(call):
     before = mib("VmRSS")
     call()
     return mib("VmHWM") - before
-"""
-
-BOOSTER = """
-rng = np.random.default_rng(0)
-X = rng.normal(size=(60_000, 10))
-params = {"n_rounds": 5, "connection": Connection(connect="always"), "max_epochs": 2}
-params |= {"search": WeakLearnerSearch(gamma=0.05), "random_state": 0}
-model = BDistilBooster(LinearRegression(), **params).fit(X[:300], X[:300, 0] * X[:300, 1])
-calls = {
-    "predict": lambda n: model.predict(X[:n]),
-    "early exit": lambda n: model.predict(X[:n], early_exit=1e-3),
-    "stages": lambda n: sum(stage.sum() for stage in model.staged_predict(X[:n])),
-}
-for name, call in calls.items():
-    call(1000)  # what is imported or set up once
-    with config_context(working_memory=8):
-        found[name] = growth(lambda: call(len(X)))
 """
 
 STUDENTS = """
@@ -100,12 +75,10 @@ found["stream"] = growth(lambda: fit(40))
 FORKS = """
 import json, os, sys, warnings
 import numpy as np, torch
-from sklearn import config_context
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
 import skdistill
-from skdistill import BayesianEnsembleRegressor, BDistilBooster, HydraPlusRegressor
-from skdistill.settings import Connection, Runtime, WeakLearnerSearch
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill.settings import Runtime
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -126,7 +99,7 @@ def peaks(tmp_path_factory):
     """MiB by which memory grew at most, by what was done."""
     if sys.platform != "linux":
         pytest.skip("reads the peak memory as Linux counts it")
-    codes = [MEMORY + code for code in (BOOSTER, STUDENTS, LOADED, STREAM)]
+    codes = [MEMORY + code for code in (STUDENTS, LOADED, STREAM)]
     done = subprocess.run(
         [sys.executable, "-c", FORKS, *codes],
         cwd=tmp_path_factory.mktemp("memory"),
@@ -137,14 +110,6 @@ def peaks(tmp_path_factory):
         timeout=600,
     )
     return dict(ChainMap(*map(json.loads, done.stdout.splitlines())))
-
-
-@pytest.mark.slow
-def test_peak_memory_of_many_rows(peaks, tally):
-    found = [peaks[name] for name in ("predict", "early exit", "stages")]
-    # X takes 5 MiB, as do the stages; held for all samples, activations and outputs took 170 MiB.
-    assert max(found) < 40, found
-    tally("peaks of memory", len(found))
 
 
 @pytest.mark.slow
@@ -169,69 +134,3 @@ def test_fits_of_streams_do_not_grow_with_the_rows(peaks, tally):
     # The samples would take 128 MB.
     assert peaks["stream"] < 64, peaks
     tally("peaks of memory", 1)
-
-
-class Counting:
-    """Notes how many samples it is asked about at a time."""
-
-    asked: list[int] = []
-
-    def predict(self, X):
-        Counting.asked.append(len(X))
-        return super().predict(X)
-
-    def predict_proba(self, X):
-        Counting.asked.append(len(X))
-        return super().predict_proba(X)
-
-
-class CountingRegression(Counting, LinearRegression):
-    pass
-
-
-class CountingNeighbours(Counting, KNeighborsClassifier):
-    pass
-
-
-@pytest.fixture(params=[CountingRegression, CountingNeighbours])
-def asked(request):
-    """A teacher, its data, and a function that asks within a small working_memory."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 2))
-    y = X[:, 0] if request.param is CountingRegression else (X[:, 0] > 0).astype(int)
-
-    def within(call):
-        found = {}
-        for memory in (1024, 0.0005):  # the latter are answers of at most 32 samples
-            Counting.asked = []
-            with config_context(working_memory=memory):
-                found[memory] = call(), max(Counting.asked)
-        return *found[1024], *found[0.0005]
-
-    return request.param, X, y, within
-
-
-def test_out_of_fold_answers_are_asked_for_in_portions(asked):
-    model, X, y, within = asked
-    kind = CountingNeighbours if model is CountingNeighbours else CountingRegression
-    folds = [(np.arange(10), np.arange(10, 60)), (np.arange(10, 60), np.arange(10))]
-
-    def ask():
-        members = out_of_fold_members(as_teacher(kind()), X, y, cv=folds)
-        return members[..., 0] if kind is CountingRegression else members
-
-    whole, n_whole, portions, n_portions = within(ask)
-    assert_allclose(portions, whole)
-    assert n_whole == 50
-    assert n_portions < 50
-
-
-def test_a_booster_asks_its_teacher_in_portions(asked):
-    model, X, y, within = asked
-    params = {"n_rounds": 1, "max_epochs": 1, "random_state": 0}
-    whole, n_whole, portions, n_portions = within(
-        lambda: BDistilBooster(as_teacher(model()), **params).fit(X, y).predict_distribution(X).mean
-    )
-    assert_allclose(portions, whole, rtol=1e-7)
-    assert n_whole == 60
-    assert n_portions < 60

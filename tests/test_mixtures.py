@@ -13,20 +13,15 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
-    RandomForestClassifier,
-    StackingRegressor,
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import assert_same, ensemble
 
-from skdistill import BayesianEnsembleClassifier, DistributionDistiller, predict_uncertainty
+from skdistill import BayesianEnsembleClassifier, predict_uncertainty
 from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from skdistill.teachers import as_teacher
 
@@ -170,16 +165,12 @@ MIXTURES = {
     "voting": lambda: VotingClassifier(
         voters(classifier(), classifier(max_epochs=9)), voting="soft", weights=[1, 2.5]
     ),
-    "student in a bag": lambda: BaggingClassifier(
-        DistributionDistiller(classifier(), max_epochs=5, random_state=0), 2, random_state=0
-    ),
     "bag of few samples": lambda: BaggingClassifier(
         make_pipeline(classifier()), n_estimators=3, max_samples=4, random_state=0
     ),
     "bag in a bag": lambda: BaggingClassifier(
         BaggingClassifier(classifier(), 2, max_features=0.5), 2, random_state=1
     ),
-    "calibrated": lambda: CalibratedClassifierCV(classifier(), cv=2),
     "calibrated in a search in a pipeline": lambda: make_pipeline(
         StandardScaler(), GridSearchCV(CalibratedClassifierCV(classifier(), cv=2), {}, cv=2)
     ),
@@ -205,23 +196,6 @@ def test_the_total_is_the_entropy_of_what_is_predicted(name, flowers):
 # --- several targets, and targets that are transformed --------------------------------------
 
 
-def test_each_target_has_its_estimator(data):
-    X, y = data
-    model = MultiOutputRegressor(make_pipeline(StandardScaler(), ensemble()))
-    model.fit(X, np.column_stack([y, -(y**2)]))
-    found = predict_uncertainty(model, X)
-    for target, inner in enumerate(model.estimators_):
-        expected = predict_uncertainty(inner, X)
-        assert_same([part[:, target] for part in found], expected)
-    bag = BaggingRegressor(MultiOutputRegressor(ensemble()), n_estimators=2, random_state=0)
-    bag.fit(X, np.column_stack([y, -y]))
-    found = predict_uncertainty(bag, X)
-    of_members = [predict_uncertainty(member, X) for member in bag.estimators_]
-    between = np.var([member.predict(X) for member in bag.estimators_], axis=0)
-    total = np.mean([one.total for one in of_members], axis=0) + between
-    np.testing.assert_allclose(found.total, total, rtol=1e-5)
-
-
 def test_transforms_of_the_target_are_undone_before_voters_are_mixed(data):
     X, y = data
     two = voters(ensemble(random_state=1), ensemble(random_state=2, max_epochs=9))
@@ -237,42 +211,3 @@ def test_transforms_of_the_target_are_undone_before_voters_are_mixed(data):
         VotingRegressor(two), func=np.log, inverse_func=np.exp
     ).fit(X, y)
     assert_same(predict_uncertainty(inside, X), predict_uncertainty(logarithms, X), rtol=1e-5)
-
-
-# --- what has no uncertainty ----------------------------------------------------------------
-
-
-def test_a_voter_without_uncertainty_is_named(data):
-    X, y = data
-    voting = VotingRegressor(voters(ensemble(), LinearRegression())).fit(X, y)
-    with pytest.raises(TypeError, match=r"LinearRegression has no predict_unc.*as_teacher makes"):
-        predict_uncertainty(voting, X)
-    voting = VotingRegressor(voters(ensemble(), as_teacher(LinearRegression()))).fit(X, y)
-    own, teacher = voting.estimators_
-    residual = teacher.residual_variance_[0]
-    expected = np.mean([own.predict_uncertainty(X).aleatoric, np.full(len(X), residual)], axis=0)
-    np.testing.assert_allclose(predict_uncertainty(voting, X).aleatoric, expected)
-
-
-def test_votes_and_stacks_are_refused(data, flowers):
-    votes = VotingClassifier(voters(classifier())).fit(*flowers)
-    with pytest.raises(ValueError, match=r'voting="soft" for predict_uncertainty, got "hard"'):
-        predict_uncertainty(votes, flowers[0])
-    stack = StackingRegressor(voters(ensemble()), cv=2).fit(*data)
-    with pytest.raises(TypeError, match="StackingRegressor has no predict_uncertainty"):
-        predict_uncertainty(stack, data[0])
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        BaggingRegressor(ensemble()),
-        VotingRegressor(voters(ensemble())),
-        MultiOutputRegressor(ensemble()),
-        CalibratedClassifierCV(RandomForestClassifier()),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_unfitted_ensembles_say_so(model, data):
-    with pytest.raises(NotFittedError, match=type(model).__name__):
-        predict_uncertainty(model, data[0])

@@ -9,14 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import BaseEstimator, clone
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.base import BaseEstimator
 from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -75,30 +70,6 @@ def test_of_convolutions_by_hand():
     assert flops(model, X) == 2 * one
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda model: make_pipeline(StandardScaler(), model),
-        lambda model: make_pipeline(None, make_pipeline("passthrough", model)),
-        lambda model: TransformedTargetRegressor(model, transformer=StandardScaler()),
-        lambda model: GridSearchCV(model, {"lr": [0.01]}, cv=2),
-    ],
-)
-def test_seen_through_meta_estimators(wrap, ensemble, data):
-    model = FrozenEstimator(wrap(clone(ensemble)).fit(*data))
-    assert n_parameters(model) == 3 * N_PARAMETERS
-    assert flops(model, data[0]) == 3 * 2 * N_WEIGHTS
-    assert latency(model, data[0]) > 0
-
-
-@pytest.mark.parametrize("cost", [n_parameters, flops])
-def test_models_without_networks(cost, data):
-    with pytest.raises(
-        TypeError, match=f"Ridge has no module_; skdistill.model_selection.{cost.__name__}"
-    ):
-        cost(Ridge().fit(*data), data[0])
-
-
 class Sleeper(BaseEstimator):
     """Takes a millisecond for a sample, and ten times that the first two times."""
 
@@ -122,15 +93,3 @@ def test_latency_is_the_median_of_calls_on_one_thread(make, data):
         torch.set_num_threads(n_threads)
     assert 5e-3 <= found < 40e-3
     assert model.seen == ((5, 1),) * 5
-
-
-@pytest.mark.parametrize("cost", [flops, latency])
-@pytest.mark.parametrize(
-    ("X", "error"), [(None, TypeError), ({}, TypeError), (3, TypeError), ([], ValueError)]
-)
-def test_costs_need_samples(cost, X, error, data):
-    model = BayesianEnsembleRegressor(2, max_epochs=1, module__hidden_units=(4,)).fit(*data)
-    with pytest.raises(error, match="X must "):
-        cost(model, X)
-    with pytest.raises(ValueError, match="X must have at least one sample"):
-        cost(model, data[0][:0])

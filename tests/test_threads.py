@@ -33,12 +33,12 @@ from skdistill._engine import _traced
 from skdistill._estimator import batched
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.model_selection import flops
-from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, ResNet, count_flop
+from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, count_flop
 from skdistill.samplers import SGLD
 from skdistill.sequences import SequenceEnsemble
 from skdistill.settings import Runtime, WeakLearnerSearch
 
-N_THREADS = 32
+N_THREADS = 16
 N_CALLS = 2  # of each thread, on each model
 N_ROWS = 24
 
@@ -59,9 +59,7 @@ def _restless(monkeypatch):
     sys.setswitchinterval(before)
 
 
-# ------------------------------------------------------------------------------------------
-# Models
-# ------------------------------------------------------------------------------------------
+# --- Models -----------------------------------------------------------------------------------
 
 
 class Own(nn.Module):
@@ -92,9 +90,7 @@ def normalised(in_features, out_features):
 MODULES = {
     "mlp": (MLP, (8,), {"hidden_units": (6,)}),
     "convnet": (ConvNet, (8, 8), {"channels": (2, 3), "hidden_units": (4,)}),
-    "resnet": (ResNet, (6, 6), {"blocks": 1, "channels": (3,)}),
     "lstm": (Recurrent, (6, 2), {"hidden_units": (5,)}),
-    "gru": (Recurrent, (6, 2), {"cell": "gru", "hidden_units": (5,)}),
     "own": (Own, (8,), {}),
     "loops": (Loops, (8,), {}),
 }
@@ -141,9 +137,7 @@ def student(name: str, classes: bool, dtype):
     return make[name](teacher, **settings).fit(X, y)
 
 
-# ------------------------------------------------------------------------------------------
-# What is asked of them
-# ------------------------------------------------------------------------------------------
+# --- What is asked of them --------------------------------------------------------------------
 
 PREDICTIONS: dict[str, Callable[[Any, np.ndarray], Any]] = {
     "predict": lambda model, X: model.predict(X),
@@ -211,12 +205,10 @@ def compare(models_and_rows, tally) -> None:
     for model, X in models_and_rows:
         asked = questions(model, X)
         counts = together([asker(asked, seed, N_CALLS) for seed in range(N_THREADS)])
-        tally("predictions compared under 32 threads", sum(counts))
+        tally("predictions compared under 16 threads", sum(counts))
 
 
-# ------------------------------------------------------------------------------------------
-# Predictions
-# ------------------------------------------------------------------------------------------
+# --- Predictions ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -245,13 +237,11 @@ def test_sequence_models_predict_as_in_one_thread(tally):
     compare([(taught, X[:2, :2]), (SequenceEnsemble(members), X[:2, :2])], tally)
 
 
-# ------------------------------------------------------------------------------------------
-# While others fit, pickle, copy and measure
-# ------------------------------------------------------------------------------------------
+# --- While others fit, pickle, copy and measure -----------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["own", "gru", "convnet"])
+@pytest.mark.parametrize("name", ["own", "lstm"])
 def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, monkeypatch):
     monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)
     shape = MODULES[name][1]
@@ -295,22 +285,3 @@ def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, mo
     assert type(nn.Module.__call__).__name__ == "function"
     assert nn.Module.__call__.__module__ == "torch.nn.modules.module"
     assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()
-
-
-def test_a_record_is_made_without_a_change_to_other_threads_modules(monkeypatch):
-    """What recording and counting do to torch, if anything, they do in their own thread."""
-
-    class Watches(Own):
-        def forward(self, x):
-            seen.add((nn.Module.__call__, nn.Module.__getattr__, len(hooks)))
-            return super().forward(x)
-
-    hooks = nn.modules.module._global_forward_pre_hooks
-    seen: set = {(nn.Module.__call__, nn.Module.__getattr__, 0)}
-    monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)
-    X, y = data(False, np.float64)
-    settings = {"max_epochs": 4, "batch_size": 6, "random_state": 0}
-    model = BayesianEnsembleRegressor(2, module=Watches, **settings).fit(X, y)
-    assert model.net_.engine_ == "traced"
-    assert flops(model, X) > 0
-    assert len(seen) == 1

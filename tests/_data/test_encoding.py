@@ -9,10 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_array, csr_matrix
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import BaggingRegressor
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.impute import MissingIndicator
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -69,9 +66,7 @@ def frame(rows):
     return table
 
 
-# ------------------------------------------------------------------------------------------
-# The encoding
-# ------------------------------------------------------------------------------------------
+# --- The encoding -----------------------------------------------------------------------------
 
 
 def test_inputs_are_those_of_scikit_learns_transformers(rows):
@@ -206,35 +201,6 @@ def test_auto_embeds_tables_of_many_samples(n_rows, model, is_embedded):
 
 
 @pytest.mark.parametrize("are_weighted", [False, True])
-def test_large_tables_embed_columns_on_which_y_depends_by_a_curve(are_weighted):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(10_000, 40))
-    X[::3, 2] = np.nan
-    X[:, 3] = 1.0
-    X[:, 4] = X[:, 4] > 0
-    y = np.stack([X[:, 0] + 3 * X[:, 5], np.abs(X[:, 1]) - X[:, 5]], axis=1)
-    y += np.where(np.isnan(X[:, [2]]), 0, X[:, [2]]) ** 2 + rng.normal(size=y.shape)
-    weight = rng.uniform(size=len(X)) if are_weighted else None
-    model = BayesianEnsembleRegressor(1, max_epochs=1, module__hidden_units=(4,), random_state=0)
-    n_inputs = model.fit(X, y, sample_weight=weight).module_.inputs.n_inputs
-    assert n_inputs == 40 + 1 + 2 * 8  # bins of columns 1 and 2, and an indicator
-
-
-@pytest.mark.parametrize(("n", "epochs", "lr"), [(9_999, 85, 0.01), (10_000, 85, 0.003)])
-def test_learning_rate_of_large_tables_in_bins(n, epochs, lr):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(n, 1))
-    y = np.sin(9 * X[:, 0]) + rng.normal(size=n)
-    shared = {"n_members": 1, "module__hidden_units": (2,), "batch_size": n, "random_state": 0}
-    settings = {**shared, "max_epochs": epochs}
-    found, expected = (
-        BayesianEnsembleRegressor(lr=rate, **settings).fit(X, y).predict(X[:9])
-        for rate in ("auto", lr)
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("are_weighted", [False, True])
 def test_large_tables_have_as_many_bins_as_suit_a_column(are_weighted):
     # The spline of least BIC, whose likelihood is that of a linear model.
     rng = np.random.default_rng(0)
@@ -258,31 +224,6 @@ def test_large_tables_have_as_many_bins_as_suit_a_column(are_weighted):
         assert min(bic, key=bic.get) == expected == max(len(edges) - 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("n_rows", "n_columns", "booster", "is_embedded"),
-    [
-        (199, 2, False, False),
-        (200, 2, False, True),
-        (200, 101, False, False),
-        (200, 2, True, False),
-    ],
-)
-def test_auto_embeds_students(n_rows, n_columns, booster, is_embedded):
-    X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
-    kind = BDistilBooster if booster else HydraPlusRegressor
-    settings = {"max_epochs": 1, "module__hidden_units": (4,), "random_state": 0}
-    teacher = BaggingRegressor(LinearRegression(), 2, random_state=0)  # trees have steps too
-    inputs = kind(teacher, **settings).fit(X, X[:, 0]).module_.inputs
-    assert (inputs is not None and inputs.n_inputs == 9 * n_columns) == is_embedded
-
-
-def test_networks_in_bins_are_shown_fewer_rows_of_small_tables():
-    X = np.random.default_rng(0).normal(size=(1_000, 1))
-    model = BayesianEnsembleRegressor(1, module__hidden_units=(2,), random_state=0)
-    assert model.fit(X, X[:, 0]).n_epochs_ == 80
-    assert model.set_params(module__embeddings=None).fit(X, X[:, 0]).n_epochs_ == 100
-
-
 def test_periodic_embeddings_are_sines_and_cosines():
     layer = PeriodicLayer(2, Periodic(3, scale=0.5), torch.Generator().manual_seed(0))
     x = torch.randn(5, 2)
@@ -292,23 +233,7 @@ def test_periodic_embeddings_are_sines_and_cosines():
     assert layer.frequencies.detach().std() < 1.0
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("periodic", "embeddings must be"),
-        (PiecewiseLinear(1), "embeddings__n_bins"),
-        (PiecewiseLinear(bins="uniform"), "embeddings__bins"),
-        (Periodic(scale=0.0), "embeddings__scale"),
-    ],
-)
-def test_embeddings_that_make_no_sense(value, message, rows):
-    with pytest.raises(ValueError, match=message):
-        ensemble(module__embeddings=value).fit(*rows)
-
-
-# ------------------------------------------------------------------------------------------
-# Missing values
-# ------------------------------------------------------------------------------------------
+# --- Missing values ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("maker", [GaussianNoise(), Munge()], ids=repr)
@@ -321,9 +246,7 @@ def test_new_rows_lack_what_theirs_lack(maker):
     assert not torch.equal(drawn.nan_to_num(), X.nan_to_num())
 
 
-# ------------------------------------------------------------------------------------------
-# Categories
-# ------------------------------------------------------------------------------------------
+# --- Categories -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -339,40 +262,6 @@ def test_frames_with_categories_text_and_gaps_are_learnt(name, frame, rows):
     strange["kind"], strange["town"] = "huge", "Bern"
     lacking = frame.assign(kind=None, town=None)
     np.testing.assert_array_equal(model.predict(strange), model.predict(lacking))
-
-
-def test_kinds_of_tables_are_read_alike(frame, rows):
-    pl = pytest.importorskip("polars")
-    pytest.importorskip("pyarrow", reason="pandas gives polars its categories by it")
-    wanted = ensemble().fit(frame, rows[1]).predict(frame)
-    of_polars = pl.from_pandas(frame)
-    assert of_polars["kind"].dtype == pl.Categorical
-    found = ensemble().fit(of_polars, rows[1]).predict(of_polars)
-    np.testing.assert_allclose(found, wanted)
-
-
-@pytest.mark.parametrize("columns", [[3, 4], [-1, 3], [False, False, False, True, True]], ids=str)
-def test_columns_of_arrays_are_named(columns, frame, rows):
-    wanted = ensemble().fit(frame, rows[1]).predict(frame)
-    X = frame.astype(object).to_numpy()
-    model = ensemble(categorical_features=columns).fit(X, rows[1])
-    np.testing.assert_allclose(model.predict(X), wanted)
-    named = ensemble(categorical_features=["town", "kind"]).fit(frame, rows[1])
-    np.testing.assert_allclose(named.predict(frame), wanted)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["size"], "categorical_features must be names or numbers of columns of X"),
-        ([5], "categorical_features must be names or numbers of columns of X"),
-        ("all", "categorical_features must be 'from_dtype'"),
-        (3, "categorical_features must be 'from_dtype'"),
-    ],
-)
-def test_columns_that_are_not_there_are_named(given, message, frame, rows):
-    with pytest.raises(ValueError, match=message):
-        ensemble(categorical_features=given).fit(frame, rows[1])
 
 
 def test_the_most_frequent_categories_are_kept():
@@ -409,28 +298,6 @@ def test_a_teacher_is_asked_about_tables_like_those_that_it_was_fitted_on(transf
     assert set(drawn["kind"].dropna()) == {"large", "small"}
     assert set(drawn["town"].dropna()) == {"Rome", "Oslo"}
     assert not set(drawn["a"]) <= set(frame["a"])
-
-
-def test_students_of_frozen_teachers_keep_their_own_columns(frame, rows):
-    teacher = FrozenEstimator(ensemble().fit(frame, rows[1]))
-    model = HydraPlusRegressor(teacher, **SMALL).fit(frame[:60], rows[1][:60])
-    assert np.isfinite(model.predict(frame)).all()
-    assert clone(model).fit(frame, rows[1]).n_features_in_ == 5
-
-
-@pytest.mark.parametrize("container", [csr_matrix, csr_array])
-def test_a_sparse_table_is_told_what_it_would_take(container):
-    X = np.eye(40)
-    y = X[:, 0]
-    message = r"X must be dense, got a sparse csr_.* of shape \(40, 40\).* 1.3e-05 GB.*TruncatedSVD"
-    fitted = ensemble().fit(X, y)
-    for call in (
-        lambda: ensemble().fit(container(X), y),
-        lambda: fitted.predict(container(X)),
-        lambda: HydraPlusRegressor(ensemble(), **SMALL).fit(container(X), y),
-    ):
-        with pytest.raises(TypeError, match=message):
-            call()
 
 
 def test_bins_end_where_a_wide_gap_begins():

@@ -6,13 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor, StackingRegressor
+from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from small_models import FUNCTIONS, METHODS, assert_same, ensemble, student, target_transformed
 
 from skdistill import predict_interval, predict_members, predict_quantiles, predict_uncertainty
@@ -30,7 +29,6 @@ def scaled(model, X):
 WRAPPED = {
     "bare": (lambda: ensemble(), unchanged),
     "student": (lambda: student(), unchanged),
-    "pipeline": (lambda: make_pipeline(StandardScaler(), ensemble()), scaled),
     "pipeline with gaps": (
         lambda: Pipeline([("a", None), ("b", "passthrough"), ("c", ensemble())]),
         lambda model, X: (model["c"], X),
@@ -38,18 +36,6 @@ WRAPPED = {
     "nested pipeline": (
         lambda: make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), ensemble())),
         lambda model, X: scaled(*scaled(model, X)),
-    ),
-    "grid search": (
-        lambda: GridSearchCV(ensemble(), {"lr": [0.01, 0.02]}, cv=2),
-        lambda model, X: (model.best_estimator_, X),
-    ),
-    "grid search over a pipeline": (
-        lambda: GridSearchCV(
-            make_pipeline(StandardScaler(), ensemble()),
-            {"bayesianensembleregressor__lr": [0.01, 0.02]},
-            cv=2,
-        ),
-        lambda model, X: scaled(model.best_estimator_, X),
     ),
     "randomized search in a pipeline": (
         lambda: make_pipeline(
@@ -126,26 +112,6 @@ def test_decreasing_transforms_keep_quantiles_in_order(transform, data):
     np.testing.assert_allclose(upper, predict_quantiles(model, X, 0.9)[:, 0])
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize(
-    ("model", "class_name"),
-    [
-        (LinearRegression(), "LinearRegression"),
-        (make_pipeline(StandardScaler(), LinearRegression()), "LinearRegression"),
-        (GridSearchCV(LinearRegression(), {}, cv=2), "LinearRegression"),
-        (FrozenEstimator(LinearRegression()), "LinearRegression"),
-        (StackingRegressor([("one", ensemble())], cv=2), "StackingRegressor"),
-    ],
-    ids=["bare", "pipeline", "search", "frozen", "stacking"],
-)
-def test_models_without_the_method_are_named(name, model, class_name, data):
-    X, y = data
-    inner = getattr(model, "estimator", None) if isinstance(model, FrozenEstimator) else model
-    inner.fit(X, y)
-    with pytest.raises(TypeError, match=f"{class_name} has no {name}; skdistill.{name} takes"):
-        FUNCTIONS[name](model, X)
-
-
 @pytest.mark.parametrize(
     "name", sorted(FUNCTIONS.keys() - {"predict_uncertainty"})
 )  # see test_mixtures.py
@@ -171,19 +137,3 @@ UNFITTED = {
 def test_unfitted_models_say_so(wrapping, name, data):
     with pytest.raises(NotFittedError):
         FUNCTIONS[name](UNFITTED[wrapping](), data[0])
-
-
-@pytest.mark.parametrize("shape", [(80,), (80, 2)])
-def test_intervals_of_several_coverages_through_a_transform(shape):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(80, 2))
-    y = np.exp(0.3 * rng.normal(size=shape))
-    mirrored = FunctionTransformer(lambda y: -np.log(y), lambda z: np.exp(-z))
-    model = TransformedTargetRegressor(ensemble(), transformer=mirrored, check_inverse=False)
-    model.fit(X, y)
-    found = predict_interval(model, X, coverage=[0.5, 0.9])
-    assert found.shape == (*shape, 2, 2)
-    for number, coverage in enumerate((0.5, 0.9)):
-        one = predict_interval(model, X, coverage)
-        np.testing.assert_allclose(found[..., number, :], one, rtol=1e-9)
-    assert (found[..., 1, 0] < found[..., 0, 0]).all()

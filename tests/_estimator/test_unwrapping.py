@@ -11,11 +11,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegressionCV
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill._estimator.unwrapping import final_step, has_members, innermost, is_search
+from skdistill._estimator.unwrapping import has_members, is_search
 from skdistill.teachers import as_teacher
 
 ENSEMBLE = BayesianEnsembleRegressor(3, max_epochs=2, module__hidden_units=(4,), random_state=0)
@@ -69,18 +68,6 @@ def test_a_search_of_another_library_keeps_its_members_as_teacher(data):
 )
 def test_what_is_a_search(model, expected):
     assert is_search(model) is expected
-
-
-def test_both_walks_transform_rows_alike(data):
-    X, y = data
-    search = GridSearchCV(make_pipeline(StandardScaler(), ENSEMBLE), {}, cv=2)
-    model = make_pipeline(StandardScaler(), "passthrough", search).fit(X, y)
-    last, rows = final_step(model, X)
-    found, same_rows, inverses = innermost(model, X, "predict_members")
-    assert last is found
-    assert inverses == []
-    np.testing.assert_array_equal(rows, same_rows)
-    np.testing.assert_allclose(rows, StandardScaler().fit_transform(X), rtol=1e-12, atol=1e-12)
 
 
 def test_an_unfitted_search_says_that_it_is_not_fitted(data):

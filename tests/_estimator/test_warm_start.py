@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from skorch.callbacks import Callback
 from small_models import assert_same_weights, weights
 
 from skdistill import (
@@ -24,7 +23,6 @@ from skdistill import (
 )
 from skdistill._engine import SavedTraining
 from skdistill.distillers import _student
-from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Checkpoint, HydraLoss, Optimizer, Runtime
 
@@ -46,9 +44,7 @@ def members(model, first=0, last=None):
     }
 
 
-# ------------------------------------------------------------------------------------------
-# More members
-# ------------------------------------------------------------------------------------------
+# --- More members -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -88,50 +84,12 @@ def test_new_members_learn_from_other_rows_on_the_scale_of_the_first():
     assert shift > 1
 
 
-def test_members_that_are_all_there_are_left_with_a_warning():
-    ensemble = BayesianEnsembleRegressor(3, warm_start=True, **SMALL).fit(X, NUMBERS)
-    before = pickle.loads(pickle.dumps(ensemble))
-    with pytest.warns(UserWarning, match="all of the n_members=3 members are trained already"):
-        ensemble.set_params(max_epochs=9).fit(X, NUMBERS)
-    assert_same_weights(ensemble, before)
-    assert ensemble.n_epochs_ == 4
-
-
 def test_fewer_members_are_refused():
     ensemble = BayesianEnsembleRegressor(3, warm_start=True, **SMALL).fit(X, NUMBERS)
     message = "n_members must be at least 3, as many as have been trained, .*; got 2"
     with pytest.raises(ValueError, match=message):
         ensemble.set_params(n_members=2).fit(X, NUMBERS)
     assert ensemble.set_params(warm_start=False).fit(X, NUMBERS).n_members_ == 2
-
-
-class Interrupts(Callback):
-    """Ctrl-C at the first epoch of the block with that number."""
-
-    def __init__(self, block):
-        self.block = block
-        self.n_begun = 0
-
-    def on_train_begin(self, net, **kwargs):
-        self.n_begun += 1
-
-    def on_epoch_begin(self, net, **kwargs):
-        if self.n_begun == self.block:
-            press_ctrl_c()
-
-
-def press_ctrl_c():
-    raise KeyboardInterrupt
-
-
-def test_members_that_an_interrupt_has_left_out_are_trained():
-    params = {**SMALL, "runtime": Runtime(member_block=1)}
-    ensemble = BayesianEnsembleRegressor(4, warm_start=True, callbacks=[Interrupts(3)], **params)
-    with pytest.raises(KeyboardInterrupt):
-        ensemble.fit(X, NUMBERS)
-    assert ensemble.n_members_ == 2
-    ensemble.set_params(callbacks=None).fit(X, NUMBERS)
-    assert_same_weights(ensemble, BayesianEnsembleRegressor(4, **params).fit(X, NUMBERS))
 
 
 @pytest.mark.parametrize("inference", [SGLD(1e-4), MCDropout()])
@@ -144,9 +102,7 @@ def test_draws_cannot_be_added_to(inference):
         ensemble.set_params(warm_start=True, inference="deep_ensemble").fit(X, NUMBERS)
 
 
-# ------------------------------------------------------------------------------------------
-# More epochs
-# ------------------------------------------------------------------------------------------
+# --- More epochs ------------------------------------------------------------------------------
 
 FROZEN = {
     "numbers": FrozenEstimator(BayesianEnsembleRegressor(3, **SMALL).fit(X, NUMBERS)),
@@ -187,13 +143,6 @@ def test_further_epochs_make_the_student_of_all_of_them(name):
     assert losses[0] == losses[1]
 
 
-def test_the_teacher_is_not_fitted_again():
-    student = HydraPlusRegressor(BayesianEnsembleRegressor(2, **SMALL), warm_start=True, **SMALL)
-    teacher = student.fit(X, NUMBERS).teacher_
-    assert student.set_params(max_epochs=6).fit(X, NUMBERS).teacher_ is teacher
-    assert len(student.history_) == 6
-
-
 def test_epochs_that_are_all_there_leave_the_student_with_a_warning(monkeypatch):
     student = STUDENTS["hydra of numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
     before = weights(student)
@@ -208,22 +157,7 @@ def test_epochs_that_are_all_there_leave_the_student_with_a_warning(monkeypatch)
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_a_pruned_student_goes_on_without_pruning():
-    student = STUDENTS["hydra of numbers"]().set_params(
-        pruning=GroupLasso(0.5, threshold=0.05), module__hidden_units=(12,)
-    )
-    size = student.fit(X, NUMBERS).n_parameters_
-    student.set_params(warm_start=True)
-    with pytest.raises(ValueError, match="pruning must be None with warm_start=True"):
-        student.fit(X, NUMBERS)
-    student.set_params(pruning=None, max_epochs=9).fit(X, NUMBERS)
-    assert student.n_parameters_ == size
-    assert len(student.history_) == 9
-
-
-# ------------------------------------------------------------------------------------------
-# Both
-# ------------------------------------------------------------------------------------------
+# --- Both -------------------------------------------------------------------------------------
 
 GOING_ON = {
     "ensemble": (BayesianEnsembleRegressor(2, **SMALL), {"n_members": 3}, NUMBERS),
@@ -261,12 +195,6 @@ def test_what_is_other_than_before_is_refused_by_name(going_on):
 def clone_of(model, **params):
     """A copy with its fitted attributes."""
     return pickle.loads(pickle.dumps(model)).set_params(**params)
-
-
-def test_rows_are_computed_in_the_dtype_of_the_first_fit(going_on):
-    model, y = going_on
-    model.fit(X.astype(np.float32), y)
-    assert {value.dtype for value in weights(model).values()} == {np.dtype(np.float64)}
 
 
 def test_a_saved_model_goes_on(going_on, tmp_path):

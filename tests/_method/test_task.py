@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 import pickle
 import re
-import warnings
 from collections import Counter
 
 import numpy as np
 import pytest
 import torch
-from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.exceptions import DataConversionWarning
 from small_models import METHODS, ensemble, student
 
 from skdistill import (
@@ -21,7 +20,6 @@ from skdistill import (
     BDistilBooster,
     DistributionDistiller,
     GPEDDistiller,
-    HydraPlusClassifier,
     load,
     save,
 )
@@ -69,19 +67,6 @@ def test_a_column_is_never_broadcast(make, data):
     np.testing.assert_array_equal(column.predict(X), make().fit(X, y).predict(X))
 
 
-@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist], ids=["array", "list"])
-@pytest.mark.parametrize("make", [ensemble, student])
-def test_a_column_is_warned_of_once(make, kind, data):
-    X, y = data
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        make().fit(X, kind(y[:, None]))
-    categories = [warning.category for warning in caught]
-    assert [found for found in categories if found is not ConvergenceWarning] == [
-        DataConversionWarning
-    ]
-
-
 @pytest.mark.parametrize("make", [ensemble, student])
 @pytest.mark.parametrize("factor", [1e100, 1e-100])
 def test_targets_of_any_scale_are_learnt_alike(make, factor, data):
@@ -96,7 +81,6 @@ FAST = {"max_epochs": 2, "random_state": 0}
 FAR_FROM_ZERO = {
     "ensemble": ensemble,
     "hydra": student,
-    "folds": lambda: student(teacher_cv=3),
     "bdistil": lambda: BDistilBooster(ensemble(), n_rounds=2, **FAST),
     "replayed": lambda: GPEDDistiller(ensemble(), **FAST),
     "chains": lambda: GPEDDistiller(ensemble(inference=SGLD(1e-5), max_epochs=20), random_state=0),
@@ -140,17 +124,12 @@ def classifier(**params):
 
 ALL_KINDS = {
     "regressor": lambda: ensemble(module__activation="relu"),
-    "bounded": ensemble,  # by tanh
-    "classifier": classifier,
+    "bounded": ensemble,
     "hydra": student,
-    "hydra, classes": lambda: HydraPlusClassifier(classifier(), **FAST),
     "bdistil": lambda: BDistilBooster(ensemble(), n_rounds=2, **FAST),
-    "bdistil, classes": lambda: BDistilBooster(classifier(), n_rounds=2, **FAST),
-    "gped": lambda: GPEDDistiller(ensemble(), **FAST),
     "gped, classes": lambda: GPEDDistiller(classifier(), **FAST),
     "gaussian": lambda: DistributionDistiller(ensemble(), **FAST),
     "mixture": lambda: DistributionDistiller(ensemble(), family="mixture", **FAST),
-    "gauss_head": lambda: DistributionDistiller(ensemble(), family="gauss_head", **FAST),
     "dirichlet": lambda: DistributionDistiller(classifier(), **FAST),
     "logit_normal": lambda: DistributionDistiller(classifier(), family="logit_normal", **FAST),
 }
@@ -284,30 +263,6 @@ def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
         found, task = prepare_to_compute("auto", "auto", rows, RegressionTask(1, is_1d=True))
         assert found.dtype == dtype
         assert task.dtype == (None if dtype == "float64" else "float64")
-
-
-@pytest.mark.parametrize("given", ["float32", "float64"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_members_are_encoded_in_pieces(given, dtype, monkeypatch):
-    monkeypatch.setattr(_standardisation, "_PIECE", 40)  # of 20 samples, or of 10
-    rng = np.random.default_rng(0)
-    moments = np.stack([rng.normal(3, 1, (23, 2, 1)), rng.gamma(2, size=(23, 2, 1))], -1)
-    moments = moments.astype(given)
-    scaling = {"y_loc": np.array([3.0]), "y_scale": np.array([2.0])}
-    found = RegressionTask(1, True).encode_members(moments, scaling, dtype)
-    exact = moments.astype(np.float64)
-    expected = np.stack([(exact[..., 0] - 3.0) / 2.0, exact[..., 1] / 4.0], -1)
-    np.testing.assert_array_equal(found, expected.astype(dtype))
-    assert found.dtype == dtype
-    moments[22, 1, 0, 1] = 1e-300 if given == "float64" else 1e-45
-    if dtype == "float32":  # in the last piece
-        with pytest.raises(ValueError, match="that float32 can hold"):
-            RegressionTask(1, True).encode_members(moments, scaling, dtype)
-    proba = rng.dirichlet(np.ones(4), size=(23, 2)).astype(given)
-    proba[5, 1] = [0, 0, 0, 1]
-    found = ClassificationTask(np.arange(4)).encode_members(proba, {}, dtype)
-    with np.errstate(divide="ignore"):
-        np.testing.assert_array_equal(found, np.log(proba).astype(dtype))
 
 
 def test_spread_members_have_the_variance_without_bias(monkeypatch):

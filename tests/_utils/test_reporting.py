@@ -3,34 +3,26 @@
 
 from __future__ import annotations
 
-import io
-import multiprocessing
 import os
 import select
 import struct
-from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestRegressor
-from torch import nn
 
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
     BDistilBooster,
-    DistributionDistiller,
     GPEDDistiller,
     HydraPlusRegressor,
-    SequenceDistributionDistiller,
 )
 from skdistill._utils import reporting
 from skdistill._utils.reporting import part, stage
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, DeepEnsemble
-from skdistill.settings import Runtime
 
 N_COLUMNS = 100
 CLOCK = SimpleNamespace(seconds=0.0)
@@ -86,9 +78,7 @@ def terminal(monkeypatch):
     os.close(master)
 
 
-# ------------------------------------------------------------------------------------------
-# The bar
-# ------------------------------------------------------------------------------------------
+# --- The bar ----------------------------------------------------------------------------------
 
 
 def test_a_terminal_has_a_bar_after_ten_seconds(clock, terminal):
@@ -123,28 +113,7 @@ def test_the_bar_is_removed_after_an_error(clock, terminal, error):
     assert current() is None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda patch: patch.setattr(reporting, "sys", SimpleNamespace(stderr=io.StringIO())),
-        lambda patch: patch.setattr(reporting, "sys", SimpleNamespace(stderr=None)),
-        lambda patch: patch.setenv("NO_COLOR", "1"),
-        lambda patch: patch.setenv("TERM", "dumb"),
-        lambda patch: patch.setattr(reporting, "is_forked", lambda: True),
-        lambda patch: patch.setattr(multiprocessing, "parent_process", lambda: "parent"),
-    ],
-)
-def test_without_a_terminal_of_its_own_a_silent_fit_has_no_reporter(monkeypatch, terminal, change):
-    with reporting.reporting("Fit", 0):
-        assert current().has_terminal
-    change(monkeypatch)
-    with reporting.reporting("Fit", 0):
-        assert current() is None
-
-
-# ------------------------------------------------------------------------------------------
-# Lines
-# ------------------------------------------------------------------------------------------
+# --- Lines ------------------------------------------------------------------------------------
 
 
 def test_a_stage_has_a_line_about_its_time_and_one_at_its_end(clock, capsys):
@@ -170,24 +139,7 @@ def test_a_stage_has_a_line_about_its_time_and_one_at_its_end(clock, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_parts_share_what_is_left(clock):
-    with reporting.reporting("Fit", 1), stage("members"):
-        found = current().stage
-        with part(0.25, lambda: 0.5):
-            assert found.share == pytest.approx(0.125)
-        assert found.share == pytest.approx(0.25)
-        with suppress(ValueError), part(0.5):
-            assert found.share == pytest.approx(0.25)
-            raise ValueError
-        assert found.share == pytest.approx(0.625)
-        with part(1.0), part(0.5, lambda: 1.0):
-            assert found.share == pytest.approx(0.8125)
-        assert found.share == 1.0
-
-
-# ------------------------------------------------------------------------------------------
-# Fits
-# ------------------------------------------------------------------------------------------
+# --- Fits -------------------------------------------------------------------------------------
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 Y = X[:, 0] + 0.1 * X[:, 1]
@@ -197,17 +149,6 @@ ENSEMBLE = BayesianEnsembleRegressor(3, **SMALL)
 CHAINS = BayesianEnsembleClassifier(3, inference=SGLD(1e-4, burn_in=0), **SMALL)
 
 
-class TokenModel(nn.Module):
-    """Logits of 5 tokens after each one."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Embedding(5, 5)
-
-    def forward(self, target):
-        return self.layer(target)
-
-
 FITS = {
     "ensemble": (ENSEMBLE, Y, ["3 members"]),
     "tuned": (
@@ -215,8 +156,6 @@ FITS = {
         Y,
         ["3 members, tuned"],
     ),
-    "blocks": (clone(ENSEMBLE).set_params(runtime=Runtime(member_block=1)), Y, ["3 members"]),
-    "chains": (CHAINS, CLASSES, ["Markov chains"]),
     "hydra": (
         HydraPlusRegressor(ENSEMBLE, pruning=GroupLasso(0.01), **SMALL),
         Y,
@@ -233,16 +172,6 @@ FITS = {
             "calibration",
         ],
     ),
-    "forest": (
-        DistributionDistiller(RandomForestRegressor(3, random_state=0), **SMALL),
-        Y,
-        ["teacher, RandomForestRegressor", "transfer samples", "student, 2 epochs"],
-    ),
-    "gped": (
-        GPEDDistiller(ENSEMBLE, **SMALL),
-        Y,
-        ["teacher, 3 members", "transfer samples", "student, 2 epochs"],
-    ),
     "gped of chains": (
         GPEDDistiller(CHAINS, module__hidden_units=(4,), random_state=0),
         CLASSES,
@@ -252,13 +181,6 @@ FITS = {
         BDistilBooster(ENSEMBLE, n_rounds=2, **SMALL),
         Y,
         ["teacher, 3 members", "transfer samples", "booster, 2 rounds"],
-    ),
-    "sequences": (
-        SequenceDistributionDistiller(
-            [TokenModel(), TokenModel()], module=TokenModel, max_epochs=2, random_state=0
-        ),
-        None,
-        ["predictions of the teacher", "student, 2 epochs"],
     ),
 }
 

@@ -49,16 +49,12 @@ def test_values_that_are_accepted(rule, values):
     [
         (SHARE, -0.1, ValueError, r"a number in \[0, 1\], got -0.1"),
         (Number(Real, 0, closed="neither"), 0, ValueError, "a number > 0, got 0"),
-        (Number(Real, 0, 1, closed="left"), 1.0, ValueError, r"a number in \[0, 1\), got 1.0"),
         (Number(Integral, 1, 6), 7, ValueError, "an integer from 1 to 6, got 7"),
         (Number(Real, 0), np.inf, ValueError, "a number >= 0, got inf. It must be finite."),
         (Number(Real, 0), 1e300, ValueError, r"got 1e\+300. It must be at most 1e\+30."),
-        (Schedule(), 1e300, ValueError, r"got 1e\+300. It must be at most 1e\+30."),
         (SHARE, np.nan, TypeError, "got nan"),
         (SHARE, True, TypeError, "got True"),
-        (SHARE, "1", TypeError, "got '1'"),
         (SHARE, np.uint8(1), TypeError, "Give a number of Python's own, of at most 64 bits."),
-        (Number(Integral, 1), 2**70, TypeError, "Give a number of Python's own"),
         (
             Number(Integral, 1, others=("auto",)),
             "all",
@@ -66,16 +62,10 @@ def test_values_that_are_accepted(rule, values):
             "an integer >= 1, or 'auto', got",
         ),
         (COUNT_OR_SHARE, 0, ValueError, r"a number in \(0, 1\) or an integer >= 1, got 0"),
-        (COUNT_OR_SHARE, None, TypeError, "got None"),
         (OneOf((1, 2)), torch.tensor(1), ValueError, r"one of \[1, 2\], got tensor"),
-        (IsCallable(), 1, TypeError, "callable, got 1"),
         (FilePath(optional=True), 1, TypeError, "the path of a file or None, got 1"),
-        (FilePath(), None, TypeError, "the path of a file, got None"),
         (Seed(), -1, ValueError, "got -1"),
-        (Seed(), 2**32, ValueError, "got 4294967296"),
-        (Seed(), 1.0, ValueError, "got 1.0"),
         (Schedule(), (1, 3, 3), ValueError, r"first_epoch < last_epoch, got \(1, 3, 3\)"),
-        (Schedule(positive=True), 0, ValueError, "a positive number, or a tuple"),
     ],
 )
 def test_other_values_are_named(rule, value, error, message):

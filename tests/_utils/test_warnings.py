@@ -11,7 +11,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleClassifier, BDistilBooster, DistributionDistiller
-from skdistill._utils.warnings import each_warning_once, warn
 from skdistill.metrics import uncertainty_ndcg
 
 X, y = make_classification(60, random_state=0)
@@ -60,15 +59,3 @@ def test_warnings_name_the_line_of_the_user(case):
     with pytest.warns(UserWarning, match=message) as caught:
         call()
     assert {warning.filename for warning in caught} == {__file__}
-
-
-def test_each_warning_is_given_once_within(recwarn):
-    with each_warning_once():
-        warn("first")
-        with each_warning_once():
-            warn("first")
-            warn("second")
-        warn("second")
-        warn("second", FutureWarning)
-    warn("first")
-    assert [str(warning.message) for warning in recwarn] == ["first", "second", "second", "first"]

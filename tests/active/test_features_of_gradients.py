@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import torch
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -103,34 +101,6 @@ def test_inner_products_estimate_those_of_gradients():
     assert np.corrcoef((features @ features.T).ravel(), (full @ full.T).ravel())[0, 1] > 0.99
 
 
-def test_other_modules_have_the_features_of_their_linear_layers():
-    class Sine(nn.Module):
-        def forward(self, x):
-            return x.sin()
-
-    def build(in_features, out_features):
-        layers = nn.Linear(in_features, 4), Sine(), nn.Linear(4, out_features)
-        return nn.Sequential(*layers)
-
-    model = DistributionDistiller(
-        BayesianEnsembleRegressor(2, max_epochs=2, random_state=0),
-        module=build,
-        max_epochs=2,
-        random_state=0,
-    ).fit(X, NUMBERS)
-    sketch = GradientSketch(model, 6, seed=0)
-    features = sketch(X)
-    assert [(*P.shape, *Q.shape) for P, Q in sketch.projections] == [
-        (1, 4, 6, 1, model.n_features_in_ + 1, 6),
-        (1, P_out(model), 6, 1, 5, 6),
-    ]
-    assert np.linalg.matrix_rank(features) == 6
-
-
-def P_out(model):
-    return model.module_.network(torch.zeros(1, 1, 3, dtype=torch.float64)).shape[-1]
-
-
 def test_features_are_the_same_in_chunks_and_through_pipelines():
     model = make_pipeline(StandardScaler(), HydraPlusRegressor(TEACHER, **SMALL)).fit(X, NUMBERS)
     many = np.tile(X, (40, 1))
@@ -139,24 +109,3 @@ def test_features_are_the_same_in_chunks_and_through_pipelines():
     np.testing.assert_allclose(whole[:60], inside, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(whole[-60:], inside, rtol=1e-4, atol=1e-5)
     assert not np.allclose(inside, GradientSketch(model, 16, 4)(X))
-
-
-def test_errors_name_what_is_wrong():
-    model = HydraPlusRegressor(TEACHER, **SMALL).fit(X, NUMBERS)
-    with pytest.raises(TypeError, match="Ridge has no module_"):
-        GradientSketch(Ridge().fit(X, NUMBERS), 8, 0)(X)
-    with pytest.raises(ValueError, match="X has 2 features"):
-        GradientSketch(model, 8, 0)(X[:, :2])
-
-    class Opaque(nn.Module):
-        def __init__(self, in_features, out_features):
-            super().__init__()
-            self.linear = nn.Linear(in_features, out_features)
-
-        def forward(self, x):
-            return self.linear(x)
-
-    settings = {"module": Opaque, "max_epochs": 1, "random_state": 0}
-    ensemble = BayesianEnsembleRegressor(2, **settings).fit(X, NUMBERS)
-    with pytest.raises(ValueError, match="model must have a network with fully connected layers"):
-        GradientSketch(ensemble, 8, 0)(X)

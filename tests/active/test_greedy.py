@@ -57,17 +57,3 @@ def test_equal_samples_are_selected_once_each(dtype):
     assert sorted(found) == list(range(12))
     assert {one // 4 for one in found[:2]} == {1, 2}
     assert sorted(lcmd(np.zeros((5, 2), dtype), 5)) == list(range(5))
-
-
-def test_half_precision_selects_as_well():
-    """The sample that is farthest from those selected is about as far, and less than by chance."""
-    features, centres = (part.astype(np.float32) for part in made(0, n=3000, k=8))
-
-    def farthest(selected):
-        both = np.vstack([centres, features[selected]])
-        return cdist(features, both, "sqeuclidean").min(1).max()
-
-    whole, half = lcmd(features, 100, centres), lcmd(features.astype(np.float16), 100, centres)
-    assert abs(farthest(half) / farthest(whole) - 1) < 0.1
-    random = np.random.RandomState(0).permutation(3000)[:100]
-    assert farthest(half) < 0.7 * farthest(random)

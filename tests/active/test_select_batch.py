@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -13,7 +13,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._training.trainer import SEED_LIMIT
-from skdistill.active import _select, select_batch
+from skdistill.active import select_batch
 from skdistill.active._select import GradientSketch, lcmd
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -91,38 +91,3 @@ def test_batches_are_those_of_the_features(student):
 def test_no_labelled_samples_are_refused(student, empty):
     with pytest.raises(ValueError, match="X_train must have samples, or be None"):
         select(student, X_POOL, X_train=empty)
-
-
-def test_large_pools_are_drawn_from(student, monkeypatch):
-    whole = select(student, X_POOL)
-    monkeypatch.setattr(_select, "_ROWS", 37)
-    np.testing.assert_array_equal(select(student, X_POOL), whole)
-    found = select(student, X_POOL, max_candidates=60)
-    assert len(set(found.tolist())) == 20
-    assert found.max() > 60  # not the first ones only
-    monkeypatch.setattr(_select, "_LARGE", 1)
-    assert len(set(select(student, X_POOL).tolist())) == 20
-
-
-def test_errors_name_the_argument(student, classifier):
-    for n, error in ((0, "n must be an integer >= 1"), (261, "n must be at most 260")):
-        with pytest.raises(ValueError, match=error):
-            select(student, X_POOL, n)
-    with pytest.raises(ValueError, match=r"method must be one of .*Did you mean 'lcmd'"):
-        select(student, X_POOL, method="lcmdd")
-    with pytest.raises(ValueError, match="max_candidates must be at least n=20, got 10"):
-        select(student, X_POOL, max_candidates=10)
-    with pytest.raises(TypeError, match='"margin" needs a classifier'):
-        select(student, X_POOL, method="margin")
-    with pytest.raises(TypeError, match='"batchbald" needs a classifier'):
-        select(student, X_POOL, method="batchbald")
-    with pytest.raises(TypeError, match="Ridge has no module_"):
-        select(Ridge().fit(X_TRAIN, NUMBERS[:40]), X_POOL)
-    for method in ("lcmd", "uncertainty"):
-        with pytest.raises(TypeError, match="X_pool must be an array or a frame"):
-            select(student, 5, method=method)
-    with pytest.raises(TypeError, match="X_train must be an array or a frame"):
-        select(student, X_POOL, X_train=5)
-    one = BayesianEnsembleRegressor(1, **SMALL).fit(X_TRAIN, NUMBERS[:40])
-    with pytest.raises(TypeError, match="needs a model with an epistemic part"):
-        select(one, X_POOL, method="uncertainty")

@@ -48,19 +48,3 @@ def test_masking_rates_of_the_paper():
     assert (masked == 0).mean() == pytest.approx(0.29, abs=0.005)
     masked = mask_squares(np.ones((2, 784)), 26, image_shape=(28, 28), random_state=0)
     assert (masked == 0).mean() == pytest.approx(0.862, abs=0.0005)
-
-
-@pytest.mark.parametrize(
-    ("shape", "given", "message"),
-    [
-        ((3, 16), {}, r"image_shape must be .* of shape \(16,\).* Got None"),
-        ((3, 16), {"image_shape": (4, 5)}, r"image_shape .* Got \(4, 5\)"),
-        ((3, 16), {"image_shape": (16,)}, "image_shape"),
-        ((3, 2, 2, 2, 2), {}, "image_shape"),
-        ((3, 4, 4), {"size": 5}, "size must be an integer from 0 to 4, got 5"),
-        ((3, 4, 4), {"size": -1}, "size must be an integer from 0 to 4, got -1"),
-    ],
-)
-def test_bad_input(shape, given, message):
-    with pytest.raises(ValueError, match=message):
-        mask_squares(np.ones(shape), **{"size": 2, **given})

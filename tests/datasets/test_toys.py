@@ -38,31 +38,6 @@ def test_arms_share_the_rows_evenly():
     assert_array_equal(np.bincount(y), [34, 33, 33])
 
 
-@pytest.mark.parametrize("make", [make_hydra_regression, make_spirals])
-def test_the_seed_decides(make):
-    X, y = make(20, random_state=3)
-    same_X, same_y = make(20, random_state=3)
-    other_X, _ = make(20, random_state=4)
-    assert_array_equal(same_X, X)
-    assert_array_equal(same_y, y)
-    assert not np.array_equal(other_X, X)
-
-
-@pytest.mark.parametrize(
-    ("make", "kwargs", "name"),
-    [
-        (make_hydra_regression, {"n_samples": 0}, "n_samples"),
-        (make_hydra_regression, {"noise": -1.0}, "noise"),
-        (make_spirals, {"n_samples": 0}, "n_samples"),
-        (make_spirals, {"n_arms": 1}, "n_arms"),
-        (make_spirals, {"noise": -1.0}, "noise"),
-    ],
-)
-def test_bad_settings_are_rejected(make, kwargs, name):
-    with pytest.raises(ValueError, match=name):
-        make(**kwargs)
-
-
 def test_ellipsoid_has_as_many_rows_outside_as_inside():
     X, y = make_ellipsoid(2001, 5, random_state=0)
     assert X.shape == (2001, 5)

@@ -75,16 +75,3 @@ def test_other_domains_say_the_same_otherwise():
     rare, _ = make_translation(200, "rare", random_state=0)
     nouns = [X[(X >= FIRST_NOUN) & (X < FIRST_VERB)] - FIRST_NOUN for X in (known, rare)]
     np.testing.assert_array_equal(nouns[1], N_NOUNS - 1 - nouns[0])
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"n_samples": 0}, "n_samples must be an integer >= 1, got 0"),
-        ({"ambiguity": 2}, r"ambiguity must be a number in \[0, 1\], got 2"),
-        ({"domain": "german"}, r"domain must be one of \['known', .*got 'german'"),
-    ],
-)
-def test_what_will_not_do_is_named(params, message):
-    with pytest.raises(ValueError, match=message):
-        make_translation(**params)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import pickle
 import threading
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,10 +13,10 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
@@ -34,8 +33,6 @@ from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Connection, Optimizer, WeakLearnerSearch
-from skdistill.teachers import FittedModels, as_teacher
-from skdistill.transfer import TransferOnly
 
 SMALL = {
     "n_rounds": 4,
@@ -148,12 +145,11 @@ def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits
         "search": WeakLearnerSearch(gamma=gamma),
         "connection": Connection(connect=connect),
     }
-    for seed in range(2):
-        booster = BDistilBooster(teacher, **{**params, "random_state": seed}).fit(*digits[:2])
-        found = distances(booster, digits[0], logits_of(teacher, digits[0]))
-        assert len(found) > 2
-        assert (np.diff(found) < 0).all()
-        assert_allclose([each.distance for each in booster.rounds_], found, rtol=1e-4)
+    booster = BDistilBooster(teacher, **params).fit(*digits[:2])
+    found = distances(booster, digits[0], logits_of(teacher, digits[0]))
+    assert len(found) > 2
+    assert (np.diff(found) < 0).all()
+    assert_allclose([each.distance for each in booster.rounds_], found, rtol=1e-4)
 
 
 def objective(temperature, barrier_weight=0.5):
@@ -193,6 +189,7 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
         "module__hidden_units": (3,),
         "max_epochs": 3,
         "search": WeakLearnerSearch(max_search=1, gamma=1e3),
+        "max_time": 1000,
     }
     booster = BDistilBooster(teacher, **params)
     with pytest.warns(ConvergenceWarning, match="No weak learner was found in round 2"):
@@ -201,29 +198,11 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
     assert len(list(booster.staged_predict(digits[2]))) == 1
 
 
-def test_model_classes_are_searched_in_turn_and_never_again(teacher, digits):
-    module = [partial(MLP, hidden_units=(2,)), partial(MLP, hidden_units=(48,))]
-    params = {
-        "n_rounds": 3,
-        "max_epochs": 15,
-        "batch_size": 32,
-        "search": WeakLearnerSearch(max_search=1, gamma=0.2),
-    }
-    params |= {"connection": "dense", "random_state": 0}
-    booster = BDistilBooster(teacher, module=module, **params)
-    booster.fit(*digits[:2])
-    # A learner of two units is never a weak one again, with connections or without.
-    assert [found.module for found in booster.rounds_] == [0, 1, 1]
-    assert [found.n_searches for found in booster.rounds_] == [1, 3, 1]
-    copied = pickle.loads(pickle.dumps(booster))
-    assert_array_equal(copied.predict_proba(digits[2]), booster.predict_proba(digits[2]))
-
-
-@pytest.mark.parametrize("connection", ["residual", "dense", "lstm", "gru"])
+@pytest.mark.parametrize("connection", ["residual", "dense", "lstm"])
 def test_connections(connection, digits):
     X, y = (part[np.isin(digits[1], ["d0", "d1", "d2"])] for part in digits[:2])
     teacher = HistGradientBoostingClassifier(max_iter=10)
-    n_epochs = 60 if connection in ("lstm", "gru") else 15  # gates learn slowly
+    n_epochs = 60 if connection == "lstm" else 15  # gates learn slowly
     params = {**SMALL, "n_rounds": 3, "max_epochs": n_epochs}
     params["connection"] = Connection(connection, connect="always")
     booster = BDistilBooster(teacher, **params).fit(X, y)
@@ -233,59 +212,12 @@ def test_connections(connection, digits):
     for t, found in enumerate(booster.rounds_):
         products = 64 * 16 + 16 * 3
         n_more = found.n_parameters - products - 16 - 3
-        more = {"residual": 0, "dense": t * 16 * 3, "lstm": 12 * 16, "gru": 9 * 16}
+        more = {"residual": 0, "dense": t * 16 * 3, "lstm": 12 * 16}
         assert n_more == found.n_connection_parameters == found.n_connections * more[connection]
         assert found.flop == 2 * products + found.connection_flop
         assert connection != "residual" or found.connection_flop == 16 * (t > 0)
     assert booster.n_parameters_ == sum(found.n_parameters for found in booster.rounds_)
     assert flops(booster, X) == sum(found.flop for found in booster.rounds_)
-
-
-def test_any_single_model_is_a_teacher(digits, diabetes):
-    boosting = HistGradientBoostingClassifier(max_iter=3)
-    ensemble = BayesianEnsembleClassifier(2, max_epochs=2)
-    for teacher in (boosting, ensemble):
-        booster = BDistilBooster(teacher, **{**SMALL, "n_rounds": 1}).fit(*digits[:2])
-        assert is_classifier(booster)
-        assert booster.score(*digits[2:]) > 0.5
-    module = MLP(64, 10, (5,))
-    teacher = as_teacher(FittedModels([module], task="classification"))
-    booster = BDistilBooster(teacher, **{**SMALL, "n_rounds": 1}).fit(*digits[:2])
-    with torch.no_grad():
-        logits = module(torch.tensor(digits[2])).numpy()
-    assert_allclose(booster.predict_proba(digits[2]), softmax(logits, axis=1), atol=0.05)
-    boosting = HistGradientBoostingRegressor(max_iter=5)
-    booster = BDistilBooster(boosting, **{**SMALL, "n_rounds": 1}).fit(*diabetes)
-    assert is_regressor(booster)
-    assert booster.score(*diabetes) > 0.2
-
-
-@pytest.mark.parametrize(
-    ("params", "n_rows"),
-    [
-        ({}, 900),
-        ({"transfer": "mixup"}, 1800),
-        ({"transfer": "noise"}, 1800),
-        ({"transfer": TransferOnly("mixup")}, 300),
-        ({"transfer": TransferOnly()}, 300),
-    ],
-)
-def test_rows_of_the_game(params, n_rows, teacher, digits):
-    seen = []
-
-    class Asked(NeverTwo):
-        def predict_proba(self, X):
-            seen.append(len(X))
-            return teacher.predict_proba(X)
-
-    asked = Asked()
-    asked.classes_ = teacher.classes_
-    settings = {**SMALL, "n_rounds": 1, "max_epochs": 1, "batch_size": 10_000}
-    booster = BDistilBooster(FrozenEstimator(asked), **settings, **params)
-    booster.fit(*digits[:2], X_transfer=digits[2])
-    judged, *asked_in_training = [n for n in seen if n > 1]
-    assert judged == len(digits[0])  # for a warning
-    assert sum(asked_in_training) == n_rows
 
 
 def test_the_barrier_is_bisected():
@@ -344,14 +276,11 @@ def test_a_first_round_that_diverges_is_an_error(teacher, digits):
     [
         ({"n_rounds": 0}, ValueError, "n_rounds"),
         ({"connection": "skip"}, ValueError, "connection must be one of"),
-        ({"connection": Connection(connect="never")}, ValueError, "connect must be one of"),
-        ({"search": WeakLearnerSearch(gamma=0.0)}, ValueError, "gamma"),
         (
             {"search": WeakLearnerSearch(eta="slow")},
             TypeError,
             "eta must be a number > 0, or 'auto'",
         ),
-        ({"module": []}, ValueError, "module must have at least one model class"),
         ({"module": [MLP, None]}, TypeError, "module must be a class or function"),
         (
             {"connection": Connection(head_layers=5)},
@@ -421,15 +350,8 @@ def test_limits_are_rounds(booster, digits):
             ValueError,
             r"max_rounds must be an integer from 1 to 4.*got 5",
         ),
-        (
-            {"max_rounds": 0},
-            ValueError,
-            r"max_rounds must be an integer from 1 to 4.*got 0",
-        ),
-        ({"max_flops": -1.0}, ValueError, "max_flops"),
         ({"deadline": "soon"}, TypeError, "deadline must be a number > 0, or None"),
         ({"max_round": 2}, TypeError, r"limits .* are \['max_rounds', .*got \['max_round'\]"),
-        ({"early_exit": -0.1}, ValueError, "early_exit"),
         ({"early_exit": 0.5, "exit_on": "mood"}, ValueError, "exit_on must be one of"),
     ],
 )
@@ -546,17 +468,6 @@ def test_each_learner_runs_once(connected, digits):
     assert counts == [int((exits.rounds > t).sum()) for t in range(4)]
 
 
-def test_uncertainty_has_no_parts(booster, regressor, digits, diabetes):
-    total, aleatoric, epistemic = booster.predict_uncertainty(digits[2])
-    assert aleatoric is epistemic is None
-    proba = booster.predict_proba(digits[2])
-    assert_allclose(total, -(proba * np.log(proba)).sum(axis=1), atol=1e-5)
-    found = regressor.predict_uncertainty(diabetes[0])
-    assert found.aleatoric is found.epistemic is None
-    residual = diabetes[1] - LinearRegression().fit(*diabetes).predict(diabetes[0])
-    assert_allclose(found.total.mean(), residual.var(), rtol=0.15)
-
-
 def test_ctrl_c_keeps_the_rounds_that_are_finished(ctrl_c, teacher, digits):
     params = {
         **SMALL,
@@ -601,7 +512,7 @@ class ReadsTheSum(NeverTwo):
         return np.column_stack([first, 1 - first])
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", "fastrnn"])
+@pytest.mark.parametrize("cell", ["lstm", "fastrnn"])
 def test_series_are_predicted_early(cell, series):
     X, y, start = series
     booster = BDistilBooster(

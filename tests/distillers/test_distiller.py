@@ -22,8 +22,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import get_scorer
-from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_validate
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import Callback
@@ -31,7 +30,7 @@ from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
-from skdistill._training.trainer import batch_size_for, learning_rate_for
+from skdistill._training.trainer import learning_rate_for
 from skdistill.distillers import _spec, _student
 from skdistill.modules import MLP, stack
 from skdistill.settings import Heads, HydraLoss, Runtime
@@ -117,9 +116,7 @@ def plain(task):
     return {} if task.is_classification else {"normalize": "X"}
 
 
-# ------------------------------------------------------------------------------------------
-# Teachers
-# ------------------------------------------------------------------------------------------
+# --- Teachers ---------------------------------------------------------------------------------
 
 
 def test_an_unfitted_teacher_is_cloned(task):
@@ -130,15 +127,6 @@ def test_an_unfitted_teacher_is_cloned(task):
     assert model.teacher is teacher
     assert model.teacher_ is not teacher
     assert_same_members(model.teacher_, clone(teacher).fit(*task.data), task.X)
-
-
-def test_a_fitted_teacher_that_is_not_frozen_is_fitted_anew(task):
-    X, y = task.data
-    teacher = task.ensemble().fit(X, y[::-1].copy())
-    before = teacher.predict_members(X)
-    model = task.student(teacher).fit(X, y)
-    np.testing.assert_array_equal(teacher.predict_members(X), before)
-    assert_same_members(model.teacher_, task.ensemble().fit(X, y), X)
 
 
 def test_a_frozen_teacher_is_used_as_it_is(frozen, task):
@@ -211,9 +199,7 @@ def test_a_seed_reaches_what_the_teacher_left_open(task):
     assert task.student(teacher, random_state=None).fit(X, y).teacher_[-1].random_state is None
 
 
-# ------------------------------------------------------------------------------------------
-# Member predictions instead of a teacher
-# ------------------------------------------------------------------------------------------
+# --- Member predictions instead of a teacher --------------------------------------------------
 
 
 @pytest.fixture
@@ -287,37 +273,10 @@ def test_member_predictions_of_the_wrong_shape_are_named(fails, members, task):
         task.student(None).fit(*task.data, member_predictions=wrong)
 
 
-@pytest.mark.parametrize(
-    ("params", "fit_params"),
-    [
-        ({"teacher": LinearRegression()}, {}),
-        ({"teacher_cv": 3}, {}),
-        ({}, {"X_transfer": np.zeros((5, 3))}),
-        ({"transfer": TransferOnly("auto")}, {"X_transfer": TransferSet(np.zeros((5, 3)))}),
-    ],
-    ids=["teacher", "teacher_cv", "X_transfer", "transfer_only"],
-)
-def test_member_predictions_come_instead_of_a_teacher(params, fit_params, members, task):
-    model = task.student(**{"teacher": None, **params})
-    with pytest.raises(ValueError, match="member_predictions come instead of a teacher"):
-        model.fit(*task.data, member_predictions=members, **fit_params)
-
-
 def assert_answers_belong_to_their_rows(rows, members, task):
     index = [np.flatnonzero((row == task.X).all(axis=1)).item() for row in rows.X.numpy()]
     found = rows.predictions.exp().numpy() if task.is_classification else rows.predictions.numpy()
     np.testing.assert_allclose(found, members[index])
-
-
-def test_member_predictions_are_split_along_rows_by_a_grid_search(members, task, rows_learnt):
-    model = task.student(None, max_epochs=1, **plain(task))
-    search = GridSearchCV(
-        model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=3, error_score="raise"
-    )
-    learnt = rows_learnt(search, *task.data, member_predictions=members)
-    assert [len(rows) for rows in learnt] == [*[40] * 6, 60]
-    for rows in learnt:
-        assert_answers_belong_to_their_rows(rows, members, task)
 
 
 @pytest.mark.parametrize("wrap", [lambda m: m, lambda m: make_pipeline(StandardScaler(), m)])
@@ -333,9 +292,7 @@ def test_member_predictions_are_routed_as_metadata(wrap, members, task, rows_lea
             assert_answers_belong_to_their_rows(rows, members, task)
 
 
-# ------------------------------------------------------------------------------------------
-# Answers out of fold
-# ------------------------------------------------------------------------------------------
+# --- Answers out of fold ----------------------------------------------------------------------
 
 
 HALVES = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
@@ -366,28 +323,6 @@ def test_the_teacher_of_all_rows_answers_for_rows_that_are_made(
     assert rows.targets[1].tolist() == [1.0] * 60 + [0.0] * 60
 
 
-def test_the_teacher_of_all_rows_answers_for_transfer_rows(witness, further, task, rows_learnt):
-    X, y = task.data
-    model = task.student(witness, teacher_cv=3, transfer=None, **plain(task))
-    (rows,) = rows_learnt(model, X, y, X_transfer=np.concatenate([X[:7], further]))
-    assert says_known(rows.predictions).tolist() == [False] * 60 + [True] * 7 + [False] * 25
-    model.set_params(transfer=TransferOnly())
-    (rows,) = rows_learnt(model, X, y, X_transfer=TransferSet(X[:7]))
-    assert says_known(rows.predictions).tolist() == [True] * 7
-
-
-def test_the_seed_of_the_student_makes_the_folds(task, rows_learnt):
-    teacher = task.ensemble(random_state=3)  # the teacher's own draws are always the same
-    first, second, other = (
-        rows_learnt(task.student(teacher, teacher_cv=3, random_state=seed), *task.data)[
-            0
-        ].predictions
-        for seed in (0, 0, 1)
-    )
-    torch.testing.assert_close(first, second)
-    assert (first != other).any()
-
-
 def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_learnt):
     X, y = classification.data
     y = np.where(np.arange(60) < 10, "yew", y)  # in the first fold only
@@ -399,28 +334,7 @@ def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_lea
     assert np.isfinite(model.predict_log_proba(X)).all()
 
 
-@pytest.mark.parametrize(
-    ("cv", "error", "message"),
-    [
-        (1, ValueError, "teacher_cv must be at least 2 folds, got 1"),
-        ("five", TypeError, "teacher_cv must be None, a number of folds, .*got 'five'"),
-        (2.5, TypeError, "teacher_cv must be None, a number of folds"),
-        (True, TypeError, "teacher_cv must be None, a number of folds"),
-        (
-            ShuffleSplit(3, random_state=0),
-            ValueError,
-            "cv must put every sample into one test fold",
-        ),
-    ],
-)
-def test_bad_folds_are_named(cv, error, message, task):
-    with pytest.raises(error, match=message):
-        task.student(task.ensemble(), teacher_cv=cv).fit(*task.data)
-
-
-# ------------------------------------------------------------------------------------------
-# Grid search and memory
-# ------------------------------------------------------------------------------------------
+# --- Grid search and memory -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seed", "as_path"), [(None, False), (0, True)])
@@ -436,17 +350,6 @@ def test_memory_fits_each_teacher_once_per_fold(seed, as_path, task, tmp_path):
     assert counted.n_fits == 3 + 1
 
 
-def test_memory_changes_nothing_but_the_time(task, tmp_path):
-    X, y = task.data
-    teacher = task.ensemble(random_state=None)
-    uncached = task.student(teacher).fit(X, y)
-    memory = joblib.Memory(tmp_path, verbose=0)
-    for _ in range(2):
-        cached = task.student(teacher, memory=memory).fit(X, y)
-        assert_same_members(cached, uncached, X)
-        assert_same_members(cached.teacher_, uncached.teacher_, X)
-
-
 def test_memory_tells_teachers_data_and_weights_apart(task, tmp_path):
     X, y = task.data
     counted = task.counting_ensemble()
@@ -459,25 +362,7 @@ def test_memory_tells_teachers_data_and_weights_apart(task, tmp_path):
     assert counted.n_fits == 4
 
 
-def test_a_grid_search_reaches_teacher_student_and_transfer(task):
-    grid = {
-        "teacher__n_members": [2, 4],
-        "teacher__module__hidden_units": [(3,)],
-        "module__hidden_units": [(6,)],
-        "transfer__scale": [0.1, 0.5],
-    }
-    model = task.student(task.ensemble(), transfer=GaussianNoise(), max_epochs=1)
-    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*task.data)
-    best = search.best_estimator_
-    assert best.n_heads_ == best.teacher_.n_members_ == search.best_params_["teacher__n_members"]
-    assert best.transfer.scale == search.best_params_["transfer__scale"]
-    assert best.module_.network.core[0].weight.shape == (1, 3, 6)
-    assert model.transfer.scale == GaussianNoise().scale
-
-
-# ------------------------------------------------------------------------------------------
-# Transfer samples
-# ------------------------------------------------------------------------------------------
+# --- Transfer samples -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, TransferSet, np.ndarray.tolist])
@@ -507,22 +392,7 @@ def test_labels_of_transfer_rows_are_never_used(frozen, further, task):
     assert_same_members(with_rows, without, task.X, rtol=1e-4)
 
 
-def test_transfer_rows_are_routed_as_metadata(further, task):
-    with config_context(enable_metadata_routing=True):
-        model = task.student(task.ensemble(max_epochs=1), max_epochs=1)
-        model.set_fit_request(X_transfer=True, sample_weight=True)
-        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), model)
-        params = {"X_transfer": TransferSet(further), "sample_weight": np.ones(60)}
-        # By a scorer: the oldest scikit-learn does not ask a pipeline's step what its score takes.
-        scorer = get_scorer("accuracy" if task.is_classification else "r2")
-        settings = {"scoring": scorer.set_score_request(sample_weight=True), "cv": 2}
-        found = cross_validate(pipeline, *task.data, params=params, error_score="raise", **settings)
-    assert np.isfinite(found["test_score"]).all()
-
-
-# ------------------------------------------------------------------------------------------
-# Samples that are made
-# ------------------------------------------------------------------------------------------
+# --- Samples that are made --------------------------------------------------------------------
 
 
 def asked_in_training(model):
@@ -579,26 +449,7 @@ def test_made_rows_alone(given, transfer, task, witness, further):
         assert (asked <= source.max(axis=0)).all()
 
 
-@pytest.mark.parametrize(
-    ("transfer", "error", "message"),
-    [
-        ("salt", ValueError, "transfer must be None, one of .*got 'salt'"),
-        (0.3, TypeError, "transfer must be"),
-        (TransferSet(np.zeros((3, 3))), TypeError, "Samples of your own are given to fit"),
-        (GaussianNoise(-1.0), ValueError, "scale must be"),
-        (Mixup(0), ValueError, "alpha must be"),
-    ],
-)
-def test_transfers_out_of_range_are_named(transfer, error, message, task):
-    model = task.student(task.counting_ensemble(), transfer=transfer)
-    with pytest.raises(error, match=message):
-        model.fit(*task.data)
-    assert model.teacher.n_fits == 0
-
-
-# ------------------------------------------------------------------------------------------
-# Weights
-# ------------------------------------------------------------------------------------------
+# --- Weights ----------------------------------------------------------------------------------
 
 
 def test_weights_go_to_the_teacher_and_to_the_loss(frozen, task):
@@ -611,33 +462,7 @@ def test_weights_go_to_the_teacher_and_to_the_loss(frozen, task):
     assert (weighted.predict_members(X) != unweighted.predict_members(X)).all()
 
 
-# ------------------------------------------------------------------------------------------
-# Epochs
-# ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "expected"),
-    [(1, 400), (506, 400), (507, 400), (2500, 180), (10_000, 90), (90_000, 30), (10**9, 10)],
-)
-def test_auto_shows_rows_in_proportion_to_the_root_of_their_number(n_rows, expected):
-    assert _student._n_epochs("auto", n_rows) == expected
-    assert _student._n_epochs(7, n_rows) == 7
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "of_members", "of_student"),
-    [
-        *[(1, 32, 32), (150, 32, 50), (384, 32, 128), (4_800, 32, 128), (9_000, 60, 128)],
-        *[(19_200, 128, 128), (30_000, 200, 200), (38_400, 256, 256), (10**9, 256, 256)],
-    ],
-)
-def test_auto_takes_larger_batches_of_larger_tables(n_rows, of_members, of_student):
-    assert batch_size_for("auto", n_rows) == of_members
-    assert batch_size_for(7, n_rows) == 7
-    student = DistributionDistiller(None)
-    assert _student._batch_size(student.batch_size, n_rows) == of_student
-    assert _student._batch_size(7, n_rows) == 7
+# --- Epochs -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_inputs", "rate"), [(10, 0.01), (150, 0.01), (600, 0.0025)])
@@ -724,9 +549,7 @@ def test_auto_counts_the_rows_learnt_from(params, fit_params, expected, frozen, 
     assert model.n_epochs_ == len(model.history_) == expected
 
 
-# ------------------------------------------------------------------------------------------
-# Ctrl-C, divergence, unusual input
-# ------------------------------------------------------------------------------------------
+# --- Ctrl-C, divergence, unusual input --------------------------------------------------------
 
 
 @pytest.fixture

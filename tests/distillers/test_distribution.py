@@ -33,9 +33,8 @@ from skdistill.families import (
     LogitNormalFamily,
     MixtureFamily,
     known_families,
-    make_family,
 )
-from skdistill.modules import GaussianHead
+from skdistill.modules import MLP, GaussianHead, stack
 from skdistill.settings import Optimizer
 from skdistill.transfer import TransferOnly
 
@@ -100,9 +99,7 @@ def target_of(kind, data):
     return data[1] if kind == "regressor" else data[2]
 
 
-# ------------------------------------------------------------------------------------------
-# What each family learns
-# ------------------------------------------------------------------------------------------
+# --- What each family learns ------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -164,14 +161,6 @@ def test_the_normal_inverse_wishart_family_shares_one_ratio_among_the_targets():
     np.testing.assert_allclose(found.psi / found.degrees, target.harmonic, rtol=2e-2)
     _, aleatoric, epistemic = model.predict_uncertainty(X)
     np.testing.assert_allclose(aleatoric / epistemic, found.nu.expand(-1, 2), rtol=1e-5)
-
-
-def test_a_network_starts_at_the_best_constant():
-    members = gaussian_members()
-    members[..., 1] *= 1e-3
-    model = linear("regressor", family="normal_inverse_gamma", max_epochs=1, lr=1e-9)
-    found = model.fit(X, np.zeros(N_ROWS), member_predictions=members).predict_distribution(X)
-    np.testing.assert_allclose(found.beta / found.alpha, 1e-3 * np.ones((N_ROWS, 1)), rtol=3)
 
 
 def test_the_mixture_family_learns_the_total_only():
@@ -308,21 +297,7 @@ def test_every_family_on_data(kind, family, data):
     assert model.sample_y(data[0], 3, random_state=0).shape == (60, 3)
 
 
-def test_prediction_methods_of_a_regressor_are_those_of_its_distribution(data):
-    model = small_student("regressor").fit(data[0], data[1])
-    found = model.predict_distribution(data[0])
-    mean, std = model.predict(data[0], return_std=True)
-    np.testing.assert_allclose(mean, found.mean[:, 0])
-    np.testing.assert_allclose(std**2, found.variance[:, 0])
-    np.testing.assert_allclose(model.predict_interval(data[0], 0.8), found.interval(0.8)[:, 0])
-    np.testing.assert_allclose(
-        model.predict_quantiles(data[0], [0.1, 0.9]), found.quantile([0.1, 0.9])[:, 0]
-    )
-
-
-# ------------------------------------------------------------------------------------------
-# Labels, temperature
-# ------------------------------------------------------------------------------------------
+# --- Labels, temperature ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
@@ -371,9 +346,7 @@ def test_the_temperature_softens_both_sides_and_falls_to_one(family, data):
     torch.testing.assert_close(hot, 9 * objective(outputs / 3, softened))
 
 
-# ------------------------------------------------------------------------------------------
-# A classifier or a regressor, as the teacher is
-# ------------------------------------------------------------------------------------------
+# --- A classifier or a regressor, as the teacher is -------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
@@ -419,6 +392,16 @@ def test_the_penalty_of_a_gaussian_head_is_its_divergence_from_the_prior(data):
     torch.testing.assert_close(penalty, expected.view(1) / 60)
 
 
+def test_outputs_of_a_gaussian_head_have_the_variance_of_its_weights():
+    head = GaussianHead(torch.nn.Identity(), stack([MLP(3, 2, ())])[0], 1, 20_000).double().eval()
+    stds = torch.rand(1, 3, 2).double(), torch.rand(1, 1, 2).double()
+    for raw, std in zip((head.raw_std, head.raw_bias_std), stds, strict=True):
+        raw.data = std.expm1().log()
+    rows = torch.randn(1, 4, 3).double()
+    expected = rows[0].square() @ stds[0][0].square() + stds[1][0].square()
+    torch.testing.assert_close(head(rows)[0].var(0), expected, rtol=0.05, atol=0)
+
+
 def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     X, _, y = data
     model = small_student("classifier", family="gauss_head", transfer=None)
@@ -434,33 +417,7 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     assert model._training_budget.n_rows == 60
 
 
-def test_the_likelihood_is_smoothed_by_default(data):
-    def fitted(**settings):
-        student = small_student("classifier", family=DirichletFamily("nll", **settings))
-        return student.fit(data[0], data[2]).predict_proba(data[0])
-
-    np.testing.assert_array_equal(fitted(), fitted(smoothing=1e-3))
-    assert (fitted() != fitted(smoothing=0.0)).any()
-
-
-# ------------------------------------------------------------------------------------------
-# Bad input
-# ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", BY_KIND)
-def test_unknown_families_are_told_the_known_ones(kind, data):
-    other = "dirichlet" if kind == "regressor" else "gaussian"
-    for family in (other, "prior_network"):
-        with pytest.raises(ValueError, match="family must be") as caught:
-            small_student(kind, family=family).fit(data[0], target_of(kind, data))
-        assert str(["auto", *BY_KIND[kind]]) in str(caught.value)
-    family = make_family(other, "regressor" if kind == "classifier" else "classifier")
-    with pytest.raises(ValueError, match=f"family must be one for a {kind}"):
-        small_student(kind, family=family).fit(data[0], target_of(kind, data))
-    for nothing in (3, DirichletFamily):
-        with pytest.raises(TypeError, match=r"or a Family such as \w+Family\(\)"):
-            small_student(kind, family=nothing).fit(data[0], target_of(kind, data))
+# --- Bad input --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -472,19 +429,14 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
             r"unknown .*'max_precision'.* Give family=DirichletFamily\(max_precision=...\) instead",
         ),
         ({"loss": "nll"}, TypeError, "family=GaussianFamily.*or family=LogitNormalFamily"),
-        ({"family": DirichletFamily("kl")}, ValueError, "loss must be one of .*reverse_kl"),
         ({"family": LogitNormalFamily("full")}, ValueError, "covariance must be"),
         (
             {"family": LogitNormalFamily(1, loss="moments")},
             ValueError,
             "loss must be 'auto' or 'nll' .* low rank.*got 'moments'",
         ),
-        ({"family": LogitNormalFamily(loss="reverse_kl")}, ValueError, r"loss must be one of"),
-        ({"family": LogitNormalFamily(0)}, ValueError, "covariance must be"),
         ({"family": DirichletFamily("nll", 3.0)}, ValueError, "max_precision must be 'auto' with"),
-        ({"family": DirichletFamily(max_precision=0)}, ValueError, "max_precision"),
         ({"family": DirichletFamily(smoothing=1.0)}, ValueError, "smoothing"),
-        ({"family": MixtureFamily(0.0)}, ValueError, "MixtureFamily: temperature must be"),
         ({"family": MixtureFamily((2.0, 5, 5))}, ValueError, "temperature must be"),
         (
             {"family": DirichletFamily(temperature=2.0)},
@@ -492,8 +444,6 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
             "temperature must be 1.*or fall",
         ),
         ({"supervised_weight": -1}, ValueError, "supervised_weight"),
-        ({"family": GaussHeadFamily(n_samples=0)}, ValueError, "n_samples"),
-        ({"family": DropoutHeadFamily(dropout_rate=1.0)}, ValueError, "dropout_rate"),
         ({"heads": 3}, TypeError, "DistributionDistiller got unknown parameters"),
         (
             {"transfer": TransferOnly("mixup"), "supervised_weight": 1.0},
@@ -548,26 +498,7 @@ def test_a_setting_is_read_or_refused(kind, family, name):
     assert changed.family_.get_params()[name] == other
 
 
-@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference"])
-def test_without_a_cap_float32_learns_as_float64_does(loss):
-    members = categorical_members()
-    members[1:] = members[1:, :1]
-    model = linear(
-        "classifier", family=DirichletFamily(loss, max_precision=float("inf")), max_epochs=60
-    )
-    y = np.arange(N_ROWS) % 4
-    last = [
-        model.fit(rows, y, member_predictions=members).history_[-1]["train_loss"]
-        for rows in (X, X.astype(np.float32))
-    ]
-    assert min(last) > 0
-    assert last[1] == pytest.approx(last[0], rel=0.2)
-    np.testing.assert_allclose(model.predict_proba(X), members.mean(1), atol=0.05)
-
-
-# ------------------------------------------------------------------------------------------
-# Members that never disagree
-# ------------------------------------------------------------------------------------------
+# --- Members that never disagree --------------------------------------------------------------
 
 
 def agreeing(kind, n_members):
@@ -607,7 +538,7 @@ def test_where_members_agree_there_is_no_epistemic_part(kind, family):
     np.testing.assert_array_equal(copied.predict_uncertainty(rows).total, total)
     assert (copied.predict_uncertainty(rows).epistemic == 0).all()
     members[0, 0] = members[0, 0, ..., ::-1]  # one of them differs, on one sample
-    model.fit(rows, y, member_predictions=members)
+    model.set_params(max_epochs=3).fit(rows, y, member_predictions=members)
     assert (model.predict_uncertainty(rows).epistemic > 0).all()
 
 
@@ -622,8 +553,3 @@ def test_one_member_cannot_tell_the_parts(kind, family):
         total, *parts = fitted.predict_uncertainty(rows)
         assert parts == [None, None]
         assert np.isfinite(total).all()
-
-
-# ------------------------------------------------------------------------------------------
-# Members that rule classes out
-# ------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_moons
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.datasets import make_moons
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from torch.nn.functional import softplus
 
@@ -20,8 +20,8 @@ from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaus
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD
-from skdistill.settings import Checkpoint, Estimate, Optimizer, Runtime
-from skdistill.transfer import GaussianNoise, Mixup, TransferOnly, TransferSet
+from skdistill.settings import Estimate, Optimizer
+from skdistill.transfer import Mixup, TransferOnly, TransferSet
 
 few_draws = pytest.mark.filterwarnings(
     "ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"
@@ -61,9 +61,7 @@ def samples(teacher, X, y, n_members):
     return clone(teacher).set_params(n_members=n_members).fit(X, y)
 
 
-# ------------------------------------------------------------------------------------------
-# Algorithm 1
-# ------------------------------------------------------------------------------------------
+# --- Algorithm 1 ------------------------------------------------------------------------------
 
 
 def plain_student(module, X, visits, estimates, lr):
@@ -136,17 +134,6 @@ def test_r_hat_is_that_of_the_chains_predictions(cls, max_epochs, moons, line):
     assert np.isnan(found.effective_sample_size).all()
 
 
-def test_the_teacher_holds_the_last_state_and_its_own_parameters(moons):
-    X, y = moons
-    teacher = chains(callbacks=[])
-    fitted = student(teacher).fit(X, y)
-    assert fitted.teacher_.n_members_ == 1
-    expected, found = teacher.get_params(), fitted.teacher_.get_params()
-    assert found.pop("inference").get_params() == expected.pop("inference").get_params()
-    assert found == expected
-    assert not hasattr(teacher, "module_")
-
-
 @few_draws
 def test_the_chains_are_asked_about_more_rows_than_the_student_learns_from(moons, monkeypatch):
     X, y = moons
@@ -174,9 +161,7 @@ class Noting:
         return lambda *args, **kwargs: self.seen.append(instance)
 
 
-# ------------------------------------------------------------------------------------------
-# What is learnt
-# ------------------------------------------------------------------------------------------
+# --- What is learnt ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -258,32 +243,24 @@ def test_the_share_is_that_of_the_chains_mutual_information(by_default, taught, 
     assert spearmanr(epistemic, expected * total).statistic > 0.7
 
 
-def test_one_sample_tells_the_paper_s_entropy_and_no_share(moons):
-    fitted = student(chains(), estimate="stochastic").fit(*moons)
-    assert fitted.predict_expectation(moons[0], "entropy").shape == (60,)
-    with pytest.raises(ValueError, match="estimate of 'share' must be 'online': no one sample"):
-        student(chains(), estimate={"share": "stochastic"}).fit(*moons)
-
-
 @pytest.mark.slow
 def test_regression_is_in_units_of_y(line):
     X, y = line
-    teacher = chains(
-        BayesianEnsembleRegressor,
-        SGLD(1e-3, burn_in=0.2),
-        max_epochs=250,
-        batch_size=20,
-        module__hidden_units=(20,),
-    )
+    inference, settings = SGLD(1e-3, burn_in=0.2), {"batch_size": 20}
+    teacher = chains(BayesianEnsembleRegressor, inference, module__hidden_units=(20,), **settings)
     fits = [
-        student(teacher, module__hidden_units=(32, 32), batch_size=20).fit(X, a * y, X_monitor=X)
-        for a in (1.0, 100.0)
+        student(
+            clone(teacher).set_params(max_epochs=n_epochs),
+            module__hidden_units=(32, 32),
+            **settings,
+        ).fit(X, a * y, X_monitor=X)
+        for a, n_epochs in ((1.0, 250), (1.0, 30), (100.0, 30))
     ]
     mean, std = fits[0].predict(X, return_std=True)
     names = "mean", "aleatoric", "epistemic"
     assert isinstance(fits[0].predict_distribution(X), ExpectedGaussian)
     for name, a in zip(names, (100.0, 1e4, 1e4), strict=True):
-        one, other = (fitted.predict_expectation(X, name) for fitted in fits)
+        one, other = (fitted.predict_expectation(X, name) for fitted in fits[1:])
         assert one.shape == (80,)
         np.testing.assert_allclose(other, a * one, rtol=1e-3, atol=1e-6)
     total, aleatoric, epistemic = fits[0].predict_uncertainty(X)
@@ -318,37 +295,7 @@ def test_an_offset_of_y_leaves_the_epistemic_part(replayed, line):
     np.testing.assert_allclose(found[1], found[0], rtol=0.05)
 
 
-def test_the_scale_of_the_teachers_targets_may_be_another(line):
-    X, y = line
-    for normalize_y in (True, False):
-        teacher = chains(
-            BayesianEnsembleRegressor, SGLD(1e-4), max_epochs=20, normalize=(normalize_y) or "X"
-        )
-        fitted = student(teacher).fit(X, y, X_monitor=X)
-        states = samples(teacher, X, y, 1)  # the last of a few: near them
-        assert np.abs(fitted.monitor_["mean"] - states.predict(X)).mean() < 0.5 * y.std()
-
-
-# ------------------------------------------------------------------------------------------
-# Special cases
-# ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_bayesian_dark_knowledge(moons):
-    X, y = moons
-    teacher = chains(max_epochs=300, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
-    bdk = student(
-        teacher,
-        expectations="predictive",
-        estimate="stochastic",
-        transfer=GaussianNoise(scale=0.1, share_power=0),
-        module__hidden_units=(6,),  # the teacher's architecture
-    ).fit(X, y, X_monitor=X)
-    assert bdk.monitor_error_["predictive"] < 0.05
-    assert bdk.predict_uncertainty(X).epistemic is None
-    one, other = bdk.module_.network[0].weight, bdk.teacher_.module_.network[0].weight
-    assert one.shape == other.shape
+# --- Special cases ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -373,9 +320,7 @@ def samples_mean(fitted):
     return np.exp(log_probs) / np.exp(log_probs).sum(1, keepdims=True)
 
 
-# ------------------------------------------------------------------------------------------
-# Pruning
-# ------------------------------------------------------------------------------------------
+# --- Pruning ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -388,13 +333,11 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
         epochs: student(teacher, **params)
         .set_params(pruning__finetune_epochs=epochs)
         .fit(X, y, X_monitor=X)
-        for epochs in (0, "auto", 100)
+        for epochs in (0, "auto")
     }
-    units = [fitted.module_.network[0].weight.shape[-1] for fitted in fits.values()]
-    assert units == [units[0]] * 3
-    assert units[0] < 45
-    whole = student(teacher, **{**params, "pruning": None}).fit(X, y, X_monitor=X)
-    assert fits[0].n_parameters_ < 0.7 * whole.n_parameters_
+    first, second = (fitted.module_.network[0].weight.shape[-1] for fitted in fits.values())
+    assert first == second < 45
+    assert fits[0].n_parameters_ < 0.7 * (3 * 60 + 61 * 60 + 61 * 3)
     # 480 steps of a batch of all samples: as many again.
     assert len(fits["auto"].history_) == len(fits[0].history_) + 480
     assert fits["auto"].monitor_error_["entropy"] < fits[0].monitor_error_["entropy"]
@@ -405,9 +348,7 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     assert restarted.monitor_error_["predictive"] < 0.06
 
 
-# ------------------------------------------------------------------------------------------
-# Teachers that are fitted
-# ------------------------------------------------------------------------------------------
+# --- Teachers that are fitted -----------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -471,9 +412,7 @@ def test_predictions_of_members_take_the_place_of_a_teacher(ensemble, moons):
         student("classifier").fit(X, y, member_predictions=given, X_monitor=X)
 
 
-# ------------------------------------------------------------------------------------------
-# Data
-# ------------------------------------------------------------------------------------------
+# --- Data -------------------------------------------------------------------------------------
 
 
 def test_transfer_rows_count_like_rows_of_x(moons):
@@ -508,9 +447,7 @@ def test_generated_samples_have_running_means(only, moons, monkeypatch):
     np.testing.assert_allclose(found, members.mean(1), rtol=1e-4, atol=1e-6)
 
 
-# ------------------------------------------------------------------------------------------
-# What is refused, and what ends a fit
-# ------------------------------------------------------------------------------------------
+# --- What is refused, and what ends a fit -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -522,14 +459,12 @@ def test_generated_samples_have_running_means(only, moons, monkeypatch):
             ValueError,
             "names, for a classifier of .*'mode'",
         ),
-        ({"expectations": ("predictive", "mean")}, ValueError, "for a classifier of"),
-        ({"expectations": 3}, TypeError, "expectations must be a tuple of names.*got 3"),
         (
             {"expectations": ("predictive", Expectation(margin, name="entropy"))},
             ValueError,
             "need names of their own, none of",
         ),
-        ({"expectations": ("predictive", "predictive")}, ValueError, "names of their own"),
+        ({"expectations": ("predictive", "predictive")}, ValueError, "names of their own, got"),
         (
             {"expectations": ("predictive", Expectation(np.mean, loss="huber"))},
             ValueError,
@@ -540,44 +475,19 @@ def test_generated_samples_have_running_means(only, moons, monkeypatch):
             ValueError,
             "Expectation 'odd': g must give a tensor of shape",
         ),
-        (
-            {"expectations": ("predictive", Expectation(lambda p: p / 0 * 0, name="odd"))},
-            ValueError,
-            "Expectation 'odd': g gives values that are not a number",
-        ),
-        (
-            {"teacher__batch_size": 0},
-            ValueError,
-            "batch_size must be an integer >= 1, or 'auto', got 0",
-        ),
         ({"estimate": "last"}, ValueError, "estimate must be one of .*'last'"),
         ({"estimate": {"variance": "online"}}, ValueError, "by names of .*got {'variance'"),
         ({"max_epochs": 3}, ValueError, "max_epochs must be 'auto' beside chains"),
-        ({"teacher_cv": 3}, ValueError, "teacher_cv must be None beside chains"),
-        ({"memory": "here"}, ValueError, "memory must be None beside chains"),
         (
             {"transfer": "noise", "estimate": {"predictive": "stochastic"}},
             ValueError,
             "estimate must be 'online' or 'stochastic' for all expectations beside chains with",
         ),
         (
-            {"runtime": Runtime(checkpoint=3)},
-            TypeError,
-            "checkpoint must be the path of a file or None, or a",
-        ),
-        (
-            {"runtime": Runtime(checkpoint=Checkpoint("path", every=-1))},
-            ValueError,
-            "checkpoint__every must be a",
-        ),
-        ({"transfer": TransferOnly()}, ValueError, r"TransferOnly\(...\) needs X_transfer"),
-        ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
-        (
             {"teacher__inference__burn_in": 200},
             ValueError,
             r"burn_in=200 and thinning=3 leave the student none of the chains' 100 iterations",
         ),
-        ({"teacher__inference__thinning": 81}, ValueError, "burn_in=20 and thinning=81 leave"),
         ({"teacher__inference__step_size": 1e3}, ValueError, r"chain\(s\) \[0\] diverged"),
         (
             {"lr": 1e12, "optimizer": Optimizer(clip_norm=None)},
@@ -590,18 +500,6 @@ def test_bad_parameters_are_named(params, error, message, moons):
     distiller = student(chains()).set_params(**params)
     with pytest.raises(error, match=message):
         distiller.fit(*moons)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (np.zeros((3, 5)), "X_monitor must have 2 columns as X has, got 5"),
-        (np.full((3, 2), np.nan), "Input X_monitor contains NaN"),
-    ],
-)
-def test_bad_rows_of_interest_are_named(rows, message, moons):
-    with pytest.raises(ValueError, match=message):
-        student(chains()).fit(*moons, X_monitor=rows)
 
 
 @pytest.mark.parametrize("at", [21, 60])
@@ -618,9 +516,7 @@ def test_ctrl_c_keeps_what_the_student_has_learnt(at, estimate, epoch_length, mo
     assert hasattr(distiller, "teacher_") == (estimate == "online")  # whose chains have ended
 
 
-# ------------------------------------------------------------------------------------------
-# The student's own error
-# ------------------------------------------------------------------------------------------
+# --- The student's own error ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [GPEDDistiller, BDistilBooster])
@@ -630,13 +526,9 @@ def test_intervals_hold_a_constant_that_the_teacher_knows(cls):
     fitted = cls(RandomForestRegressor(3), random_state=0, max_epochs=30).fit(X, y)
     low, high = fitted.predict_interval(X, 0.9).T
     assert ((low <= 7) & (high >= 7)).mean() > 0.7
+    if cls is GPEDDistiller:  # whose epistemic part has the student's own error
+        found = fitted.predict_expectation(X, "epistemic")
+        np.testing.assert_allclose(found, fitted.predict_uncertainty(X).epistemic, rtol=1e-6)
     mean, std = fitted.predict(X, return_std=True)
     error = np.sqrt(np.mean((mean - 7) ** 2))
     assert error / 2 < std.mean() < 2 * error + 0.01
-
-
-def test_the_monitored_dirichlet_is_compared_with_expected_log_probabilities():
-    X, y = load_iris(return_X_y=True)
-    model = GPEDDistiller(RandomForestClassifier(10, max_depth=2, random_state=0), random_state=0)
-    model.set_params(expectations="dirichlet").fit(X, y, X_monitor=X)
-    assert model.monitor_error_["dirichlet"] < 0.3 * np.abs(model.monitor_["dirichlet"]).mean()

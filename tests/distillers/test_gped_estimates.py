@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill.distillers._gped import ExpectationObjective, ReplayObjective, pooled
+from skdistill.distillers._gped import ExpectationObjective, ReplayObjective
 from skdistill.distillers._gped_chains import RunningMean, Targets
-from skdistill.distributions import Gaussian
-from skdistill.expectations import KNOWN, Expectation
+from skdistill.expectations import KNOWN
 from skdistill.losses import cross_entropy
 
 CPU = torch.device("cpu")
@@ -46,24 +45,6 @@ def test_rows_that_nobody_visited_have_no_mean(running):
     assert running.means()[0].isnan().all()
 
 
-def test_sums_beyond_the_limit_are_in_a_file(monkeypatch):
-    mapped, memmap = [], np.memmap
-
-    def noting(*args, **kwargs):
-        mapped.append(memmap(*args, **kwargs))
-        return mapped[-1]
-
-    monkeypatch.setattr(np, "memmap", noting)
-    small = RunningMean(10, 2, CPU, limit=80)
-    assert not mapped
-    large = RunningMean(10, 2, CPU, limit=79)
-    for running in (small, large):
-        running.update(torch.tensor([3]), torch.ones(1, 2))
-        assert running.sums.nbytes == 80
-    np.testing.assert_array_equal(mapped[0], large.sums)
-    assert mapped[0].sum() == 2
-
-
 def test_a_running_mean_goes_on_from_its_state(running):
     running.update(torch.tensor([0, 1]), torch.ones(2, 2))
     other = RunningMean(5, 2, CPU, limit=1e6)
@@ -94,27 +75,6 @@ def test_variances_are_those_of_all_samples_wherever_their_mean_is(offset, n_sam
 
 
 NUMBERS = [KNOWN["regressor"][name] for name in ("mean", "aleatoric", "epistemic")]
-
-
-def drawn_gaussians(n_members, n_rows, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return Gaussian(*torch.rand(2, n_members, n_rows, 1, generator=generator) + 0.1)
-
-
-@pytest.mark.parametrize("aleatoric", ["online", "stochastic"])
-def test_one_sample_tells_no_variance_and_two_do(aleatoric):
-    index = torch.tensor([2, 0])
-    visits = [drawn_gaussians(1, 2, seed) for seed in range(2)]
-    teaching = Targets(NUMBERS, [1, 1, 2], ["online", aleatoric, "online"], 4, CPU, limit=1e6)
-    first, second = (teaching.update(visit, index) for visit in visits)
-    assert first[:, 2].isnan().all()
-    assert first[:, :2].isfinite().all()
-    means = torch.cat([visit.mean for visit in visits])
-    torch.testing.assert_close(second[:, 2:], means.var(0, correction=0))
-    several = Targets(NUMBERS, [1, 1, 2], ["online"] * 3, 4, CPU, limit=1e6)
-    chains = drawn_gaussians(4, 2)
-    found = several.update(chains, index)
-    torch.testing.assert_close(found[:, 2:], chains.mean.var(0, correction=0))
 
 
 SHARE = [KNOWN["classifier"][name] for name in ("predictive", "share")]
@@ -204,17 +164,6 @@ def test_the_objective_is_the_sum_of_the_losses(outputs):
     torch.testing.assert_close(torch.autograd.grad(through_autograd.sum(), inputs)[0], gradient)
 
 
-def test_weights_are_factors_of_the_losses(outputs):
-    first, second = EXPECTATIONS
-    heavy = Expectation(second.g, second.loss, second.link, name="entropy", weight=2.5)
-    target = (drawn_probs(1, 6, 4, seed=4),)
-    plain, _ = ExpectationObjective([first, second], COLUMNS).loss_and_gradient(outputs, target)
-    loss, slope = ExpectationObjective([first, heavy], COLUMNS).loss_and_gradient(outputs, target)
-    own, own_slope = second.loss_and_gradient(outputs[..., 3:], target[0][..., 3:])
-    torch.testing.assert_close(loss - plain, 1.5 * own)
-    torch.testing.assert_close(slope[..., 3:], 2.5 * own_slope)
-
-
 def test_the_gradient_at_the_mean_is_the_mean_gradient_for_the_predictive_only(outputs):
     # One step of Bayesian Dark Knowledge learns from one sample: on average, from their mean. The
     # absolute error of the entropy does not commute so.
@@ -241,16 +190,3 @@ def test_replayed_members(outputs):
         assert found == {tuple(one) for one in members[:, row].tolist()}
     online = ReplayObjective(EXPECTATIONS, COLUMNS, ["online", "online"], [3, 1])
     torch.testing.assert_close(online._target(stored)[0], values.mean(0))
-
-
-def test_replayed_members_far_from_zero_have_their_variance():
-    members = Gaussian(300 + 0.05 * torch.randn(5, 6, 1), torch.rand(5, 6, 1))
-    values = [e.of_members(members) for e in NUMBERS]
-    expected = members.mean.var(0, correction=0)
-    assert expected.max() < 0.008  # the spacing of float32 around the square of 300
-    columns = [slice(0, 1), slice(1, 2), slice(2, 3)]
-    for estimates in (["online"] * 3, ["stochastic", "online", "online"]):
-        replay = ReplayObjective(NUMBERS, columns, estimates, [1, 1, 2])
-        for stored in (torch.cat(values, -1), pooled(NUMBERS, values).unsqueeze(0)):
-            target = replay._target((stored.transpose(0, 1).unsqueeze(0),))
-            torch.testing.assert_close(target[0, :, 2:], expected)

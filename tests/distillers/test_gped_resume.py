@@ -16,14 +16,12 @@ import torch
 from sklearn.datasets import make_moons
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from skdistill._engine._checkpoint import CheckpointFile
 from skdistill.distillers import GPEDDistiller
-from skdistill.distillers import _gped_chains as _online
 from skdistill.distillers._gped_chains import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD
-from skdistill.settings import Checkpoint, Optimizer, Runtime
+from skdistill.settings import Checkpoint, Runtime
 from skdistill.transfer import GaussianNoise
 
 X, Y = make_moons(60, noise=0.2, random_state=0)
@@ -86,16 +84,7 @@ CASES = {
     "last samples, noise": {"estimate": "stochastic", "transfer": GaussianNoise()},
     "full batches": {"batch_size": 60, "teacher__batch_size": 60, "teacher__max_epochs": 60},
     "dropout": {"module": Dropping, "module__hidden_units": None},
-    "momentum": {"optimizer": Optimizer("SGD", lr_schedule=None), "optimizer__momentum": 0.9},
-    "any module": {"teacher__module": Dropping, "teacher__module__hidden_units": None},
     "numbers": {},
-    "numbers of NumPy": {
-        "lr": np.float32(0.01),
-        "batch_size": np.int64(16),
-        "teacher__batch_size": np.int32(16),
-        "teacher__inference__step_size": np.logspace(-4, -2, 3)[1],
-        "optimizer__betas": (np.float64(0.9), np.float64(0.99)),
-    },
     "pruned": {
         "pruning": GroupLasso(0.3),
         "module__hidden_units": (30,),
@@ -168,25 +157,6 @@ def test_a_fit_that_was_stopped_twice_gives_the_same_student(case, tmp_path):
     assert_same(resumed, fit(distiller(case)))
 
 
-@pytest.mark.parametrize(("epoch", "together"), [(1, 1), (2, 1), (11, 1), (5, 20), (11, 20)])
-def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
-    epoch, together, tmp_path, monkeypatch
-):
-    # After the first epoch of the chains the guard against divergence knows its scale.
-    monkeypatch.setattr(_online, "_ITERATIONS_TOGETHER", together)
-    path = tmp_path / "checkpoint"
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            OnlineDistillation,
-            "on_epoch_begin",
-            lambda self, net, **kwargs: stop() if len(net.history) > epoch else None,
-        )
-        with pytest.raises(Stopped):
-            fit(distiller(checkpoint=path))
-    assert path.exists()
-    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     path = tmp_path / "checkpoint"
@@ -202,9 +172,7 @@ def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
-# ------------------------------------------------------------------------------------------
-# Files of other fits
-# ------------------------------------------------------------------------------------------
+# --- Files of other fits ----------------------------------------------------------------------
 
 
 class Linear(torch.nn.Linear):
@@ -230,35 +198,18 @@ LINEAR = {"module": Linear, "module__hidden_units": None}
 # What a run began with, what it is to go on with, and what is to be named.
 CHANGES = {
     "a number": ({}, {"lr": 0.02}, "lr"),
-    "an integer of NumPy": (
-        {"batch_size": np.int64(16)},
-        {"batch_size": np.int64(8)},
-        "batch_size",
-    ),
     "a sampler": ({}, {"teacher__inference__step_size": 1e-3}, "teacher__inference__step_size"),
     "a dict": (
         {"estimate": {"own": "online"}},
         {"estimate": {"own": "stochastic"}},
         "estimate__kind",
     ),
-    "another dict": (
-        {"teacher__class_weight": {0: 1.0, 1: 2.0}},
-        {"teacher__class_weight": {0: 2.0, 1: 1.0}},
-        "teacher__class_weight",
-    ),
-    "a loss": ({}, own(loss="absolute"), "expectations"),
     "a weight": ({}, own(weight=2.0), "expectations"),
     "a function": ({}, own(a_third), "expectations"),
-    "a module": (LINEAR, {**LINEAR, "module": another(Linear, n=3)}, "module"),
     "a maker": (
         {"estimate": "stochastic", "transfer": GaussianNoise(0.1)},
         {"estimate": "stochastic", "transfer": GaussianNoise(0.2)},
         "transfer__scale",
-    ),
-    "an optimizer": (
-        {"optimizer": torch.optim.Adam},
-        {"optimizer": torch.optim.AdamW},
-        "optimizer__kind",
     ),
 }
 
@@ -303,51 +254,3 @@ def test_what_changes_nothing_may_change(tmp_path):
     )
     with ending(15):  # of the 20 steps, fewer are left
         fit(gped)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda state: state.pop("stream"),
-        lambda state: state["chains"]["module"].popitem(),
-        lambda state: state["chains"]["history"].append(3),
-        lambda state: state["student"].update(optimizer=3),
-        lambda state: state["student"]["callbacks"]["guard"].update(lowest_=3),
-        lambda state: state["targets"].update(sums=torch.zeros(2)),
-    ],
-)
-def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatch):
-    path, read = tmp_path / "checkpoint", CheckpointFile.read
-    params = {"estimate": {"entropy": "stochastic"}, "checkpoint": path}  # one student beside
-    stopped_fit(distiller(**params))
-
-    def changed(checkpoint):
-        state = read(checkpoint)
-        change(state)
-        return state
-
-    monkeypatch.setattr(CheckpointFile, "read", changed)
-    with pytest.raises(ValueError, match=r"checkpoint='.*' holds no state of this fit .* Delete"):
-        fit(distiller(**params))
-
-
-# ------------------------------------------------------------------------------------------
-# Files that cannot be written, and two fits at once
-# ------------------------------------------------------------------------------------------
-
-
-def test_a_file_that_is_cut_off_is_never_found(tmp_path, monkeypatch):
-    path = tmp_path / "checkpoint"
-    stopped_fit(distiller(checkpoint=path))
-    before = path.read_bytes()
-
-    def die(*args):
-        raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", die)
-        with pytest.raises(Stopped):
-            fit(distiller(checkpoint=path))
-    assert path.read_bytes() == before
-    fit(distiller(checkpoint=path))
-    assert list(tmp_path.iterdir()) == []

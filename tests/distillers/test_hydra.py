@@ -30,9 +30,7 @@ def n_outputs(task):
     return 3 if task.is_classification else 2
 
 
-# ------------------------------------------------------------------------------------------
-# Teachers
-# ------------------------------------------------------------------------------------------
+# --- Teachers ---------------------------------------------------------------------------------
 
 
 def test_no_teacher_is_a_default_ensemble(task):
@@ -65,9 +63,7 @@ def test_a_teacher_inside_meta_estimators(wrap, task):
     assert np.mean((student - teacher) ** 2) < 0.2 * np.var(teacher)
 
 
-# ------------------------------------------------------------------------------------------
-# Heads
-# ------------------------------------------------------------------------------------------
+# --- Heads ------------------------------------------------------------------------------------
 
 
 def n_networks(task, n_heads):
@@ -106,55 +102,18 @@ def test_heads_of_a_teacher_of_many_members(heads, expected, task):
     ("params", "error", "message"),
     [
         ({"heads": 0}, ValueError, "heads"),
-        ({"heads": Heads(-2)}, ValueError, "heads__n_heads"),
         ({"heads": 1.5}, TypeError, "heads"),
-        ({"heads": np.nan}, TypeError, "heads must be an integer.*got nan"),
         ({"heads": Heads(head_layers=0)}, ValueError, "head_layers"),
         ({"heads": Heads(head_layers=3)}, ValueError, "head_layers must be between 1 and 2"),
         ({"loss": HydraLoss(teacher_weight=1.5)}, ValueError, "loss__teacher_weight"),
-        ({"loss": HydraLoss(member_weight=-0.5)}, ValueError, "loss__member_weight"),
         ({"loss": HydraLoss(spread_weight=-1.0)}, ValueError, "spread_weight"),
-        ({"optimizer__weight_decay": -1.0}, ValueError, "weight_decay"),
         ({"loss": HydraLoss(diversity="max")}, ValueError, "diversity must be one of"),
-        ({"loss": HydraLoss(diversity_weight=-0.1)}, ValueError, "diversity_weight must be"),
-        ({"loss": HydraLoss(diversity_weight="much")}, ValueError, "diversity_weight must be"),
         ({"loss": HydraLoss(diversity_weight=(0.1, 5))}, ValueError, "diversity_weight must be"),
         ({"loss": HydraLoss(diversity_weight=(0.1, 5, 5))}, ValueError, "diversity_weight must be"),
-        (
-            {"loss": HydraLoss(diversity_weight=(0.1, -1, 5))},
-            ValueError,
-            "diversity_weight must be",
-        ),
-        (
-            {"loss": HydraLoss(diversity_weight=(-0.1, 1, 5))},
-            ValueError,
-            "diversity_weight must be",
-        ),
-        (
-            {"loss": HydraLoss(diversity_weight=(0.1, None, 5))},
-            ValueError,
-            "diversity_weight must be",
-        ),
-        ({"loss": HydraLoss(diversity_weight=np.nan)}, ValueError, "diversity_weight must be"),
-        (
-            {"loss": HydraLoss(diversity_weight=(np.nan, 1, 5))},
-            ValueError,
-            "diversity_weight must be",
-        ),
-        (
-            {"loss": HydraLoss(diversity_weight=(0.1, np.nan, 5))},
-            ValueError,
-            "diversity_weight must be",
-        ),
         (
             {"loss": HydraLoss(diversity_weight=(0.1, 1, np.nan))},
             ValueError,
             "diversity_weight must be",
-        ),
-        (
-            {"max_epochs": "foo"},
-            TypeError,
-            "max_epochs must be an integer .* 'auto', got 'foo'",
         ),
     ],
 )
@@ -179,32 +138,14 @@ class Shifted(nn.Sequential):
         return super().forward(x) + 3.0
 
 
-class Pair(nn.Linear):
-    def forward(self, x):
-        return super().forward(x).chunk(2, dim=-1)
-
-
 MISTAKES = {
     "head_layers": ({"heads": Heads(head_layers=4)}, "head_layers must be between 1 and 3"),
-    "activation": ({"module__activation": "swish"}, "activation must be one of"),
-    "no layers": (
-        {"module": lambda in_features, out_features: nn.Bilinear(in_features, 1, out_features)},
-        r"module must build an nn\.Sequential",
-    ),
     "own forward": (
         {"module": lambda in_features, out_features: Shifted(nn.Linear(in_features, out_features))},
         "without a forward of its own.*got Shifted",
     ),
     "width": (
         {"module": lambda in_features: nn.Sequential(nn.Linear(in_features, 4))},
-        r"module must give a tensor of shape \(n, [23]\)",
-    ),
-    "pair": (
-        {"module": lambda in_features: nn.Sequential(Pair(in_features, 2))},
-        "module must give a tensor",
-    ),
-    "flat": (
-        {"module": lambda in_features: nn.Sequential(nn.Linear(in_features, 1), nn.Flatten(0))},
         r"module must give a tensor of shape \(n, [23]\)",
     ),
 }
@@ -219,31 +160,13 @@ def test_mistakes_of_the_module_are_found_before_the_teacher_is_fitted(mistake, 
     assert counted.n_fits == 0
 
 
-def half_frozen(in_features, out_features, norm=nn.Identity):
-    first, last = nn.Linear(in_features, 8), nn.Linear(8, out_features)
-    nn.init.constant_(first.weight, 0.25).requires_grad_(False)
-    nn.init.constant_(last.bias, 0.25).requires_grad_(False)
-    return nn.Sequential(first, norm(), nn.Tanh(), last)
-
-
-@pytest.mark.parametrize("norm", [nn.Identity, nn.Softplus], ids=["by hand", "vmap"])
-def test_frozen_weights_stay_as_they_are_and_count(norm, frozen, task):
-    params = {"module": half_frozen, "module__norm": norm, "optimizer__weight_decay": 0.1}
-    model = task.Student(frozen, max_epochs=2, random_state=0, **params).fit(*task.data)
-    values = [p.detach() for p in model.module_.parameters()]  # weight, bias of core, of heads
-    assert [(value == 0.25).all().item() for value in values] == [True, False, False, True]
-    assert model.n_parameters_ == 8 * 4 + n_networks(task, 3) * n_outputs(task) * 9
-
-
 def normalised(in_features, out_features):
     return nn.Sequential(
         nn.Linear(in_features, 16), nn.LayerNorm(16), nn.Tanh(), nn.Linear(16, out_features)
     )
 
 
-# ------------------------------------------------------------------------------------------
-# Weights of the terms
-# ------------------------------------------------------------------------------------------
+# --- Weights of the terms ---------------------------------------------------------------------
 
 
 def objective_of(task, n_epochs, **settings):
@@ -285,14 +208,6 @@ class Weights(Callback):
         self.seen.append((criterion.spread_weight.item(), criterion.diversity_weight.item()))
 
 
-def test_training_follows_the_ramps(frozen, task):
-    weights = Weights()
-    settings = {"loss": HydraLoss(spread_weight=0.8, diversity_weight=(0.6, 1, 3)), "max_epochs": 4}
-    task.student(frozen, callbacks=[weights], **settings).fit(*task.data)
-    expected = [(0.2, 0.0), (0.4, 0.0), (0.6, 0.3), (0.8, 0.6)]
-    np.testing.assert_allclose(weights.seen, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("diversity", ["mean", "pairwise"])
 def test_the_diversity_term_turns_heads_apart(diversity, frozen, task):
     def likeness(model):
@@ -310,9 +225,7 @@ def test_the_diversity_term_turns_heads_apart(diversity, frozen, task):
     assert likeness(constant) < likeness(ramped) < likeness(without)
 
 
-# ------------------------------------------------------------------------------------------
-# Training
-# ------------------------------------------------------------------------------------------
+# --- Training ---------------------------------------------------------------------------------
 
 
 def trained_by_hand(networks, X, loss, max_epochs):

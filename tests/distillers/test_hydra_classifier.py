@@ -18,14 +18,11 @@ from torch.autograd import gradcheck
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask
-from skdistill.distillers import _hydra
 from skdistill.modules import ConvNet
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Heads, HydraLoss
 
-# ------------------------------------------------------------------------------------------
-# The loss
-# ------------------------------------------------------------------------------------------
+# --- The loss ---------------------------------------------------------------------------------
 
 PAIRINGS = [(3, 3), (5, 2), (2, 5), (4, 1)]
 
@@ -62,17 +59,6 @@ def loss(case, epoch=3, **settings):
     """What the student minimises, for each sample."""
     objective = objective_of(case, epoch, **{"spread_weight": 0.0, **settings})
     return objective(case.outputs, case.targets).squeeze(0)
-
-
-@pytest.mark.parametrize("n_rows_at_a_time", [1, 3])
-def test_rows_may_be_taken_a_few_at_a_time(n_rows_at_a_time, monkeypatch):
-    case = answers_and_outputs(5, 2)
-    objective = objective_of(case, epoch=3, teacher_weight=0.5, spread_weight=1.0)
-    expected = objective.loss_and_gradient(case.outputs, case.targets)
-    monkeypatch.setattr(_hydra, "_CHUNK", n_rows_at_a_time * case.heads[:, 0].numel())
-    found = objective.loss_and_gradient(case.outputs, case.targets)
-    for some, all_ in zip(found, expected, strict=True):
-        torch.testing.assert_close(some, all_, rtol=1e-12, atol=0)
 
 
 def softened(log_probs, temperature):
@@ -179,25 +165,7 @@ def test_the_gradient_is_that_of_finite_differences(n_members, n_heads, rules_ou
     assert gradcheck(lambda z: objective(z, case.targets), case.outputs.clone().requires_grad_())
 
 
-def test_the_defaults_are_a_faithful_student():
-    params = HydraPlusClassifier(loss=HydraLoss()).get_params()
-    expected = {
-        "loss__teacher_weight": 1.0,
-        "loss__member_weight": 0.5,
-        "loss__diversity_weight": 0.0,
-        "loss__spread_weight": 0.3,
-        "loss__aggregate_temperature": 1.0,
-        "loss__member_temperature": 4.0,
-        "lr": "auto",
-        "transfer": "auto",
-        "max_epochs": "auto",
-    }
-    assert {name: params[name] for name in expected} == expected
-
-
-# ------------------------------------------------------------------------------------------
-# Fidelity
-# ------------------------------------------------------------------------------------------
+# --- Fidelity ---------------------------------------------------------------------------------
 
 
 def draw(n, seed):
@@ -263,39 +231,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
     assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.01)
 
 
-def test_temperatures_and_terms_change_what_is_learnt(teacher):
-    X, y = draw(250, seed=0)
-
-    def learnt(**params):
-        settings = {"max_epochs": 3, "transfer": None, "random_state": 0, **params}
-        return HydraPlusClassifier(teacher, **settings).fit(X, y).predict_members(X)
-
-    variants = [
-        learnt(),
-        learnt(loss=HydraLoss(teacher_weight=0.5)),
-        learnt(loss=HydraLoss(member_weight=0.8)),
-        learnt(loss=HydraLoss(aggregate_temperature=2.0)),
-        learnt(loss=HydraLoss(member_temperature=1.0)),
-        learnt(loss=HydraLoss(spread_weight=1.0)),
-        learnt(loss=HydraLoss(diversity_weight=1.0)),
-        learnt(heads=4).repeat(2, axis=1),
-    ]
-    for a, b in zip(variants[:1] * 7, variants[1:], strict=True):
-        assert np.abs(a - b).max() > 1e-3
-
-
-# ------------------------------------------------------------------------------------------
-# Labels
-# ------------------------------------------------------------------------------------------
-
-LABELS = {
-    "strings": np.array(["yes", "no", "maybe"]),
-    "objects": np.array(["yes", "no", "maybe"], dtype=object),
-    "integers": np.array([7, -1, 3]),
-    "floats": np.array([0.0, 2.0, 1.0]),
-    "two strings": np.array(["yes", "no"]),
-    "booleans": np.array([True, False]),
-}
+# --- Labels -----------------------------------------------------------------------------------
 
 
 class Shuffled(ClassifierMixin, BaseEstimator):
@@ -325,27 +261,7 @@ def test_classes_of_a_teacher_in_another_order_are_aligned(teacher_cv, classific
     np.testing.assert_allclose(shuffled.predict_members(X), sorted_.predict_members(X))
 
 
-@pytest.mark.parametrize(
-    ("known", "message"),
-    [
-        ({"oak": "yew"}, r"\['ash', 'elm', 'oak'\]; it knows \['ash', 'elm', 'yew'\]"),
-        ({"oak": "elm"}, r"\['ash', 'elm', 'oak'\]; it knows \['ash', 'elm'\]"),
-        ({}, r"\['ash', 'elm'\]; it knows \['ash', 'elm', 'oak'\]"),
-    ],
-    ids=["other", "fewer", "more"],
-)
-def test_a_teacher_of_other_classes_is_named(known, message, classification):
-    X, y = classification.data
-    teacher = classification.ensemble().fit(X, [known.get(label, label) for label in y])
-    if not known:
-        X, y = X[y != "oak"], y[y != "oak"]
-    with pytest.raises(ValueError, match=f"^teacher must know the classes of y, {message}"):
-        classification.student(FrozenEstimator(teacher)).fit(X, y)
-
-
-# ------------------------------------------------------------------------------------------
-# Images
-# ------------------------------------------------------------------------------------------
+# --- Images -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -384,30 +300,3 @@ def test_a_student_of_images(head_layers, n_in_heads, images, seer):
     assert model.predict_uncertainty(X).epistemic.shape == (60,)
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict_members(X), model.predict_members(X))
-
-
-@pytest.mark.parametrize("transfer", ["noise", "mixup"])
-def test_transfer_sets_of_images(transfer, images, seer):
-    X, y = images
-    settings = {"transfer": transfer, "max_epochs": 2, "random_state": 0}
-    model = HydraPlusClassifier(seer, **NET, **settings).fit(X, y, X_transfer=X[:5] + 1)
-    assert np.isfinite(model.predict_log_proba(X)).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda fit: {**fit, "X_transfer": fit["X"][:, 0]},
-            r"X_transfer must have samples of shape",
-        ),
-        (lambda fit: {**fit, "X": fit["X"].reshape(60, -1)}, "in_features must be"),
-        (lambda fit: {**fit, "X": fit["X"][:, None, None]}, "in_features must be"),
-    ],
-    ids=["X_transfer", "flat", "too deep"],
-)
-def test_images_of_the_wrong_rank_are_named(change, message, images):
-    X, y = images
-    model = HydraPlusClassifier(BayesianEnsembleClassifier(2, max_epochs=1, **NET), **NET)
-    with pytest.raises(ValueError, match=message):
-        model.fit(**change({"X": X, "y": y}))

@@ -10,52 +10,18 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
-from skdistill import HydraPlusRegressor, predict_members
+from skdistill import HydraPlusRegressor
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
 from skdistill.distillers._hydra import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.settings import HydraLoss
 
-# ------------------------------------------------------------------------------------------
-# Teachers
-# ------------------------------------------------------------------------------------------
-
-
-def test_a_teacher_of_transformed_targets(regression):
-    X, y = regression.data
-    teacher = TransformedTargetRegressor(regression.ensemble(), transformer=StandardScaler())
-    settings = {"max_epochs": 60, "loss": HydraLoss(spread_weight=0.0), "transfer": None}
-    model = regression.student(teacher, **settings).fit(X, y)
-    assert predict_members(model.teacher_, X).shape == model.predict_members(X).shape
-    teacher = model.teacher_.predict(X)
-    assert np.mean((model.predict(X) - teacher) ** 2) < 0.2 * np.var(teacher)
-
-
-class Given(RegressorMixin, BaseEstimator):
-    """A regressor with two members that all have a given variance."""
-
-    def __init__(self, variance=1.0):
-        self.variance = variance
-
-    def fit(self, X, y):
-        return self
-
-    def predict_members(self, X):
-        means = np.stack([X[:, 0], X[:, 0] + 1], axis=1)
-        return np.stack([means, np.full_like(means, self.variance)], axis=-1)[:, :, None, :]
-
-
-# ------------------------------------------------------------------------------------------
-# The loss
-# ------------------------------------------------------------------------------------------
+# --- The loss ---------------------------------------------------------------------------------
 
 
 def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
@@ -109,17 +75,10 @@ def entropy_left_out(gaussian):
     return (gaussian.variance.log() + 1).div(2).sum(-1)
 
 
-def test_plain_hydra_is_the_mean_divergence_of_members_and_heads():
-    case = answers_and_outputs(n_members=4, n_heads=4)
-    expected = kl_divergence(case.members, case.heads).sum(-1).mean(0)
-    constant = entropy_left_out(case.members).mean(0)
-    torch.testing.assert_close(loss(case, teacher_weight=1, member_weight=1), expected + constant)
-
-
-@pytest.mark.parametrize(("n_members", "n_heads"), [(5, 2), (2, 5)])
+@pytest.mark.parametrize(("n_members", "n_heads"), [(4, 4), (5, 2), (2, 5)])
 def test_member_n_goes_to_head_n_mod_m(n_members, n_heads):
     case = answers_and_outputs(n_members, n_heads)
-    pairs = [(k % n_members, k % n_heads) for k in range(5)]
+    pairs = [(k % n_members, k % n_heads) for k in range(max(n_members, n_heads))]
     divergences = [
         kl_divergence(
             Normal(case.members.mean[n], case.members.stddev[n]),
@@ -205,60 +164,7 @@ def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
     assert (found.variances >= plain.variances / 2 * (1 - 1e-12)).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "n_heads", "n_networks"),
-    [
-        ({}, 3, 4),
-        ({"heads": 2}, 2, 3),
-        ({"heads": 1}, 1, 1),
-        ({"loss": HydraLoss(spread_weight=0.0)}, 3, 3),
-    ],
-)
-def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_networks, regression):
-    teacher = FrozenEstimator(regression.ensemble(n_members=3).fit(*regression.data))
-    model = regression.student(teacher, **settings).fit(*regression.data)
-    X = regression.X[:5]
-    assert model.n_heads_ == n_heads
-    assert model.module_.network.lead == (1, n_networks)
-    assert model.predict_members(X).shape[1] == n_heads
-
-
-def test_the_defaults_are_a_faithful_student():
-    params = HydraPlusRegressor(loss=HydraLoss()).get_params()
-    expected = {
-        "loss__teacher_weight": 1.0,
-        "loss__member_weight": 0.5,
-        "loss__diversity_weight": 0.0,
-        "loss__spread_weight": 0.3,
-        "transfer": "auto",
-        "max_epochs": "auto",
-    }
-    assert {name: params[name] for name in expected} == expected
-
-
-class Asked(Given):
-    """Counts how often it was asked about many samples."""
-
-    n_times_asked = 0
-
-    def predict_members(self, X):
-        Asked.n_times_asked += len(X) > 30
-        return super().predict_members(X)
-
-
-@pytest.mark.parametrize(("n_levels", "n_times"), [(5, 1), (60, 4)])
-def test_noise_by_default_leaves_a_table_of_levels_alone(n_levels, n_times, regression):
-    number = np.arange(60.0)
-    X = np.stack([number % n_levels, number % 3], axis=1)
-    Asked.n_times_asked = 0
-    settings = {"batch_size": 60, "max_epochs": 4, "lr": 0.01}
-    regression.student(Asked(), **settings).fit(X, number)
-    assert Asked.n_times_asked == n_times
-
-
-# ------------------------------------------------------------------------------------------
-# Fidelity
-# ------------------------------------------------------------------------------------------
+# --- Fidelity ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -298,29 +204,6 @@ def test_spread_matching_makes_the_epistemic_part_faithful(regression):
     assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.05)
 
 
-@pytest.mark.slow
-def test_the_scale_is_kept_where_the_core_is_too_small(regression):
-    X, X_test = (np.random.default_rng(seed).normal(size=(400, 3)) for seed in (0, 1))
-    y = np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(2).normal(size=400)
-    settings = {"max_epochs": 60, "module__hidden_units": (32, 32), "n_members": 8}
-    teacher = regression.ensemble(**settings).fit(X, y)
-    small = {
-        "module__hidden_units": (6,),
-        "module__embeddings": None,
-        "max_epochs": 240,
-        "lr": 0.03,
-    }
-    student = regression.student(FrozenEstimator(teacher), **small).fit(X, y)
-    truth, parts = (model.predict_uncertainty(X_test) for model in (teacher, student))
-    inputs = torch.from_numpy(X_test).to(next(student.module_.parameters()))
-    with torch.no_grad():
-        means = student.module_.outputs(inputs)[:-1, :, 0].double()  # without the gain
-    heads = means.var(0, correction=0).numpy() * y.var()
-    assert np.median(heads / truth.epistemic) < 0.75
-    assert np.median(parts.epistemic / truth.epistemic) == pytest.approx(1.0, abs=0.15)
-    assert np.median(parts.total / truth.total) == pytest.approx(1.0, abs=0.15)
-
-
 def test_several_targets(regression):
     X, y = regression.data
     Y = np.column_stack([y, 100 * X[:, 0], X[:, 1] ** 2])
@@ -334,8 +217,3 @@ def test_several_targets(regression):
     error = ((model.predict(X) - teacher) ** 2).mean(axis=0) / teacher.var(axis=0)
     assert (error < 0.1).all()
     assert model.predict_members(X).shape == (60, 3, 3, 2)
-
-
-# ------------------------------------------------------------------------------------------
-# Unusual input
-# ------------------------------------------------------------------------------------------

@@ -130,16 +130,6 @@ def test_training_goes_on_with_the_same_factors(data):
         model.fit(data[0], y)
 
 
-class Parts:
-    """Samples and targets in two batches."""
-
-    def __init__(self, X, y):
-        self.batches = [(X[:50], y[:50]), (X[50:], y[50:])]
-
-    def __iter__(self):
-        return iter(self.batches)
-
-
 def test_members_that_agree_are_drawn_alike():
     members = members_of_two_factors()[:, :1].repeat(3, axis=1)
     y = members[:, 0, 0, 0]
@@ -149,31 +139,3 @@ def test_members_that_agree_are_drawn_alike():
     drawn = model.sample_members(X, 4)
     assert (drawn == drawn[:, :1]).all()
     assert (model.predict_uncertainty(X).epistemic == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("params", "error"),
-    [
-        ({"n_members": 0}, ValueError),
-        ({"n_members": 1.5}, TypeError),
-        ({"with_residual": "no"}, ValueError),
-        ({"random_state": "seed"}, ValueError),
-    ],
-)
-def test_arguments_of_draws_are_checked(params, error, data):
-    model, _ = fitted(data)
-    with pytest.raises(error, match=next(iter(params))):
-        model.sample_members(data[0], **params)
-
-
-def test_members_of_a_calibrated_student_are_refused():
-    rng = np.random.RandomState(0)
-    X, y = rng.randn(60, 3), rng.randn(60)
-    teacher = BayesianEnsembleRegressor(n_members=3, max_epochs=2)
-    student = DistributionDistiller(
-        teacher, family="latent_factor", max_epochs=2, calibration_fraction=0.3
-    )
-    student.fit(X, y)
-    assert student.predict_uncertainty(X[:5]).epistemic.shape == (5,)
-    with pytest.raises(ValueError, match="calibration_fraction must be None for sample_members"):
-        student.sample_members(X[:5])

@@ -7,14 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_estimators_partial_fit_n_features,
-    check_fit_score_takes_y,
-    check_n_features_in_after_fitting,
-)
 from small_models import assert_same_weights, weights
 
 from skdistill import (
@@ -45,9 +39,7 @@ def classes(task):
     return {"classes": np.unique(task.y)} if task.is_classification else {}
 
 
-# ------------------------------------------------------------------------------------------
-# What it equals
-# ------------------------------------------------------------------------------------------
+# --- What it equals ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -77,9 +69,7 @@ def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
     assert errors[0] < 0.25
 
 
-# ------------------------------------------------------------------------------------------
-# From call to call
-# ------------------------------------------------------------------------------------------
+# --- From call to call ------------------------------------------------------------------------
 
 
 def saved_and_loaded(student, path):
@@ -100,22 +90,6 @@ def test_a_copy_goes_on_as_the_student_itself(student, task, classes, way, tmp_p
     for model in (student, copied):
         model.partial_fit(task.X[:31], task.y[:31]).partial_fit(task.X[31:], task.y[31:])
     assert_same_weights(copied, student)
-
-
-def leaves(value):
-    """Types of what is in dicts and lists."""
-    items = value.values() if isinstance(value, dict) else value
-    if isinstance(value, (dict, list)):
-        return set().union(*map(leaves, items))
-    return {type(value)}
-
-
-def test_a_fitted_student_goes_on_with_the_learning_rate(student, task):
-    student.set_params(max_epochs=2).fit(*task.data)
-    before = pickle.dumps(weights(student))
-    student.partial_fit(*task.data)
-    assert pickle.dumps(weights(student)) != before
-    assert student.n_epochs_ == len(student.history_) == 3
 
 
 def test_labels_may_be_missing_from_a_call(classification):
@@ -139,47 +113,7 @@ def test_targets_keep_the_scale_of_the_first_call(regression):
     assert weights(student.partial_fit(task.X[30:], task.y[30:]))["y_loc"] == y_loc
 
 
-class Members(RegressorMixin, BaseEstimator):
-    """A fitted teacher for samples of any width, whose two members differ where x > `above`."""
-
-    def __init__(self, above=-np.inf):
-        self.above = above
-
-    def __sklearn_clone__(self):
-        return self
-
-    def __sklearn_is_fitted__(self):
-        return True
-
-    def fit(self, X, y, sample_weight=None):
-        return self
-
-    def predict(self, X):
-        return self.predict_members(X)[:, :, 0, 0].mean(axis=1)
-
-    def predict_members(self, X):
-        X = np.asarray(X)
-        gap = np.where(X[:, 0] > self.above, 0.5, 0.0)
-        means = np.tanh(X).sum(axis=1)[:, None] + np.stack([gap, -gap], axis=1)
-        return np.stack([means, np.full_like(means, 0.1)], axis=-1)[:, :, None]
-
-
-def test_members_that_disagree_later_have_disagreed(regression):
-    X, y = regression.data
-    student = DistributionDistiller(Members(above=0.0), transfer=None, **SMALL)
-    agreed = X[:, 0] < 0
-    with pytest.warns(UserWarning, match="never disagreed"):
-        student.partial_fit(X[agreed], y[agreed])
-    assert (student.predict_uncertainty(X).epistemic == 0).all()
-    student.partial_fit(X, y)
-    assert (student.predict_uncertainty(X).epistemic > 0).all()
-    student.partial_fit(X[agreed], y[agreed])
-    assert (student.predict_uncertainty(X).epistemic > 0).all()
-
-
-# ------------------------------------------------------------------------------------------
-# What is refused
-# ------------------------------------------------------------------------------------------
+# --- What is refused --------------------------------------------------------------------------
 
 
 def test_without_a_fitted_teacher_there_is_no_partial_fit(student):
@@ -231,68 +165,7 @@ def test_a_call_that_diverges_leaves_the_student_as_it_was(student, task, classe
     assert student.n_epochs_ == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (None, "classes must be the labels of all classes in the first call"),
-        (["elm"], "classes must hold at least two classes"),
-        (["elm", "ash"], r"y must hold labels of the classes \['ash', 'elm'\].*got \['oak'\]"),
-        ([["elm"], ["ash", "oak"]], "classes"),
-    ],
-)
-def test_classes_of_the_first_call_are_checked(classification, given, message):
-    teacher = FrozenEstimator(classification.ensemble().fit(*classification.data))
-    for student in (HydraPlusClassifier(teacher), DistributionDistiller(teacher)):
-        with pytest.raises(ValueError, match=message):
-            student.partial_fit(*classification.data, classes=given)
-
-
-# ------------------------------------------------------------------------------------------
-# scikit-learn's contract
-# ------------------------------------------------------------------------------------------
-
-
-class Classes(ClassifierMixin, Members):
-    """A fitted teacher of so many classes for samples of any width."""
-
-    def __init__(self, n_classes):
-        self.n_classes = n_classes
-
-    @property
-    def classes_(self):
-        return np.arange(self.n_classes)
-
-    def predict_proba(self, X):
-        return self.predict_members(X).mean(axis=1)
-
-    def predict_members(self, X):
-        shares = np.random.default_rng(0).dirichlet(np.ones(self.n_classes), size=(len(X), 2))
-        return shares / shares.sum(axis=-1, keepdims=True)
-
-
-# Those of scikit-learn's checks that call partial_fit, each with the number of classes in its y.
-CHECKS = {
-    check_fit_score_takes_y: 3,
-    check_estimators_partial_fit_n_features: 3,
-    check_n_features_in_after_fitting: 3,
-    check_dataframe_column_names_consistency: 2,
-}
-
-
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize(
-    ("cls", "make_teacher"),
-    [
-        (HydraPlusRegressor, lambda n_classes: Members()),
-        (HydraPlusClassifier, Classes),
-        (DistributionDistiller, lambda n_classes: Members()),
-        (DistributionDistiller, Classes),
-    ],
-)
-def test_sklearn_contract_with_a_fitted_teacher(cls, make_teacher, check):
-    student = cls(make_teacher(CHECKS[check]), transfer=None, max_epochs=5)
-    assert hasattr(student, "partial_fit")
-    check(cls.__name__, student)
+# --- scikit-learn's contract ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [BDistilBooster, GPEDDistiller])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
-from skdistill.distributions import EmpiricalCategorical, _categorical
+from skdistill.distributions import EmpiricalCategorical
 
 
 def ensemble(n_members=5, n_rows=7, n_classes=4, *, scale=2.0, dtype=torch.float64, seed=0):
@@ -96,15 +96,6 @@ def test_members_that_are_no_probabilities_are_rejected(row):
 # mean and uncertainty
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_mean_is_that_of_the_members(dtype):
-    distribution = ensemble(dtype=dtype)
-    eps = torch.finfo(dtype).eps
-    np.testing.assert_allclose(distribution.mean, probabilities(distribution).mean(0), rtol=9 * eps)
-    np.testing.assert_allclose(distribution.mean.sum(-1), 1, rtol=9 * eps)
-    assert distribution.mean.dtype == dtype
-
-
 def test_uncertainty_by_hand():
     # H(1/2) = ln 2, H(1/4, 3/4) = 2 ln 2 - 3/4 ln 3, and the mean is (3/8, 5/8).
     distribution = one_row([[0.5, 0.5], [0.25, 0.75]])
@@ -169,29 +160,6 @@ def test_epistemic_part_of_equal_members_is_exactly_zero(n_members, dtype):
     assert forest.uncertainty().epistemic.item() == 0
 
 
-def test_results_do_not_depend_on_other_rows_or_chunks(monkeypatch):
-    distribution = ensemble(20, 30, 10)
-    whole, mean = distribution.uncertainty(), distribution.mean
-    monkeypatch.setattr(_categorical, "_CHUNK", 1)
-    torch.testing.assert_close(distribution.mean, mean, rtol=1e-14, atol=0)
-    for part, same in zip(distribution.uncertainty(), whole, strict=True):
-        torch.testing.assert_close(part, same, rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_two_branches_of_the_divergence_meet(dtype):
-    eps = torch.finfo(dtype).eps
-    small = torch.tensor(_categorical._SMALL, dtype=dtype)
-    d = torch.cat([small * (1 + eps * torch.arange(-9, 10)), torch.linspace(-0.2, 0.2, 1001)])
-    d = torch.cat([d, -d]).to(dtype)
-    found = _categorical._x_log_x_excess(d)
-    assert (found >= 0).all()
-    keep = d.abs() > 0.01  # where the referee itself has digits
-    exact = d[keep].double().numpy()
-    exact = (1 + exact) * np.log1p(exact) - exact
-    np.testing.assert_allclose(found[keep], exact, rtol=max(40 * eps, 1e-12))
-
-
 # classes
 
 
@@ -223,16 +191,6 @@ def test_log_prob_rejects_what_are_no_codes(codes):
 
 
 # samples
-
-
-def test_sample_has_the_frequencies_of_the_mixture():
-    distribution = ensemble(3, 4, 5)
-    draws = distribution.sample(20_000, torch.Generator().manual_seed(0))
-    assert draws.shape == (20_000, 4)
-    assert draws.dtype == torch.int64
-    for row, p in enumerate(distribution.mean.numpy()):
-        counts = np.bincount(draws[:, row], minlength=5)
-        assert stats.chisquare(counts, 20_000 * p / p.sum()).pvalue > 1e-3
 
 
 def test_sample_inverts_the_distribution_function_at_one_uniform_number_for_all_rows():
@@ -271,17 +229,3 @@ def test_informations_are_mean_divergences():
     pairwise = np.mean([stats.entropy(p, q, axis=-1) for p in members for q in members], axis=0)
     np.testing.assert_allclose(distribution.reverse_mutual_information, reverse, rtol=1e-10)
     np.testing.assert_allclose(distribution.expected_pairwise_kl, pairwise, rtol=1e-10)
-
-
-def test_reverse_information_of_members_that_agree_is_zero_and_keeps_its_digits():
-    log_probs = torch.tensor([[0.5, 0.3, 0.2]]).log()
-    same = EmpiricalCategorical(log_probs.expand(7, 1, 3))
-    assert same.reverse_mutual_information.abs() < 1e-12
-    nearly = EmpiricalCategorical.from_logits(torch.tensor([[[0.0, 0.01]], [[0.01, 0.0]]]))
-    exact = EmpiricalCategorical(nearly.log_probs.double())
-    torch.testing.assert_close(
-        nearly.reverse_mutual_information.double(),
-        exact.reverse_mutual_information,
-        rtol=1e-2,
-        atol=0,
-    )

@@ -56,6 +56,11 @@ def test_mean_and_precision_agree_with_scipy():
     close(distribution.log_mean.exp(), distribution.mean)
 
 
+def test_temperature_divides_the_logits_of_the_mean():
+    found = Dirichlet(torch.tensor([[8.0, 2.0]])).tempered(2.0)  # odds of 4 to 1, then of 2 to 1
+    close(found.concentrations, [[20 / 3, 10 / 3]], rtol=1e-6)
+
+
 def test_log_prob_and_samples_are_of_the_mean():
     distribution = Dirichlet(concentrations(3, 4))
     codes = torch.tensor([2, 0, 3])

@@ -83,26 +83,6 @@ def test_reads_what_the_draws_as_members_tell(rank, monkeypatch):
     assert torch.equal(*draws)
 
 
-def test_draws_err_less_than_independent_ones():
-    exact = student(n_samples=200_000).mean
-    spread = student(n_samples=20_000).members.std(dim=1)
-    means = torch.stack([student(seed=seed).mean for seed in range(60)])
-    error = (means - exact).square().mean(0).sqrt()
-    ratio = error / (spread / 10)  # independent draws have 1, for a hundred of them
-    assert ratio.max() < 0.75
-    assert ratio.median() < 0.5
-    assert ((means.mean(0) - exact).abs() < 4 * error / 60**0.5 + 2e-4).all()  # and no bias
-
-
-@pytest.mark.parametrize("n_samples", [1, 2, 1000])
-def test_draws_of_a_logit_fill_the_normal_evenly(n_samples):
-    zero = torch.zeros(1, 3, dtype=torch.float64)
-    log_probs = LogitNormal(zero, zero + 1, n_samples=n_samples).empirical().log_probs
-    levels = stats.norm.cdf((log_probs[..., :-1] - log_probs[..., -1:]).squeeze(1))
-    places = np.sort(np.floor(levels * n_samples), axis=0)
-    np.testing.assert_array_equal(places, np.arange(n_samples)[:, None].repeat(3, 1))
-
-
 def test_extreme_outputs_give_no_nan():
     outputs = torch.tensor([[1e4, -1e4, 1e4, -1e4]])
     d = LogitNormal.from_outputs(outputs)

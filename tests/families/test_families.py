@@ -5,29 +5,19 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_iris
 
 from skdistill import (
-    BayesianEnsembleClassifier,
-    DistributionDistiller,
     families,
-    load,
-    predict_uncertainty,
-    save,
 )
 from skdistill.distributions import (
     ClassDistribution,
-    Dirichlet,
-    ExpectedCategorical,
     Gaussian,
     NumericDistribution,
 )
-from skdistill.families import DirichletFamily, Family, known_families, make_family
-from skdistill.persistence import register
+from skdistill.families import known_families, make_family
 
 M, N = 4, 5
 TASKS = {
@@ -128,61 +118,3 @@ def test_the_names_are_told_apart_from_those_of_distributions():
     from skdistill import distributions
 
     assert not set(families.__all__) & set(distributions.__all__)
-
-
-class OneMinusTop(Family):
-    """The members' mean, and the mean entropy, as outputs of their own."""
-
-    kinds = ("classifier",)
-
-    def __init__(self, weight=1.0):
-        self.weight = weight
-
-    def n_outputs(self, size):
-        return size + 1
-
-    def distribution(self, outputs):
-        logits, share = outputs.squeeze(0).tensor_split([-1], dim=-1)
-        log_mean = logits.log_softmax(-1)
-        total = torch.special.entr(log_mean.exp()).sum(-1)
-        return ExpectedCategorical(log_mean, share.squeeze(-1).sigmoid() * total)
-
-    def loss_per_sample(self, outputs, members):
-        mean = members.exp().mean(-3)
-        entropy = torch.special.entr(members.exp()).sum(-1).mean(-2)
-        found = self.distribution(outputs)
-        error = (found.entropy - entropy).square()
-        return -(mean * found.log_mean).sum(-1) + self.weight * error
-
-
-def test_a_family_of_classes_of_ones_own(tmp_path):
-    X, y = load_iris(return_X_y=True)
-    small = {"max_epochs": 100, "random_state": 0}
-    teacher = BayesianEnsembleClassifier(4, **small)
-    student = DistributionDistiller(teacher, family=OneMinusTop(), **small).fit(X, y)
-    assert student.score(X, y) > 0.9
-    total, aleatoric, epistemic = predict_uncertainty(student, X)
-    np.testing.assert_allclose(total, aleatoric + epistemic)
-    theirs = predict_uncertainty(student.teacher_, X).aleatoric
-    assert np.corrcoef(aleatoric, theirs)[0, 1] > 0.9
-    with pytest.raises(TypeError, match=r"OneMinusTop has no name .*register\(name, value\)"):
-        save(student, tmp_path / "student")
-    register("OneMinusTop", OneMinusTop)
-    save(student, tmp_path / "student")
-    np.testing.assert_array_equal(
-        load(tmp_path / "student").predict_uncertainty(X).epistemic, epistemic
-    )
-
-
-def test_a_subclass_changes_what_it_says(tmp_path):
-    """Another loss for one of the library's families."""
-
-    class Flatter(DirichletFamily):
-        def distribution(self, outputs):
-            return Dirichlet(1 + super().distribution(outputs).concentrations)
-
-    X, y = load_iris(return_X_y=True)
-    small = {"max_epochs": 3, "random_state": 0}
-    teacher = BayesianEnsembleClassifier(3, **small)
-    student = DistributionDistiller(teacher, family=Flatter(), **small).fit(X, y)
-    assert (student.predict_distribution(X).concentrations > 1).all()

@@ -12,14 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import is_classifier
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
-
-import skdistill
-from skdistill import metrics
 
 
 def refused_for_its_size(error: ValueError, X) -> bool:
@@ -94,9 +86,7 @@ def at_once(estimator, parts, fuzz):
     return [found[number] for number in range(len(parts))]
 
 
-# ------------------------------------------------------------------------------------------
-# Nonsense
-# ------------------------------------------------------------------------------------------
+# --- Nonsense ---------------------------------------------------------------------------------
 
 
 def taken(X, y):
@@ -170,90 +160,3 @@ def assert_finite(answer, what):
             assert_finite(part, what)
     elif isinstance(answer, (float, np.ndarray)) and np.asarray(answer).dtype.kind == "f":
         assert np.isfinite(answer).all() or what == "predict_log_proba", f"{what} gives {answer}"
-
-
-# ------------------------------------------------------------------------------------------
-# Through scikit-learn's meta-estimators
-# ------------------------------------------------------------------------------------------
-
-
-def tripled(y):
-    return 3 * y + 1
-
-
-def a_third(y):
-    return (y - 1) / 3
-
-
-SCORERS = {
-    True: [
-        "neg_log_loss",
-        "neg_expected_calibration_error",
-        "neg_aurc",
-    ],
-    False: [
-        "neg_gaussian_nll",
-        "neg_mixture_nll",
-        "neg_crps",
-        "neg_ause",
-    ],
-}
-
-
-@pytest.mark.slow
-@given(data=st.data())
-def test_functions_and_scorers_find_the_model_inside(fitted, data, fuzz, tally):
-    tally("fuzzed cases")
-    X = data.draw(fuzz.rows(fitted.X.shape[1:], 1e3), label="X").astype(np.float64)
-    expected, dtype = fuzz.answers(fitted.estimator, X), fitted.dtype
-    model, factor, shift = data.draw(st.sampled_from(around(fitted)), label="around")
-    is_classes = is_classifier(fitted.estimator)
-    # Only members pass the transform of a target, and are all of the variance without functions.
-    if factor == 1 or ("predict_members" in expected and not fuzz.has_functions(fitted.estimator)):
-        total = skdistill.predict_uncertainty(model, X).total
-        fuzz.assert_close(total, factor**2 * expected["total"], dtype, "total")
-    if "predict_members" in expected:
-        wanted = expected["predict_members"]
-        if not is_classes:
-            wanted = wanted * np.array([factor, factor**2]) + np.array([shift, 0])
-        fuzz.assert_close(skdistill.predict_members(model, X), wanted, dtype, "members")
-    if "predict_quantiles" in expected:
-        wanted = factor * expected["predict_quantiles"] + shift
-        quantiles = skdistill.predict_quantiles(model, X, [0.05, 0.1, 0.5, 0.9, 0.95])
-        fuzz.assert_close(quantiles, wanted, dtype, "quantiles")
-        interval = skdistill.predict_interval(model, X)
-        fuzz.assert_close(interval, wanted[..., [0, -1]], dtype, "interval")
-    name = data.draw(st.sampled_from(SCORERS[is_classes]), label="scorer")
-    needs_members = factor != 1 or name in ("neg_crps", "neg_mixture_nll")
-    if "predict_members" in expected or not needs_members:
-        assert np.isfinite(metrics.get_scorer(name)(model, fitted.X[:6], fitted.y[:6]))
-
-
-def around(fitted):
-    """The model inside others, with the factor and the shift of what comes out."""
-    frozen = FrozenEstimator(fitted.estimator)
-    ways = [(frozen, 1.0, 0.0), (make_pipeline(FunctionTransformer(), frozen), 1.0, 0.0)]
-    if not is_classifier(fitted.estimator):
-        transformed = TransformedTargetRegressor(frozen, func=a_third, inverse_func=tripled)
-        ways.append((transformed.fit(fitted.X, fitted.y), 3.0, 1.0))
-    return ways
-
-
-@given(data=st.data())
-@pytest.mark.parametrize(
-    "function",
-    [
-        "predict_uncertainty",
-        "predict_members",
-        "predict_quantiles",
-        "predict_interval",
-        "predict_frame",
-    ],
-)
-def test_functions_refuse_nonsense_by_name(function, data, fuzz, tally):
-    tally("fuzzed cases")
-    model = data.draw(fuzz.nonsense(), label="model")
-    call = getattr(skdistill, function)
-    more = {"quantiles": [0.5]} if function == "predict_quantiles" else {}
-    with fuzz.refused_by_name(function):
-        call(model, np.zeros((2, 3)), **more)

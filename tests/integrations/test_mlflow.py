@@ -80,49 +80,11 @@ def test_the_artifact_is_a_file_of_save_and_no_pickle(mlflow, model, tmp_path):
     assert not [line for line in needed if "+" in line]  # of builds that PyPI does not have
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (X[["c", "b", "a"]], "same order"),
-        (X.assign(d=1.0), "unseen at fit time"),
-        (X[["a", "b"]], "now missing"),
-    ],
-)
-def test_other_columns_are_refused_as_by_predict(mlflow, model, tmp_path, rows, message):
-    skdistill.integrations.mlflow.save_model(model, tmp_path / "model")
-    served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
-    for predict in (served.predict, model.predict):
-        with pytest.raises(ValueError, match=message):
-            predict(rows)
-
-
 def test_with_a_signature_columns_are_put_in_order_and_missing_ones_refused(mlflow, model, served):
     wanted = predict_frame(model, X)
     pd.testing.assert_frame_equal(served.predict(X.assign(d=1.0)[["d", "c", "b", "a"]]), wanted)
     with pytest.raises(mlflow.exceptions.MlflowException, match=r"missing inputs \['c'\]"):
         served.predict(X[["a", "b"]])
-
-
-def test_an_example_with_columns_of_every_kind_is_accepted(mlflow, tmp_path):
-    """MLflow has no categorical type: such columns are text or numbers in signature and example."""
-    table = X.assign(
-        town=["Oslo", "Rome", None] * 10,
-        kind=pd.Categorical(["flat", "house"] * 15),
-        floor=pd.Categorical([0, 1, 2] * 10),
-        has_lift=y > 10,
-        built=pd.Timestamp("1990-01-01") + pd.to_timedelta(range(30), "D"),
-    )
-    model = BayesianEnsembleRegressor(3, **SMALL).fit(table, y)
-    with mlflow.start_run():
-        info = skdistill.integrations.mlflow.log_model(model, "m", input_example=table[:3])
-    served = mlflow.pyfunc.load_model(info.model_uri)
-    kinds = {column.name: column.type.name for column in served.metadata.signature.inputs}
-    of_text = {"town": "string", "kind": "string", "floor": "long", "has_lift": "boolean"}
-    assert kinds == dict.fromkeys("abc", "double") | of_text | {"built": "datetime"}
-    example = predict_frame(model, table[:3]).reset_index(drop=True)
-    pd.testing.assert_frame_equal(served.predict(served.input_example), example)
-    rows = table.astype({"kind": object, "floor": int})
-    pd.testing.assert_frame_equal(served.predict(rows), predict_frame(model, table))
 
 
 def test_a_classifier_has_its_own_columns(mlflow, tmp_path):

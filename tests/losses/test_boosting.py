@@ -11,7 +11,6 @@ from torch.testing import assert_close
 
 from skdistill.losses import (
     DistillationGame,
-    _boosting,
     bounded_outputs,
     gradient_of_raw,
     log_barrier,
@@ -55,21 +54,6 @@ def test_columns_of_the_probabilities_sum_to_one_also_where_errors_are_huge():
     K_plus, K_minus = game.probabilities()
     assert_close((K_plus + K_minus).sum(0), torch.ones(L, dtype=torch.float64))
     assert torch.isfinite(K_plus).all()
-
-
-def test_a_row_of_weight_two_is_two_rows():
-    target, outputs = draws(N, L), draws(N, L, seed=1)
-    weight = torch.tensor([1.0, 2.0] * (N // 2))
-    index = torch.arange(N).repeat_interleave(weight.long())
-    weighted, repeated = (
-        DistillationGame(target, T, weight=weight),
-        DistillationGame(target[index], T),
-    )
-    assert_close(weighted.eta, repeated.eta)
-    weighted.add(outputs)
-    repeated.add(outputs[index])
-    new = draws(N, L, seed=2)
-    assert_close(weighted.edges(new), repeated.edges(new[index]))
 
 
 def test_the_first_learner_is_accepted_and_errs_as_it_likes():
@@ -233,23 +217,3 @@ def test_constant_columns_are_said_exactly_and_pull_nowhere():
     gradient = gradient_of_raw(torch.ones(N, 2), outputs, game.loc, game.bound, centred=False)
     assert gradient[:, 1].eq(0).all()
     assert torch.isfinite(gradient).all()
-
-
-@pytest.mark.parametrize("size", [1, N - 1, 2 * N])
-def test_pieces_of_rows_and_columns_change_nothing(size, monkeypatch):
-    target, weight = draws(N, L), draws(N, seed=1).abs()
-    target[:, 1] = 2.5  # not played
-
-    def play():
-        game = DistillationGame(target.float(), T, weight=weight)
-        found = [game.loc, game.bound, game.eta]
-        for t in range(3):
-            outputs = draws(N, L, seed=2 + t).float()
-            found += [game.edges(outputs), game.wanted(), *game.probabilities()]
-            game.add(outputs)
-        return [*found, game.errors]
-
-    whole = play()
-    monkeypatch.setattr(_boosting, "_PIECE", size)
-    for piecewise, expected in zip(play(), whole, strict=True):
-        assert_close(piecewise, expected, rtol=1e-12, atol=1e-15)

@@ -81,26 +81,6 @@ def test_losses_go_through_the_transforms_of_torch_func():
     torch.testing.assert_close(each, cubic.and_gradient(outputs, y)[1])
 
 
-def test_a_loss_of_heads_compiles_as_one_graph():
-    heads, members = mixture(4, 5, 2), mixture(3, 5, 2, seed=5)
-
-    def total(mean, variance):
-        return losses.aggregation(Mixture(mean, variance), members).square().sum()
-
-    compiled = torch.compile(total, backend="aot_eager", fullgraph=True)
-    parts = [part.requires_grad_() for part in heads]
-    expected = torch.autograd.grad(total(*parts), parts)
-    torch.testing.assert_close(torch.autograd.grad(compiled(*parts), parts), expected)
-
-
-def test_a_second_derivative_is_refused():
-    outputs = randn(5, 2).requires_grad_()
-    loss = cubic(outputs, randn(5, 2, seed=1)).square().sum()
-    (slope,) = torch.autograd.grad(loss, outputs, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.sum().backward()
-
-
 def test_what_has_no_closed_form_is_left_to_autograd():
     outputs, y = randn(5, 2).requires_grad_(), randn(5, 2, seed=1)
     loss, gradient = by_autograd(lambda z, y: (z - y).pow(3).sum(-1), outputs, y)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from scipy import optimize, special, stats
 from torch.autograd import gradcheck
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from skdistill import losses
 from skdistill.distributions import (
@@ -95,9 +94,7 @@ def minimised(loss, target, n_outputs, n=N):
     return outputs.detach()
 
 
-# ------------------------------------------------------------------------------------------
-# Parameters of the members
-# ------------------------------------------------------------------------------------------
+# --- Parameters of the members ----------------------------------------------------------------
 
 
 def test_relative_logits_are_of_logits_however_shifted():
@@ -108,9 +105,7 @@ def test_relative_logits_are_of_logits_however_shifted():
     close(losses.relative_logits(logits.log_softmax(-1)), expected)
 
 
-# ------------------------------------------------------------------------------------------
-# Values
-# ------------------------------------------------------------------------------------------
+# --- Values -----------------------------------------------------------------------------------
 
 
 def mean_nll(log_density, n_members=M):
@@ -154,20 +149,6 @@ def test_low_rank_loss_is_the_density_of_scipy():
     referee = mean_nll(lambda m: [log_density(m, i) for i in range(N)])
     constant = 0.5 * (K - 1) * math.log(2 * math.pi)
     close(losses.low_rank_normal_nll(outputs, z) + constant, referee)
-
-
-def test_low_rank_loss_with_a_diagonal_that_vanishes():
-    # Columns that are nearly the same: in float32, C was not positive definite.
-    z, outputs = parameters(), randn(N, (2 + RANK) * (K - 1))
-    outputs[:, K - 1 : 2 * (K - 1)] = -40
-    columns = outputs[:, 2 * (K - 1) :].view(N, RANK, K - 1)
-    columns[:, 1:] = 30 * columns[:, :1] + 1e-4 * columns[:, 1:]
-    columns[:, 0] *= 30
-    rough, d_rough = losses.low_rank_normal_nll.and_gradient(outputs.float(), z.float())
-    exact, d_exact = losses.low_rank_normal_nll.and_gradient(outputs.float().double(), z)
-    close(rough.double(), exact, rtol=1e-3)
-    assert d_rough.isfinite().all()
-    assert (d_rough - d_exact).norm() < 1e-2 * d_exact.norm()
 
 
 def test_normal_inverse_gamma_loss_is_the_density_of_scipy():
@@ -218,9 +199,7 @@ def test_normal_inverse_gamma_target_by_hand():
     close(gap, [[0.5 * math.log(0.5) - math.log(2 / 3)]])
 
 
-# ------------------------------------------------------------------------------------------
-# Gradients
-# ------------------------------------------------------------------------------------------
+# --- Gradients --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -230,50 +209,7 @@ def test_gradient_is_that_of_finite_differences(case):
     assert gradcheck(lambda o: loss_of(o, target), outputs)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_any_leading_axes_and_float32(case):
-    loss_of, target, n_outputs = CASES[case]
-    outputs, target = randn(N, n_outputs), target()
-    loss, gradient = loss_of.and_gradient(outputs, target)
-    pair = torch.stack((outputs, outputs + 1))  # two students, or two tokens
-    both, gradients = loss_of.and_gradient(pair, target)
-    close(both[0], loss)
-    close(gradients[0], gradient)
-    rough = target.float() if case == "low rank" else type(target)(*(x.float() for x in target))
-    loss32, gradient32 = loss_of.and_gradient(outputs.float(), rough)
-    assert loss32.dtype == gradient32.dtype == torch.float32
-    close(loss32.double(), loss, rtol=1e-4, atol=1e-5)
-    close(gradient32.double(), gradient, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_gradient_can_be_traced(case):
-    loss_of, target, n_outputs = CASES[case]
-    target = target()
-    traced = make_fx(lambda o: loss_of.and_gradient(o, target))(randn(N, n_outputs))
-    other = randn(N, n_outputs, seed=7)
-    for actual, expected in zip(traced(other), loss_of.and_gradient(other, target), strict=True):
-        close(actual, expected)
-
-
-def test_outputs_beyond_the_limits_are_led_back_but_not_away():
-    loose = losses.normal_inverse_gamma_target(members_of(t=1))
-    outputs = torch.tensor([[0.0, 0.0, 13.0, -8.0], [0.0, 0.0, 11.0, -6.0]]).double()
-    _, gradient = losses.normal_inverse_gamma_nll.and_gradient(outputs[:1].expand(N, 4), loose)
-    assert (gradient[:, 2] > 0).all()  # a descent lowers log nu
-    same = Gaussian(*(x[:1].expand(M, 1, 1) for x in members_of(n=1, t=1)))
-    tight = losses.normal_inverse_gamma_target(same)
-    outputs = torch.stack((tight.mean, tight.harmonic.expm1().log(), 0 * tight.mean + 13), -1)
-    outputs = torch.cat((outputs[0], outputs[0, :, 2:]), -1)
-    _, gradient = losses.normal_inverse_gamma_nll.and_gradient(outputs, tight)
-    assert (gradient[:, 2:] == 0).all()
-    _, gradient = losses.normal_inverse_gamma_nll.and_gradient(outputs - 2, tight)
-    assert gradient[0, 2] != 0
-
-
-# ------------------------------------------------------------------------------------------
-# Moments, each matched by a term of its own
-# ------------------------------------------------------------------------------------------
+# --- Moments, each matched by a term of its own -----------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["diagonal", "full"])
@@ -299,9 +235,7 @@ def test_errors_of_the_mean_do_not_reach_the_covariance(form):
     close(found, minimised(nll, target, n_outputs), rtol=1e-3, atol=1e-4)
 
 
-# ------------------------------------------------------------------------------------------
-# Minima
-# ------------------------------------------------------------------------------------------
+# --- Minima -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss", ["moments", "nll"])
@@ -404,26 +338,7 @@ def test_start_solves_for_the_degrees_of_freedom(t, gap):
     assert excess == pytest.approx(math.exp(min(root, 6.0)), rel=1e-9)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_identical_members_give_no_nan(case):
-    loss_of, _, n_outputs = CASES[case]
-    members = Gaussian(*(x[:1].expand(M, N, T) for x in members_of()))
-    z = losses.gaussian_parameters(members)
-    target = {
-        "diagonal": losses.normal_target(z),
-        "full": losses.paired_normal_target(z),
-        "low rank": randn(1, N, K - 1).expand(M, N, K - 1),
-        "normal-inverse-gamma": losses.normal_inverse_gamma_target(members),
-        "normal-inverse-Wishart": losses.normal_inverse_gamma_target(members),
-    }[case]
-    loss, gradient = loss_of.and_gradient(randn(N, n_outputs), target)
-    assert loss.isfinite().all()
-    assert gradient.isfinite().all()
-
-
-# ------------------------------------------------------------------------------------------
-# The supervised term
-# ------------------------------------------------------------------------------------------
+# --- The supervised term ----------------------------------------------------------------------
 
 
 def test_the_label_loss_is_the_density_of_the_marginal():

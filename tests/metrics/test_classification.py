@@ -90,22 +90,6 @@ def test_bins_of_equal_mass_hold_equally_many_samples():
     assert_allclose(error, np.abs(gaps).mean())
 
 
-def test_a_sample_may_straddle_two_bins_of_equal_mass():
-    # Three samples in two bins: the middle one is half in each.
-    y_prob = [[0.6, 0.4], [0.8, 0.2], [1.0, 0.0]]
-    error = expected_calibration_error([1, 0, 0], y_prob, n_bins=2, strategy="quantile")
-    gaps = [(0.6 + 0.4) / 1.5 - 0.5 / 1.5, 1 - (0.4 + 1) / 1.5]
-    assert_allclose(error, np.mean(gaps))
-
-
-@strategies
-def test_one_bin_compares_the_means(strategy):
-    codes, y_prob = make_classes()
-    error = expected_calibration_error(codes, y_prob, n_bins=1, strategy=strategy)
-    accuracy = np.mean(y_prob.argmax(axis=1) == codes)
-    assert_allclose(error, abs(accuracy - y_prob.max(axis=1).mean()))
-
-
 @strategies
 @pytest.mark.parametrize("classwise", [False, True])
 def test_the_truth_is_calibrated_and_overconfidence_is_not(strategy, classwise):

@@ -22,7 +22,6 @@ from skdistill.metrics import (
     mixture_nll,
     ood_auroc,
     prediction_rejection_ratio,
-    regression_calibration_curve,
     regression_calibration_error,
     risk_coverage_curve,
     uncertainty_ndcg,
@@ -118,13 +117,6 @@ def test_integer_weights_are_repetitions(metric, n_targets, make_predictions):
     assert_allclose(metric(*arrays, sample_weight=weights), metric(*repeated), rtol=1e-12)
 
 
-@metrics_and_curves
-def test_order_of_rows_does_not_matter(metric, n_targets, make_predictions):
-    arrays = arguments(metric, make_predictions(n_targets))
-    rows = np.random.default_rng(2).permutation(len(arrays[0]))
-    assert_allclose(metric(*(array[rows] for array in arrays)), metric(*arrays), rtol=1e-12)
-
-
 @metrics_of_targets
 def test_average_over_targets_is_uniform(metric, make_predictions):
     data = make_predictions(3)
@@ -138,17 +130,6 @@ def test_average_over_targets_is_uniform(metric, make_predictions):
         for target in range(3)
     ]
     assert_allclose(metric(*arguments(metric, data)), np.mean(per_target, axis=0), rtol=1e-12)
-
-
-@all_metrics
-def test_lists_and_frames_do(metric, make_predictions):
-    pd = pytest.importorskip("pandas")
-    arrays = arguments(metric, make_predictions())
-    as_lists = [array.tolist() for array in arrays]
-    as_frames = [
-        {1: pd.Series, 2: pd.DataFrame}.get(array.ndim, np.asarray)(array) for array in arrays
-    ]
-    assert metric(*as_lists) == metric(*as_frames) == metric(*arrays)
 
 
 @all_metrics
@@ -185,20 +166,8 @@ def test_bad_values_are_named(metric, make_predictions):
             r"y_pred must have shape \(30,\) or \(30, 1\) to go with y_true, got \(29, 1\)",
         ),
         (
-            lambda d: gaussian_nll(np.ones((30, 2)), d["y_pred"], d["std"]),
-            r"y_pred must have shape \(30, 2\) to go with y_true, got \(30, 1\)",
-        ),
-        (
             lambda d: gaussian_nll(d["y_true"], d["y_pred"], -d["std"]),
             "y_std must be positive, got a smallest value of -2",
-        ),
-        (
-            lambda d: gaussian_nll(np.ones((30, 1, 1)), d["y_pred"], d["std"]),
-            r"y_true must have 1 or 2 dimension\(s\), got shape \(30, 1, 1\)",
-        ),
-        (
-            lambda d: mixture_nll(d["y_true"], d["members"][:, :, 0]),
-            r"y_members must have 4 dimension\(s\), got shape \(30, 4, 2\)",
         ),
         (
             lambda d: crps(d["y_true"], np.swapaxes(d["members"], 0, 1)),
@@ -209,36 +178,16 @@ def test_bad_values_are_named(metric, make_predictions):
             r"variances y_members\[..., 1\] must be positive, got a smallest value of 0",
         ),
         (
-            lambda d: ause(d["y_true"], d["y_pred"], np.ones((30, 2))),
-            r"uncertainty must have shape \(30,\) or \(30, 1\) to go with y_true, got \(30, 2\)",
-        ),
-        (
-            lambda d: interval_coverage(d["y_true"], d["quantiles"]),
-            r"y_interval must have shape \(30, 2\) or \(30, 1, 2\), got \(30, 4\)",
-        ),
-        (
             lambda d: interval_coverage(d["y_true"], d["interval"][:, ::-1]),
             r"y_interval must have its lower end first.* 30 sample\(s\) have not.* sample 0",
-        ),
-        (
-            lambda d: regression_calibration_curve(d["y_true"], d["quantiles"], [0.5, 0.6]),
-            r"y_quantiles must have shape \(30, 2\) or \(30, 1, 2\), got \(30, 4\)",
         ),
         (
             lambda d: regression_calibration_error(d["y_true"], d["quantiles"][:, :2], [0.6, 0.5]),
             r"quantiles must increase and lie strictly between 0 and 1, got \[0.6, 0.5\]",
         ),
         (
-            lambda d: uncertainty_total_variation(d["std"], d["std"], bins=0),
-            "bins must be an integer >= 1, got 0",
-        ),
-        (
             lambda d: uncertainty_total_variation(d["std"], np.ones((5, 2))),
             "b must have as many targets as a, got 2 where a has 1",
-        ),
-        (
-            lambda d: epistemic_fidelity(d["std"], d["std"][1:]),
-            r"student must have shape \(30,\) or \(30, 1\) to go with teacher, got \(29, 1\)",
         ),
         (
             lambda d: epistemic_fidelity(-d["std"], d["std"]),
@@ -250,78 +199,26 @@ def test_bad_values_are_named(metric, make_predictions):
             "y_prob must have as many samples as y_true, 30, got 29",
         ),
         (
-            lambda d: expected_calibration_error(np.ones((30, 1)), d["y_prob"]),
-            r"y_true must have shape \(n_samples,\), got \(30, 1\)",
-        ),
-        (
-            lambda d: expected_calibration_error(d["labels"], d["y_prob"][:, 0]),
-            r"y_prob must have 2 dimension\(s\), got shape \(30,\)",
-        ),
-        (
-            lambda d: expected_calibration_error([0, 1], [[1, 0], [1.5, -0.5]]),
-            "y_prob must not be negative, got a smallest value of -0.5",
-        ),
-        (
             lambda d: expected_calibration_error(
                 [0, 1, 2], [[1, 0, 0], [0.5, 0, 0], [0, 0.1, 0.9]]
             ),
             "y_prob must have rows that sum to 1, but row 1 sums to 0.5",
         ),
         (
-            lambda d: expected_calibration_error(np.minimum(d["labels"], 1), d["y_prob"]),
-            "y_prob has 3 columns, but y_true has 2 distinct labels; give labels=",
-        ),
-        (
-            lambda d: expected_calibration_error(d["labels"], d["y_prob"], labels=[0, 1, 1]),
-            "y_prob has 3 columns, but labels has 2 distinct labels",
-        ),
-        (
             lambda d: expected_calibration_error(d["labels"], d["y_prob"], labels=["a", "b", "c"]),
             "y_true must hold labels of the 3 columns of y_prob, 'a', 'b', 'c', got 0.0, 1.0, 2.0",
-        ),
-        (
-            lambda d: expected_calibration_error(d["labels"], d["y_prob"], n_bins=0),
-            "n_bins must be an integer >= 1, got 0",
         ),
         (
             lambda d: expected_calibration_error(d["labels"], d["y_prob"], strategy="kmeans"),
             r"strategy must be one of \['uniform', 'quantile'\], got 'kmeans'",
         ),
         (
-            lambda d: aurc(d["losses"], d["entropy"][1:]),
-            "uncertainty must have as many samples as losses, 30, got 29",
-        ),
-        (
-            lambda d: aurc(d["y_prob"], d["entropy"]),
-            r"losses must have 1 dimension\(s\), got shape \(30, 3\)",
-        ),
-        (
-            lambda d: score_of_labels(d["labels"], d["labels"][1:], d["entropy"]),
-            "y_pred must have as many samples as y_true, 30, got 29",
-        ),
-        (
             lambda d: score_of_labels(["0", "1"], [0, 1], [0.1, 0.2]),
             "y_pred must hold strings where y_true does .* got int64 for <U1",
         ),
         (
-            lambda d: expected_calibration_error(["a", None, "b"], d["y_prob"][:3]),
-            "y_true must hold either strings or numbers, got NoneType, str",
-        ),
-        (
-            lambda d: ood_auroc(d["y_prob"], d["entropy"]),
-            r"in_distribution must have 1 dimension\(s\), got shape \(30, 3\)",
-        ),
-        (
-            lambda d: uncertainty_ndcg(-d["std"], d["std"]),
-            "teacher must not be negative, got a smallest value of -2",
-        ),
-        (
             lambda d: uncertainty_ndcg(d["std"], d["std"][1:]),
             "student must have as many samples as teacher, 30, got 29",
-        ),
-        (
-            lambda d: uncertainty_ndcg(d["std"], d["std"]),
-            "n_candidates must be an integer from 2 to 30, got 100",
         ),
         (
             lambda d: uncertainty_ndcg(d["std"], d["std"], n_candidates=10),

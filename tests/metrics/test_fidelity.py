@@ -6,14 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
-from sklearn.datasets import load_iris, make_regression
+from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import log_loss, root_mean_squared_error
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.metrics import root_mean_squared_error
 from small_models import ensemble, student
 
-from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
 from skdistill.metrics import (
     epistemic_fidelity,
     fidelity,
@@ -75,19 +72,6 @@ def test_ranks_are_spearmans_and_labels_may_be_missing(models, data):
     parts = [models[name].predict_uncertainty(X).epistemic for name in ("teacher", "student")]
     rank = table["student_to_teacher"]["epistemic_rank_correlation"]
     assert rank == pytest.approx(spearmanr(*parts).statistic)
-
-
-def test_classifiers_and_pipelines():
-    X, y = load_iris(return_X_y=True)
-    y = np.array(["a", "b", "c"])[y]
-    teacher = make_pipeline(
-        StandardScaler(), BayesianEnsembleClassifier(3, max_epochs=5, random_state=0)
-    ).fit(X, y)
-    model = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=5, random_state=0).fit(X, y)
-    column = fidelity(teacher, model, X, y)["student_to_teacher"]
-    losses = [log_loss(y, m.predict_proba(X)) for m in (model, teacher)]
-    assert column["nll_gap"] == pytest.approx(losses[0] - losses[1])
-    assert column["error_gap"] == pytest.approx(teacher.score(X, y) - model.score(X, y))
 
 
 def test_a_part_that_a_model_cannot_tell_is_left_out(models, data):

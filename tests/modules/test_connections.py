@@ -12,7 +12,6 @@ from skdistill.modules import (
     CONNECTIONS,
     MLP,
     Booster,
-    ConvNet,
     Learner,
     Recurrent,
     Rounds,
@@ -93,16 +92,6 @@ def test_gates_by_hand():
 
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
-def test_widths_may_differ(connection):
-    learners = chain(connection, 3, widths=(4, 7, 5), n_sources=2)
-    x = torch.randn(6, 5)
-    outputs = booster(learners)(x.unsqueeze(0))
-    assert outputs.shape == (1, 6, 3)
-    is_projected = [any(isinstance(m, nn.Linear) for m in learners[1].connections.modules())]
-    assert is_projected == [connection != "dense"]
-
-
-@pytest.mark.parametrize("connection", CONNECTIONS)
 @pytest.mark.parametrize("head_layers", [1, 2])
 def test_learners_train_in_a_stack_and_give_the_weights_back(connection, head_layers):
     first, second = chain(connection, 2, head_layers, (6, 6))
@@ -115,57 +104,6 @@ def test_learners_train_in_a_stack_and_give_the_weights_back(connection, head_la
             parameter.add_(0.1)
     second.load_trained(unstack(stacked)[0])
     assert_close(stacked(packed.unsqueeze(0))[0], second(packed))
-
-
-def test_rounds_are_those_of_the_booster_and_rows_may_leave():
-    learners = chain("gru", 3)
-    whole = booster(learners)
-    x = torch.randn(6, 5)
-    rounds = Rounds(whole, x, chunk=4)
-    rounds.advance()
-    rounds.advance()
-    stays = torch.tensor([True, False, True, True, False, True])
-    rounds.keep(stays)
-    rounds.advance()
-    assert_close(rounds.mean, whole(x.unsqueeze(0))[0, stays])
-    said = torch.stack(rounds.outputs)
-    assert_close(rounds.mean, said.mean(0))
-
-
-@pytest.mark.parametrize("reach", [0, 1])
-def test_running_a_learner_keeps_nothing_and_returns_what_others_read(reach):
-    first, second = chain("residual", 2)
-    x = torch.randn(6, 5)
-    rounds, whole = (Rounds(booster([first]), x, chunk=c, reach=reach) for c in (4, None))
-    hidden, outputs = rounds.run(first)
-    expected, expected_outputs = whole.run(first)
-    assert_close(outputs, expected_outputs)
-    assert not rounds.hidden
-    assert not rounds.outputs
-    if reach == 0:
-        assert hidden is expected is None
-        return
-    assert_close(hidden, expected)
-    rounds.keep_hidden(hidden)
-    assert_close(rounds.run(second)[0], second.hidden(x, [expected]))
-
-
-def test_learners_that_read_nobody_run_side_by_side():
-    learners = chain("none", 3, n_sources=0)
-    whole = booster(learners)
-    x = torch.randn(6, 5)
-    one_by_one = whole(x.unsqueeze(0))
-    calls = []
-    learners[0].core.register_forward_pre_hook(lambda *_: calls.append(1))
-    whole.put_side_by_side()
-    assert_close(whole(x.unsqueeze(0)), one_by_one)
-    assert not calls
-    connected = booster(chain("residual", 3))
-    connected.put_side_by_side()
-    assert not connected._stack
-    unlike = booster([Learner(mlp(hidden=(3,)), (5,)), Learner(mlp(hidden=(4,)), (5,))])
-    unlike.put_side_by_side()
-    assert not unlike._stack
 
 
 @pytest.mark.parametrize("connection", ["residual", "dense", "gru"])
@@ -189,17 +127,3 @@ def test_series_are_read_at_every_step(connection):
     rounds.advance()
     rounds.advance()
     assert_close(rounds.mean[-1], whole(x.unsqueeze(0))[0])
-
-
-def test_what_cannot_be_cut_is_refused():
-    with pytest.raises(ValueError, match="head_layers must be between 1 and 3"):
-        Learner(mlp(), (5,), head_layers=4)
-    with pytest.raises(ValueError, match="early=True needs a module that reads a series"):
-        Learner(mlp(), (5,), over_time=True)
-    image = ConvNet((1, 8, 8), 3, channels=(2, 3))
-    first = Learner(image, (1, 8, 8))
-    with pytest.raises(ValueError, match="connections need activations that are one vector"):
-        Learner(ConvNet((1, 8, 8), 3, channels=(2, 3)), (1, 8, 8), 3, "residual", [first])
-    residual = mlp(hidden=(4, 4), residual=True)
-    with pytest.raises(ValueError, match="connection='dense' needs a linear layer"):
-        Learner(residual, (5,), 2, "dense", [Learner(mlp(), (5,))])

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -97,37 +95,3 @@ def test_members_of_a_stack_have_masks_of_their_own():
     X = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     outputs = stack(members).eval()(X[None])
     torch.testing.assert_close(outputs, torch.stack([member(X) for member in members]))
-
-
-class Twice(nn.Module):
-    """Calls one dropout layer at two places, as torch's users like to."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, width)
-        self.drop = nn.Dropout()
-
-    def forward(self, x):
-        return self.drop(self.second(self.drop(self.first(x))))
-
-
-class Child(MLP):
-    """No plain Sequential."""
-
-    def forward(self, x):
-        return super().forward(x) + 1.0
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (partial(nn.Linear, 4, 2), "module must have nn.Dropout layers, .*; Linear is neither"),
-        (partial(MLP, 4, 2, ()), "of two layers with weights or more, .*; MLP is neither"),
-        (partial(Child, 4, 2), "Child is neither"),
-        (partial(Twice, 8), "Twice goes through one of them twice"),
-        (partial(Twice, 5), "nn.Dropout layer for each place"),
-    ],
-)
-def test_networks_without_places_for_dropout_are_named(build, message):
-    with pytest.raises(ValueError, match=message):
-        dropped(build())

@@ -52,16 +52,3 @@ def test_weights_come_from_the_generator_alone():
     for x, y, z in zip(a.parameters(), b.parameters(), other.parameters(), strict=True):
         assert torch.equal(x, y)
         assert not torch.equal(x, z)
-
-
-@pytest.mark.parametrize(
-    ("params", "name"),
-    [
-        ({"in_features": 0}, "in_features"),
-        ({"out_features": 2.5}, "out_features"),
-        ({"hidden_units": -1}, "hidden_units"),
-    ],
-)
-def test_sizes_that_will_not_do_are_named(params, name):
-    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1"):
-        RecurrentSequenceModel(**{"in_features": 3, "out_features": 3, **params})

@@ -7,7 +7,6 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
 
 from skdistill.modules import (
     ConvNet,
@@ -16,7 +15,6 @@ from skdistill.modules import (
     ResNet,
     StackedModule,
     build_members,
-    flop_per_row,
     split_head,
     stack,
     weights_and_fan_ins,
@@ -136,63 +134,6 @@ def test_every_member_has_its_own_running_averages(one_by_one, calls, monkeypatc
     rows = rows_of("batch", 1)
     close(stacked.eval()(rows), torch.stack([member.eval()(rows[0]) for member in members]))
     assert set(calls) == {"_looped" if one_by_one else "_vmapped"}
-
-
-@pytest.mark.parametrize(
-    ("name", "n", "dtype", "way"),
-    [
-        ("convnet", 1, torch.float64, "_looped"),
-        ("convnet", S, torch.float64, "_vmapped"),
-        ("lstm", 1, torch.float64, "_looped"),
-        ("lstm", S, torch.float64, "_vmapped"),
-        ("lstm", S, torch.float32, "_looped"),
-        ("gru", S, torch.float32, "_vmapped"),
-        ("fastrnn", 1, torch.float32, "_looped"),
-        ("fastrnn", S, torch.float32, "_vmapped"),
-    ],
-)
-def test_small_networks_go_side_by_side_but_for_torchs_fast_kernels(name, n, dtype, way, calls):
-    stack(members_of(name, n=n)).to(dtype)(rows_of(name, n).to(dtype))
-    assert calls == [way]
-
-
-class Stateful(nn.Module):
-    def __init__(self, in_features, out_features, **kwargs):
-        super().__init__()
-        self.cell = nn.GRU(in_features, out_features, batch_first=True, **kwargs)
-
-    def forward(self, x):
-        start = torch.ones(self.cell.num_layers, len(x), self.cell.hidden_size, dtype=x.dtype)
-        return self.cell(x, start)[0][:, -1]
-
-
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2}])
-def test_options_that_are_not_written_out_run_one_by_one_and_say_so(options):
-    members = build_members(Stateful, range(S), in_features=2, out_features=OUT, **options)
-    members = [member.double() for member in members]
-    stacked, rows = stack(members), rows_of("gru", S)
-    with pytest.warns(UserWarning, match="Stateful cannot be vectorised over members"):
-        outputs = stacked(rows)
-    close(outputs, torch.stack([m(x) for m, x in zip(members, rows, strict=True)]))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        # Each weight is used once at each of six times, or of the pixels: 64, then 16.
-        ("lstm", 6 * 4 * 5 * (2 + 5) + 6 * 4 * 4 * (5 + 4) + 4 * OUT),
-        ("gru", 6 * 3 * 5 * (2 + 5) + 6 * 3 * 4 * (5 + 4) + 4 * OUT),
-        ("fastrnn", 6 * 5 * (2 + 5) + 6 * 4 * (5 + 4) + 4 * OUT),
-        ("convnet", 64 * 9 * 2 + 16 * 18 * 3 + 12 * 4 + 4 * OUT),
-        ("batch", 64 * 9 * (3 + 9 + 9) + 16 * (9 * 12 + 9 * 16 + 12) + 4 * OUT),
-    ],
-)
-def test_operations_are_counted_and_nothing_else_happens(name, expected):
-    stacked = stack([member.float() for member in members_of(name)]).train()
-    before = {key: value.clone() for key, value in stacked.state_dict().items()}
-    assert flop_per_row(stacked, NETWORKS[name][1]) == 2 * S * expected
-    assert stacked.training
-    assert all(torch.equal(value, before[key]) for key, value in stacked.state_dict().items())
 
 
 def test_fan_ins_are_the_inputs_of_each_unit():

@@ -60,20 +60,3 @@ def test_the_mini_form_shares_all_but_scales_of_the_inputs_and_the_output_layer(
 def test_the_full_form_has_scales_and_biases_of_each_member_in_every_layer():
     per_member = (D + 7 + 7) + (7 + 6 + 6) + (6 * P + P)
     assert n_parameters(tabm()) == D * 7 + 7 * 6 + K * per_member
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"in_features": (3, 8, 8)}, "in_features must be an integer"),
-        ({"n_members": 0}, "n_members must be"),
-        ({"hidden_units": ()}, "hidden_units must be one or more positive integers"),
-        ({"hidden_units": (8, 0)}, "hidden_units must be one or more positive integers"),
-        ({"activation": "sine"}, "activation must be one of"),
-        ({"mini": "yes"}, "mini must be one of"),
-        ({"dropout": 1.0}, "dropout must be"),
-    ],
-)
-def test_bad_parameters_are_named(params, message):
-    with pytest.raises(ValueError, match=message):
-        TabM(**{"in_features": D, "out_features": P, **params})

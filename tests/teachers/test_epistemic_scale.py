@@ -18,7 +18,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 
-from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_members
+from skdistill import BayesianEnsembleRegressor
 from skdistill.teachers import Teacher, as_teacher
 from skdistill.teachers._held_out import EpistemicScale
 
@@ -43,9 +43,7 @@ def bag(n_members: int = 20, **params) -> BaggingRegressor:
     return BaggingRegressor(LinearRegression(), n_members, random_state=0, **params)
 
 
-# ------------------------------------------------------------------------------------------
-# Truth
-# ------------------------------------------------------------------------------------------
+# --- Truth ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -71,9 +69,7 @@ def test_each_target_has_its_scale():
     assert 0.05 < teacher.epistemic_scale_[1] < 0.3
 
 
-# ------------------------------------------------------------------------------------------
-# What stays
-# ------------------------------------------------------------------------------------------
+# --- What stays -------------------------------------------------------------------------------
 
 
 def test_mean_and_total_stay(classes, numbers):
@@ -129,9 +125,7 @@ def test_probabilities_stay_in_the_simplex():
     )
 
 
-# ------------------------------------------------------------------------------------------
-# Which models
-# ------------------------------------------------------------------------------------------
+# --- Which models -----------------------------------------------------------------------------
 
 
 def test_what_is_fitted_or_exact_or_has_one_member_keeps_its_scale(numbers):
@@ -160,34 +154,3 @@ def test_a_number_multiplies_the_variance(numbers):
     ensemble = BayesianEnsembleRegressor(3, max_epochs=1)
     assert isinstance(as_teacher(ensemble, epistemic_scale=0.5), Teacher)
     assert as_teacher(ensemble) is ensemble
-
-
-@pytest.mark.parametrize(
-    ("value", "error"), [(0, ValueError), (-1.0, ValueError), ("half", TypeError), ([1], TypeError)]
-)
-def test_the_scale_is_checked(value, error, numbers):
-    with pytest.raises(error, match="epistemic_scale must be"):
-        Teacher(Ridge(), epistemic_scale=value).fit(*numbers)
-
-
-class Counted(BaggingRegressor):
-    sizes: list[int] = []
-
-    def fit(self, X, y, sample_weight=None):
-        self.sizes.append(len(X))
-        return super().fit(X, y, sample_weight=sample_weight)
-
-
-def test_out_of_fold_members_have_the_scale_of_the_teacher():
-    X, y = plane(120)
-    Counted.sizes.clear()
-    student = DistributionDistiller(
-        by_halves(Counted(LinearRegression(), random_state=0)),
-        teacher_cv=2,
-        max_epochs=1,
-        random_state=0,
-    ).fit(X, y)
-    assert sorted(Counted.sizes) == [40, 40, 40, 60, 60, 120]
-    teacher = student.teacher_
-    raw = clone(teacher).set_params(epistemic_scale=None).fit(X, y)
-    assert_allclose(teacher.on_scale(predict_members(raw, X)), predict_members(teacher, X))

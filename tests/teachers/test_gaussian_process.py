@@ -4,15 +4,10 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import (
     RBF,
@@ -23,9 +18,6 @@ from sklearn.gaussian_process.kernels import (
     RationalQuadratic,
     WhiteKernel,
 )
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import skdistill
 from skdistill import HydraPlusRegressor
@@ -127,19 +119,6 @@ def test_features_have_the_kernels_inner_products(kernel):
     assert np.sqrt(np.square(found - kernel(X)).mean()) < 0.07 * size
 
 
-def test_inside_of_meta_estimators():
-    model = gp(SMOOTH + WhiteKernel(0.1))
-    plain = as_teacher(model).fit(X, NUMBERS).predict_members(NEW)
-    search = GridSearchCV(model, {"alpha": [1e-10]}, cv=2)
-    assert_allclose(as_teacher(search).fit(X, NUMBERS).predict_members(NEW), plain)
-    piped = as_teacher(make_pipeline(StandardScaler(), clone(model))).fit(X, NUMBERS)
-    assert piped.predict_uncertainty(NEW).epistemic is not None
-    linear = TransformedTargetRegressor(
-        model, func=lambda y: y / 3 - 1, inverse_func=lambda y: 3 * y + 3
-    )
-    assert_allclose(as_teacher(linear).fit(X, NUMBERS).predict_members(NEW), plain, rtol=1e-6)
-
-
 def test_a_student_learns_the_parts():
     teacher = as_teacher(gp(SMOOTH + WhiteKernel(0.1)))
     student = HydraPlusRegressor(teacher, max_epochs=60, random_state=0).fit(X, NUMBERS)
@@ -171,17 +150,3 @@ def test_three_classes_one_against_the_rest():
     assert members.shape == (40, 20, 3)
     assert_allclose(members.mean(axis=1), teacher.estimator_.predict_proba(NEW), atol=1e-4)
     assert (teacher.predict_uncertainty(NEW).epistemic > 0).all()
-
-
-@pytest.mark.parametrize(
-    "process",
-    [GaussianProcessRegressor(), make_pipeline("passthrough", GaussianProcessRegressor())],
-)
-def test_a_process_that_was_never_fitted_is_not_taken_for_fitted(process):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        HydraPlusRegressor(process, max_epochs=1, random_state=0).fit(X, NUMBERS)
-    assert not [one for one in caught if "is a fitted" in str(one.message)]
-    for teacher in (as_teacher(FrozenEstimator(process)), as_teacher([process])):
-        with pytest.raises(NotFittedError, match="is not fitted yet"):
-            teacher.fit(X, NUMBERS)

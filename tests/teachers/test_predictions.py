@@ -17,7 +17,6 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import BayesianRidge
 from sklearn.model_selection import (
     PredefinedSplit,
-    ShuffleSplit,
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
@@ -26,7 +25,6 @@ from sklearn.svm import LinearSVC
 
 from skdistill import HydraPlusRegressor
 from skdistill.teachers import (
-    Teacher,
     align_classes,
     as_teacher,
     check_member_predictions,
@@ -34,9 +32,7 @@ from skdistill.teachers import (
     out_of_fold_members,
 )
 
-# ------------------------------------------------------------------------------------------
-# Arrays of predictions
-# ------------------------------------------------------------------------------------------
+# --- Arrays of predictions --------------------------------------------------------------------
 
 
 def test_good_predictions_are_returned():
@@ -67,12 +63,8 @@ def planted(value):
         (planted([0.5, 0.6]), r"sum to 1.*within 0\.001; in sample 2 member 1 sums to 1\.1"),
         (planted([1.2, -0.2]), r"probabilities from 0 to 1; in sample 2 member 1 gives -0\.2"),
         (planted([np.nan, 0.5]), "probabilities from 0 to 1; in sample 2 member 1 gives nan"),
-        (planted([np.inf, 0]), "sum to 1.*sums to inf"),
         (np.ones((4, 3, 1)), r"shape \(4, S, 2\).*given as \(1 - p, p\).*got \(4, 3, 1\)"),
-        (np.ones((3, 4, 2)), r"shape \(4, S, 2\): samples, members, class.*got \(3, 4, 2\)"),
-        (np.ones((4, 2)), r"shape \(4, S, 2\).*got \(4, 2\)"),
         (np.ones((4, 0, 2)), r"S at least 1; got \(4, 0, 2\)"),
-        (np.ones((4, 3, 2, 2)), r"shape \(4, S, 2\).*got \(4, 3, 2, 2\)"),
         (np.full((4, 3, 2), 0.5 + 1j), "be real numbers, got complex128"),
         (
             np.ma.array(planted(0.5), mask=planted(1.0) == 1),
@@ -100,6 +92,18 @@ def test_bad_variances_are_named(variance, message):
         check_member_predictions(members, 4, n_targets=2)
 
 
+class Coarse(GaussianNB):
+    """One whose probabilities sum to one to five digits."""
+
+    def predict_proba(self, X):
+        return (super().predict_proba(X) * (1 + 1e-5)).astype(np.float32)
+
+
+def test_what_sums_of_a_model_miss_of_one_is_divided_out(classes):
+    members = as_teacher(Coarse()).fit(*classes).predict_members(classes[0])
+    assert_allclose(members.sum(axis=-1), 1, atol=5e-7)
+
+
 def test_classes_are_aligned():
     p = np.array([[0.25, 0.75]])
     assert_array_equal(align_classes(p, ["c", "a"], ["a", "b", "c"]), [[0.75, 0, 0.25]])
@@ -108,9 +112,7 @@ def test_classes_are_aligned():
         align_classes(p, ["a", "c"], ["a", "b"])
 
 
-# ------------------------------------------------------------------------------------------
-# Out of fold
-# ------------------------------------------------------------------------------------------
+# --- Out of fold ------------------------------------------------------------------------------
 
 
 def test_members_out_of_fold_are_those_of_the_other_folds(classes):
@@ -143,16 +145,13 @@ NAIVE_BAYES = GaussianNB().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1])
     ("teacher", "cv", "error", "message"),
     [
         (GaussianNB(), 1, ValueError, "cv"),
-        (GaussianNB(), True, TypeError, "cv must be an integer"),
         (
             GaussianNB(),
             PredefinedSplit(np.repeat([-1, 0, 1], 50)),
             ValueError,
             "got 50 samples in none and 0 in several",
         ),
-        (GaussianNB(), ShuffleSplit(2, random_state=0), ValueError, "cv must put every.*in none"),
         (FrozenEstimator(NAIVE_BAYES), 2, ValueError, "teacher must not be fitted"),
-        (as_teacher([NAIVE_BAYES]), 2, ValueError, "teacher must not be fitted"),
         (make_pipeline(FrozenEstimator(NAIVE_BAYES)), 2, ValueError, "must not be fitted"),
         (LinearSVC(), 2, TypeError, "must predict probabilities"),
     ],
@@ -162,22 +161,7 @@ def test_bad_folds_are_named(teacher, cv, error, message, classes):
         out_of_fold_members(teacher, *classes, cv=cv)
 
 
-def test_folds_with_different_numbers_of_members_are_named(classes):
-    X, y = classes
-
-    class Growing(Teacher):
-        def predict_members(self, X):
-            members = super().predict_members(X)
-            return members.repeat(2, axis=1) if len(X) > 75 else members
-
-    fold = np.repeat([0, 1], [50, 100])
-    with pytest.raises(ValueError, match=r"as many members in every fold.*\(2, 3\).*\(1, 3\)"):
-        out_of_fold_members(Growing(GaussianNB()), X, y, cv=PredefinedSplit(fold))
-
-
-# ------------------------------------------------------------------------------------------
-# Teachers that have learnt their samples by heart
-# ------------------------------------------------------------------------------------------
+# --- Teachers that have learnt their samples by heart -----------------------------------------
 
 
 INTERPOLATION = GaussianProcessRegressor(RBF(1.0), optimizer=None, normalize_y=True)
@@ -212,22 +196,3 @@ def test_students_of_models_that_interpolate_warn_unless_asked(numbers):
         half = FrozenEstimator(as_teacher(INTERPOLATION).fit(X[:60], y[:60]))
         clone(student).set_params(teacher=half).fit(X[60:], y[60:])
     assert not [one for one in caught if "nearly hits" in str(one.message)]
-
-
-@pytest.mark.parametrize("make", [clone, as_teacher])
-def test_fitted_models_that_are_asked_about_their_own_rows_are_named(make, numbers):
-    X, y = numbers
-    teacher = FrozenEstimator(make(INTERPOLATION).fit(X, y))
-    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0)
-    with pytest.warns(UserWarning, match=r"fitted teacher, .* nearly hits .* has not seen"):
-        student.fit(X, y)
-
-
-@pytest.mark.parametrize("cv", [range(3), iter([1]), [(np.arange(3),)], [[1, 2]], ["ab"]])
-def test_folds_that_are_no_pairs_are_named(cv):
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    student = HydraPlusRegressor(KNeighborsRegressor(), teacher_cv=cv, max_epochs=1)
-    with pytest.raises(
-        TypeError, match="teacher_cv must be an iterable of pairs of train and test"
-    ):
-        student.fit(X, X[:, 0])

@@ -10,12 +10,11 @@ from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
-    BaggingRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import ARDRegression, BayesianRidge, LinearRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression
 
 from skdistill import HydraPlusRegressor
 from skdistill.teachers import QuantileModels, as_teacher
@@ -120,48 +119,6 @@ def test_one_member_with_the_models_own_variance(cls, numbers):
     assert teacher.predict_uncertainty(X).epistemic is None
     assert_allclose(teacher.predict(X), mean, rtol=1e-8)
     assert teacher.score(X, y) > 0.5
-
-
-@pytest.mark.parametrize("cls", [WithStd, LikeTabPFN])
-def test_members_of_bags_have_their_own_variances(cls, numbers):
-    X, y = numbers
-    bag = BaggingRegressor(cls(), 4, random_state=0)
-    teacher = as_teacher(bag, epistemic_scale=None).fit(X, y)
-    members = teacher.predict_members(X)
-    assert members.shape == (len(X), 4, 1, 2)
-    for bag, member in zip(
-        teacher.estimator_.estimators_, members[:, :, 0].swapaxes(0, 1), strict=True
-    ):
-        mean, std = bag.moments(X)
-        assert_allclose(member, np.stack([mean, std**2], axis=-1), rtol=1e-8)
-    assert (teacher.predict_uncertainty(X).epistemic > 0).all()
-
-
-@pytest.mark.filterwarnings("ignore:(overflow|invalid value):RuntimeWarning")  # of NumPy
-def test_numbers_that_overflow_are_refused(numbers):
-    X, y = numbers
-    teacher, far = as_teacher(BayesianRidge()).fit(X, y), X.copy()
-    far[3, 0] = 1e300
-    with pytest.raises(ValueError, match="what BayesianRidge predicts for sample 3 is not finite"):
-        teacher.predict_members(far)
-    with pytest.raises(ValueError, match="y must be within"):
-        as_teacher(LinearRegression()).fit(X, np.where(y > y.mean(), 1e300, y))
-
-
-@pytest.mark.parametrize("cls", [BayesianRidge, ARDRegression])
-def test_lines_of_bayesian_linear_models(cls, numbers):
-    X, y = numbers
-    teacher = as_teacher(cls()).fit(X, y)
-    new = 3 * X
-    mean, std = teacher.estimator_.predict(new, return_std=True)
-    members = teacher.predict_members(new)
-    assert members.shape == (len(X), 20, 1, 2)
-    assert_allclose(members[:, :, 0, 0].mean(axis=1), mean, rtol=1e-8)
-    total, aleatoric, epistemic = teacher.predict_uncertainty(new)
-    assert_allclose(total, std**2, rtol=1e-8)
-    assert_allclose(aleatoric, 1 / teacher.estimator_.alpha_)
-    # Further out lines lie further apart.
-    assert (epistemic > teacher.predict_uncertainty(X).epistemic).mean() > 0.95
 
 
 def test_transformed_targets():

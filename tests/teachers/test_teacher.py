@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -18,17 +18,13 @@ from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
-    StackingClassifier,
     VotingClassifier,
     VotingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -36,15 +32,14 @@ from sklearn.model_selection import (
 )
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn_checks import cases_of
 
-import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor, teachers
-from skdistill.teachers import MixedModels, Teacher, out_of_fold_members
+from skdistill.teachers import Teacher, out_of_fold_members
 
 # Members as their models have them; test_epistemic_scale.py is about the scale.
 as_teacher = partial(teachers.as_teacher, epistemic_scale=None)
@@ -57,38 +52,26 @@ def trees(cls, **params):
     return cls(n_estimators=N_TREES, random_state=0, **params)
 
 
-# ------------------------------------------------------------------------------------------
-# Classifiers
-# ------------------------------------------------------------------------------------------
+# --- Classifiers ------------------------------------------------------------------------------
 
 VOTERS = [("nb", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3, random_state=0))]
 
 CLASSIFIERS = {
     "forest": (trees(RandomForestClassifier), N_TREES),
-    "forest on two jobs": (trees(RandomForestClassifier, n_jobs=2), N_TREES),
     "weighted forest": (trees(RandomForestClassifier, class_weight="balanced"), N_TREES),
-    "extra trees": (trees(ExtraTreesClassifier, max_depth=4), N_TREES),
     "bagging": (BaggingClassifier(max_features=0.6, n_estimators=7, random_state=0), 7),
     "bagging of votes": (BaggingClassifier(LinearSVC(), n_estimators=3, random_state=0), 3),
     "bagging of few samples": (
         BaggingClassifier(KNeighborsClassifier(1), n_estimators=9, max_samples=3, random_state=0),
         9,
     ),
-    "voting": (VotingClassifier(VOTERS, voting="soft"), 2),
     "weighted voting": (VotingClassifier(VOTERS, voting="soft", weights=[0.75, 0.25]), 4),
     "voting of one": (
         VotingClassifier([*VOTERS, ("no", "drop")], voting="soft", weights=[0, 2, 9]),
         1,
     ),
     "AdaBoost": (AdaBoostClassifier(n_estimators=5, random_state=0), 1),
-    "gradient boosting": (GradientBoostingClassifier(n_estimators=3, random_state=0), 1),
-    "histograms": (HistGradientBoostingClassifier(max_iter=3, random_state=0), 1),
     "one tree": (DecisionTreeClassifier(max_depth=2, random_state=0), 1),
-    "pipeline": (make_pipeline(StandardScaler(), trees(RandomForestClassifier)), N_TREES),
-    "search": (
-        GridSearchCV(trees(RandomForestClassifier), {"max_depth": [2, 3]}, cv=2),
-        N_TREES,
-    ),
     "pipeline in a search in a pipeline": (
         make_pipeline(
             StandardScaler(),
@@ -143,48 +126,16 @@ def test_hard_voters_give_all_probability_to_their_class(classes):
     assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_members_have_the_dtype_of_X(dtype, classes, numbers):
-    for model, (X, y) in [
-        (trees(RandomForestClassifier), classes),
-        (trees(RandomForestRegressor), numbers),
-        (GaussianNB(), classes),
-        (LinearRegression(), numbers),
-    ]:
-        X = X.astype(dtype)
-        assert as_teacher(model).fit(X, y).predict_members(X).dtype == dtype
-
-
-def test_uncertainty_of_a_forest_by_hand(classes):
-    X, y = classes
-    teacher = as_teacher(trees(RandomForestClassifier, max_depth=3)).fit(X, y)
-    members = teacher.predict_members(X)
-
-    def entropy(p):
-        return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
-
-    total, aleatoric, epistemic = skdistill.predict_uncertainty(teacher, X)
-    assert_allclose(total, entropy(members.mean(axis=1)))
-    assert_allclose(aleatoric, entropy(members).mean(axis=1), atol=1e-12)
-    assert_allclose(epistemic, total - aleatoric, atol=1e-12)
-
-
-# ------------------------------------------------------------------------------------------
-# Regressors
-# ------------------------------------------------------------------------------------------
+# --- Regressors -------------------------------------------------------------------------------
 
 REGRESSORS = {
-    "forest": (trees(RandomForestRegressor), N_TREES),
     "extra trees": (trees(ExtraTreesRegressor, min_samples_leaf=3), N_TREES),
     "bagging": (BaggingRegressor(max_features=0.6, n_estimators=7, random_state=0), 7),
-    "voting": (VotingRegressor([("a", Ridge()), ("b", KNeighborsRegressor())]), 2),
     "weighted voting": (
         VotingRegressor([("a", Ridge()), ("b", KNeighborsRegressor())], weights=[1, 2]),
         3,
     ),
     "AdaBoost": (AdaBoostRegressor(n_estimators=4, random_state=0), 1),
-    "histograms": (HistGradientBoostingRegressor(max_iter=3, random_state=0), 1),
-    "linear": (LinearRegression(), 1),
     "transformed target": (
         TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
         1,
@@ -246,37 +197,7 @@ def test_variance_of_leaves_by_hand():
     assert_allclose(members, [[3, 3.5 + residual / 4], [10, residual]])
 
 
-def test_leaves_of_forests_bags_and_votes_agree(numbers):
-    X, y = numbers
-    forest = trees(RandomForestRegressor, min_samples_leaf=4)
-    teacher = as_teacher(forest).fit(X, y)
-    members = teacher.predict_members(X)
-    for s, tree in enumerate(teacher.estimator_.estimators_):
-        leaves = tree.apply(X)
-        variance = tree.tree_.impurity[leaves]
-        variance = variance + teacher.residual_variance_ / tree.tree_.n_node_samples[leaves]
-        assert_allclose(members[:, s, 0, 1], variance)
-    voting = as_teacher(VotingRegressor([("forest", forest)])).fit(X, y)
-    voting.residual_variance_ = teacher.residual_variance_
-    total = voting.predict_members(X)[:, 0, 0, 1]  # one voter, the mixture of its trees
-    assert_allclose(total, members[..., 0, 1].mean(axis=1) + members[..., 0, 0].var(axis=1))
-
-
-@pytest.mark.parametrize("offset", [1e4, 1e8, 1e12])
-def test_impurities_that_rounding_has_destroyed_are_not_taken(offset, numbers):
-    X, y = numbers
-    X, y = X.astype(np.float32), (y - y.mean()) / y.std() + offset
-    teacher = as_teacher(trees(RandomForestRegressor, min_samples_leaf=4)).fit(X, y)
-    members = teacher.predict_members(X)
-    assert members.dtype == np.float64
-    assert (members[..., 1] > 0).all()
-    takes_residual = members[..., 1] == teacher.residual_variance_[0]
-    assert takes_residual.all() if offset > 1e4 else not takes_residual.any()
-
-
-# ------------------------------------------------------------------------------------------
-# max_members
-# ------------------------------------------------------------------------------------------
+# --- max_members ------------------------------------------------------------------------------
 
 
 def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
@@ -293,34 +214,7 @@ def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
         assert (grouped.epistemic <= whole.epistemic * (1 + 1e-9) + 1e-12).all()
 
 
-def test_mixtures_by_hand_where_sizes_differ(classes):
-    X, y = classes
-    every = as_teacher(trees(RandomForestClassifier)).fit(X, y).predict_members(X)
-    some = as_teacher(trees(RandomForestClassifier), max_members=5).fit(X, y).predict_members(X)
-    sizes = np.split(np.arange(N_TREES), [3, 6, 8, 10])
-    assert_allclose(some, np.stack([every[:, s].mean(axis=1) for s in sizes], axis=1))
-
-
-def test_mixtures_are_the_same_however_many_rows_fit_in_memory(numbers, monkeypatch):
-    X, y = numbers
-    teacher = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
-    expected = teacher.predict_members(X)
-    monkeypatch.setattr("skdistill.teachers._held_out._CHUNK_BYTES", 5000)
-    assert_array_equal(teacher.predict_members(X), expected)
-    again = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
-    assert_allclose(again.residual_variance_, teacher.residual_variance_)
-
-
-@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (2.0, TypeError), (True, TypeError)])
-@pytest.mark.parametrize("name", ["max_members", "batch_size"])
-def test_numbers_of_members_and_samples_are_checked(name, value, error, classes):
-    with pytest.raises(error, match=name):
-        as_teacher(trees(RandomForestClassifier), **{name: value}).fit(*classes)
-
-
-# ------------------------------------------------------------------------------------------
-# batch_size
-# ------------------------------------------------------------------------------------------
+# --- batch_size -------------------------------------------------------------------------------
 
 ASKED: list[int] = []
 
@@ -360,9 +254,7 @@ def test_models_are_asked_about_so_many_samples_at_a_time(model, classes, number
     assert student.teacher_.get_params()["batch_size"] == 7
 
 
-# ------------------------------------------------------------------------------------------
-# Which models become what
-# ------------------------------------------------------------------------------------------
+# --- Which models become what -----------------------------------------------------------------
 
 ENSEMBLE = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0)
 
@@ -383,14 +275,6 @@ ENSEMBLE = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0)
 )
 def test_what_has_members_is_returned_as_it_is(model):
     assert as_teacher(model) is model
-
-
-def test_fitting_leaves_the_given_model_alone(classes):
-    forest = trees(RandomForestClassifier)
-    teacher = as_teacher(forest)
-    assert teacher.estimator is forest
-    teacher.fit(*classes)
-    assert not hasattr(forest, "estimators_")
 
 
 @pytest.mark.parametrize(
@@ -425,25 +309,7 @@ def test_what_cannot_teach_is_named(model, message):
         as_teacher(model)
 
 
-def test_a_model_with_bad_probabilities_is_found_by_fit(classes):
-    class Unsure(ClassifierMixin, BaseEstimator):
-        def fit(self, X, y):
-            self.classes_ = np.unique(y)
-            return self
-
-        def predict(self, X):
-            return self.classes_[np.zeros(len(X), dtype=int)]
-
-        def predict_proba(self, X):
-            return np.full((len(X), 3), 0.5)
-
-    with pytest.raises(ValueError, match=r"^teacher's predictions must sum to 1.*sums to 1\.5"):
-        as_teacher(Unsure()).fit(*classes)
-
-
-# ------------------------------------------------------------------------------------------
-# scikit-learn's contract, weights, frames
-# ------------------------------------------------------------------------------------------
+# --- scikit-learn's contract, weights, frames -------------------------------------------------
 
 
 TEACHERS = [
@@ -480,16 +346,6 @@ def test_weights_reach_the_last_step(model, numbers):
     assert_allclose(teacher.predict(X), Ridge().fit(rows, y, weight).predict(rows))
 
 
-def test_weights_of_zero_leave_the_residual_variance_alone(numbers):
-    X, y = numbers
-    model = Ridge().fit(X, y)
-    weight = np.ones(len(y))
-    weight[:50] = 0
-    given = as_teacher(FrozenEstimator(model)).fit(X, y, sample_weight=weight)
-    kept = as_teacher(FrozenEstimator(model)).fit(X[50:], y[50:])
-    assert_allclose(given.residual_variance_, kept.residual_variance_)
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_keep_their_names(library, classes, numbers):
     frames = pytest.importorskip(library)
@@ -512,9 +368,7 @@ def test_frames_keep_their_names(library, classes, numbers):
         assert_allclose(members, as_teacher(model, max_members=2).fit(X, y).predict_members(X))
 
 
-# ------------------------------------------------------------------------------------------
-# CatBoost and LightGBM
-# ------------------------------------------------------------------------------------------
+# --- CatBoost and LightGBM --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -562,82 +416,3 @@ def test_virtual_ensembles_of_catboost_regressors(loss, numbers):
     else:
         assert teacher.residual_variance_ is None
         assert_allclose(aleatoric, referee[:, 2], rtol=1e-6)
-
-
-@pytest.mark.parametrize("n_trees", [1, 3, 4, 7, 19])
-@pytest.mark.parametrize("loss", ["RMSE", "RMSEWithUncertainty", "Logloss", "MultiClass"])
-def test_virtual_ensembles_of_few_trees(loss, n_trees, classes, numbers):
-    catboost = pytest.importorskip("catboost")
-    is_classifier = loss in ("Logloss", "MultiClass")
-    kind = catboost.CatBoostClassifier if is_classifier else catboost.CatBoostRegressor
-    X, y = classes if is_classifier else numbers
-    y = y == "oak" if loss == "Logloss" else y
-    model = kind(iterations=n_trees, loss_function=loss, verbose=0, allow_writing_files=False)
-    teacher = as_teacher(model).fit(X, y)
-    members = teacher.predict_members(X)
-    assert members.shape[1] == (1 if n_trees < 4 else 10)
-    # The last virtual member is the whole model.
-    own = teacher.estimator_
-    if is_classifier:
-        assert_allclose(members[:, -1], own.predict_proba(X), rtol=1e-6)
-    else:
-        assert_allclose(members[:, -1, 0, 0], own.predict(X).reshape(len(X), -1)[:, 0], rtol=1e-6)
-    if loss == "RMSEWithUncertainty":
-        assert_allclose(members[:, -1, 0, 1], own.predict(X)[:, 1], rtol=1e-6)
-    assert len(np.unique(members[0].round(12), axis=0)) == {1: 1, 3: 1, 4: 2, 7: 2, 19: 5}[n_trees]
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda model: model,
-        lambda model: make_pipeline(StandardScaler(), model),
-        lambda model: GridSearchCV(model, {"cv": [2]}, cv=2),
-        FrozenEstimator,
-        lambda model: as_teacher(MixedModels([model, GaussianNB()], weights="equal")),
-    ],
-)
-def test_a_stack_is_asked_for_probabilities_once_it_is_fitted(wrap, classes):
-    X, y = classes
-    stack = StackingClassifier([("nb", GaussianNB())], cv=2)
-    model = wrap(stack.fit(X, y))  # clones are unfitted
-    teacher = as_teacher(model if isinstance(model, FrozenEstimator) else clone(model)).fit(X, y)
-    if not isinstance(model, skdistill.teachers.Teacher):
-        assert_allclose(teacher.predict_proba(X), teacher.estimator_.predict_proba(X))
-
-
-def test_what_predicts_no_probabilities_is_found_before_or_after_fit(classes):
-    X, y = classes
-    stack = StackingClassifier([("nb", GaussianNB())], final_estimator=SVC(), cv=2)
-    search = GridSearchCV(
-        Pipeline([("last", SVC())]), {"last": [SVC(), LogisticRegression()]}, cv=2
-    )
-    search.set_params(param_grid={"last": [LogisticRegression()]})
-    assert as_teacher(search).fit(X, y).predict_proba(X).shape == (len(X), 3)
-    with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
-        as_teacher(stack).fit(X, y)
-    with pytest.raises(TypeError, match="must predict probabilities, which LinearSVC"):
-        as_teacher(MixedModels([LinearSVC(), GaussianNB()], weights="oof"))
-    with pytest.raises(TypeError, match="must predict probabilities, which StackingClassifier"):
-        as_teacher(MixedModels([stack, GaussianNB()], weights="oof")).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        KNeighborsRegressor(),
-        make_pipeline(StandardScaler(), KNeighborsRegressor()),
-        GridSearchCV(KNeighborsRegressor(), {"n_neighbors": [3]}, cv=2),
-        TransformedTargetRegressor(KNeighborsRegressor(), transformer=StandardScaler()),
-        VotingRegressor([("r", Ridge()), ("k", KNeighborsRegressor())]),
-    ],
-)
-def test_weights_of_a_model_that_takes_none_are_refused(model, numbers):
-    X, y = numbers
-    weight = np.linspace(0.5, 1, len(y))
-    message = "sample_weight must be None for a KNeighborsRegressor, which takes no weights"
-    for teacher in (as_teacher(model), as_teacher(MixedModels([model, Ridge()], weights="equal"))):
-        with pytest.raises(ValueError, match=message):
-            teacher.fit(X, y, sample_weight=weight)
-    fitted = FrozenEstimator(clone(model).fit(X, y))
-    as_teacher(fitted).fit(X, y, sample_weight=weight)  # the residual variance has weights

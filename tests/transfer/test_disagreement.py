@@ -14,14 +14,12 @@ from sklearn.preprocessing import StandardScaler
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
-    GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
-    predict_uncertainty,
 )
 from skdistill.distillers._student import AnswersThatDisagree, NetworksThatDisagree
 from skdistill.samplers import SGLD, MCDropout
-from skdistill.transfer import Disagreement, GaussianNoise, Munge
+from skdistill.transfer import Disagreement, GaussianNoise
 
 STILL = GaussianNoise(scale=0.0)  # leaves samples as they are
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 3)))
@@ -91,16 +89,6 @@ def test_several_steps_follow_the_gradient():
     assert near < far / 2
 
 
-@pytest.mark.parametrize("share", [0.2, 1.0])
-def test_a_share_of_the_rows_is_moved(share):
-    rows = X.repeat(10, 1)
-    new = drawn(Disagreement(STILL, share=share), LinearMembers([1.0, 0.0, 0.0]), rows)
-    error = 4 * np.sqrt(share * (1 - share) / len(rows))
-    at_edge = (rows[:, 0] == rows[:, 0].amin()) | (rows[:, 0] == rows[:, 0].amax())
-    moved = (new != rows).any(1)[~at_edge].double().mean().item()
-    assert moved == pytest.approx(share, abs=error + 1e-12)
-
-
 @pytest.mark.parametrize("has_gradient", [True, False])
 def test_the_candidate_of_the_largest_disagreement_is_kept(has_gradient):
     teacher = LinearMembers([0.0, 3.0, 0.0], has_gradient)
@@ -128,16 +116,6 @@ def test_categorical_columns_stay(maker, method):
     new = drawn(maker, LinearMembers([1.0, 1.0, 1.0]))
     assert torch.equal(new[:, 1], X[:, 1])
     assert (new != X)[:, [0, 2]].all(1).double().mean() > 0.9
-
-
-def test_columns_that_the_base_exchanges_are_left_to_it():
-    rows = X.clone()
-    rows[:, 1] = (rows[:, 1] > 0).double()
-    new = drawn(
-        Disagreement(Munge(categorical=[1]), share=1.0), LinearMembers([1.0, 1.0, 1.0]), rows
-    )
-    assert set(new[:, 1].tolist()) == {0.0, 1.0}
-    assert (new[:, 1] != rows[:, 1]).any()
 
 
 @pytest.mark.parametrize("base", ["noise", GaussianNoise, Disagreement(), 0.7])
@@ -250,39 +228,3 @@ def test_what_cannot_be_asked_is_refused(settings, message):
     model = student(CLASSES, **{"transfer": "disagreement", **settings})
     with pytest.raises(ValueError, match=message):
         model.fit(ROWS, CLASSES)
-
-
-@pytest.mark.parametrize(
-    ("teacher", "y", "estimate"),
-    [
-        (RandomForestClassifier(3, random_state=0), CLASSES, "online"),
-        (RandomForestClassifier(3, random_state=0), CLASSES, "stochastic"),
-        (BayesianEnsembleRegressor(**SMALL), NUMBERS, "online"),
-    ],
-)
-def test_members_disagree_by_what_they_predict_not_by_expectations(
-    teacher, y, estimate, monkeypatch
-):
-    """GPED's student learns from expectations of the members, which may be pooled already."""
-    measured = {}
-
-    def of_some(answers, generator):
-        def measure(rows):
-            measured["epistemic"], measured["rows"] = answers._measure(rows), rows
-            return measured["epistemic"]
-
-        return measure
-
-    monkeypatch.setattr(AnswersThatDisagree, "of_some", of_some)
-    transfer = Disagreement(method="candidates", n_candidates=2)
-    student = GPEDDistiller(
-        make_pipeline(StandardScaler(), teacher),  # without gradients
-        transfer=transfer,
-        estimate=estimate,
-        max_epochs=2,
-        random_state=0,
-    ).fit(ROWS, y)
-    truth = predict_uncertainty(student.teacher_, measured["rows"].numpy()).epistemic
-    if y is NUMBERS:
-        truth = (truth / np.var(y, axis=0)).sum(1)
-    np.testing.assert_allclose(measured["epistemic"], truth, rtol=1e-3, atol=1e-6)

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 
 from skdistill.transfer import (
     Disagreement,
@@ -16,7 +13,6 @@ from skdistill.transfer import (
     Mixup,
     Munge,
     TransferMaker,
-    TransferSet,
     make_transfer,
 )
 
@@ -70,18 +66,6 @@ def test_the_generator_says_what_is_drawn(maker):
     assert torch.equal(torch.random.get_rng_state(), global_state)
 
 
-@pytest.mark.parametrize("maker", [GaussianNoise, Mixup, Disagreement])
-def test_images(maker):
-    X = torch.rand(20, 3, 4, 2, generator=torch.Generator().manual_seed(0))
-    index = torch.arange(20).reshape(2, 10)
-    new = drawn(maker(), X, index)
-    flat = drawn(maker(), X.flatten(1), index)  # as for columns
-    torch.testing.assert_close(new, flat.view_as(new))
-    assert (new != X[index]).flatten(2).any(2).float().mean() > 0.8  # a sample may mix with itself
-    with pytest.raises(ValueError, match=rf"{maker.__name__}: categorical.*more than one axis"):
-        prepared(maker(categorical=[0]), X)
-
-
 @pytest.mark.parametrize(
     "categorical",
     [
@@ -107,20 +91,7 @@ def test_categorical_values_are_among_those_seen(maker, categorical):
 
 @pytest.mark.parametrize(
     "categorical",
-    [
-        "1",
-        1,
-        [5],
-        [-1],
-        [1, 1],
-        [1, (1, 2)],
-        [1.0],
-        [()],
-        [True, False],
-        [None],
-        ["a"],
-        np.array(1),
-    ],
+    ["1", [5], [1, 1], [1, (1, 2)], [1.0], [True, False], ["a"]],
 )
 @pytest.mark.parametrize("maker", MAKERS)
 def test_bad_columns_are_named(maker, categorical):
@@ -133,13 +104,9 @@ def test_bad_columns_are_named(maker, categorical):
     [
         (GaussianNoise(scale=-1), ValueError, "GaussianNoise: scale must be a number >= 0, got -1"),
         (GaussianNoise(share_power=-1), ValueError, "GaussianNoise: share_power"),
-        (GaussianNoise(scale="much"), TypeError, "GaussianNoise: scale .* got 'much'"),
         (Mixup(alpha=0), ValueError, "Mixup: alpha must be a number > 0, got 0"),
         (Munge(swap_probability=1.5), ValueError, r"Munge: swap_probability .* \[0, 1\], got 1.5"),
-        (Munge(scale=-0.5), ValueError, "Munge: scale"),
         (Disagreement(share=0), ValueError, r"Disagreement: share must be a number in \(0, 1\]"),
-        (Disagreement(step_size=0), ValueError, "Disagreement: step_size must be a number > 0"),
-        (Disagreement(n_steps=0), ValueError, "Disagreement: n_steps must be an integer >= 1"),
         (Disagreement(n_candidates=1), ValueError, "Disagreement: n_candidates .* >= 2, got 1"),
         (Disagreement(method="best"), ValueError, "Disagreement: method must be one of .* 'best'"),
     ],
@@ -149,16 +116,6 @@ def test_bad_settings_are_named(maker, error, message):
         maker.check((N, D))
     with pytest.raises(error, match=message):
         maker.prepare(rows_of())
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_settings_survive_clone_and_pickle(maker):
-    given = maker(categorical=[(0, 1)])
-    for copied in (clone(given), pickle.loads(pickle.dumps(given))):
-        assert type(copied) is maker
-        assert copied.get_params() == given.get_params()
-        prepared(given, rows_of())
-        assert vars(given) == vars(copied)  # nothing is learned
 
 
 # --- transfer= ------------------------------------------------------------------------------
@@ -173,13 +130,3 @@ def test_names_of_makers(name, maker):
     assert type(made) is maker
     assert repr(made) == f"{maker.__name__}()"
     assert isinstance(made, TransferMaker)
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [("Munge", ValueError), ("", ValueError), (Munge, TypeError), (0.7, TypeError)]
-    + [(TransferSet([[0.0]]), TypeError), ([Munge()], TypeError)],
-)
-def test_anything_else_is_named(given, error):
-    with pytest.raises(error, match=r"^transfer must be None, one of \['noise', 'mixup', .* got"):
-        make_transfer(given)

@@ -91,35 +91,11 @@ def test_both_ways_to_find_neighbours_agree_with_all_distances(d, monkeypatch):
     assert_array_equal(_munge.nearest_rows(points, []), _nearest_standardised(points))
 
 
-def test_neighbours_in_parts_are_nearly_the_nearest(monkeypatch):
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(3000, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(
-        size=(3000, 12)
-    )
-    distances = cdist(points, points)
-    np.fill_diagonal(distances, np.inf)
-    assert_array_equal(_munge.nearest_by_parts(points), distances.argmin(1))  # few: one part
-    monkeypatch.setattr(_munge, "_MOST_COMPARED", 400)
-    found = distances[np.arange(3000), _munge.nearest_by_parts(points)]
-    assert found.max() < np.inf  # no sample is its own neighbour
-    assert 1 < (found / distances.min(1)).mean() < 1.1
-
-
 def _nearest_standardised(points):
     points = (points - points.mean(0)) / points.std(0)
     distances = cdist(points, points)
     np.fill_diagonal(distances, np.inf)
     return distances.argmin(1)
-
-
-def test_new_rows_have_the_data_s_correlation():
-    # On a narrow ridge new samples stay on the ridge, where those of a box do not.
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(2000, 1, generator=generator, dtype=torch.float64)
-    X = torch.cat([x, x + 0.05 * torch.randn(2000, 1, generator=generator)], dim=1)
-    new = munged(Munge(), X)[0]
-    assert (new[:, 1] - new[:, 0]).std() < 0.15
-    assert_allclose(new.std(0), X.std(0), rtol=0.05)
 
 
 def test_the_other_samples_are_drawn_by_the_base():

@@ -124,14 +124,3 @@ def test_columns_with_few_values_are_found():
     assert (short != 0).all()  # six values of 50 samples are not few
     images = torch.ones(30, 2, 2).index_fill_(0, torch.arange(15), 0.0)
     assert (noise(GaussianNoise(1.0, categorical="auto"), 2, rows=images) != 0).all()
-
-
-def test_noise_tells_whether_it_changes_rows():
-    rows = levels_and_numbers()
-    auto = GaussianNoise(categorical="auto")
-    assert auto.changes(rows)
-    assert not auto.changes(rows[:, :1])
-    assert GaussianNoise().changes(rows[:, :1])
-    assert not GaussianNoise(scale=0.0).changes(rows)
-    assert not GaussianNoise().changes(torch.ones(3, 2, 2))
-    assert not GaussianNoise(categorical=[0, 1, 2]).changes(rows)
