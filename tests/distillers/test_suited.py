@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._data.encoding import InputEncoding
+from skdistill.distillers import _student
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise
 
