@@ -23,7 +23,8 @@ _NEAR = 0.01  # of mean and standard deviation to 0 and 1, where a column is sta
 MANY_ROWS = 10_000  # samples from which on a table is large
 # Columns; share of them that begins at one value; median range over the largest: of one unit.
 _LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
-EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100  # samples; columns of more than two values
+EMBEDDED_FROM = {"regressor": 200, "classifier": 50}  # samples
+_MOST_EMBEDDED_COLUMNS = 100  # columns of more than two values
 # Times the bins of small tables; samples that choose by BIC; rounding, over the variance of y.
 _FACTORS, _SAMPLES_OF_SPLINE, _ROUNDING = (8, 4, 2, 1), 100_000, 1e-12
 _WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05  # shares of the range; share of the samples on each side
@@ -331,10 +332,9 @@ class InputSettings:
         """Return how to find bins, if a table of which X are samples is to have some."""
         embeddings, by_bic = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
-            takers = [inspect.signature(module).parameters for module in self.modules]
             # Tables of so many samples are embedded, columns of numbers in large ones by BIC.
             is_suited = n_samples >= embedded_from and _has_few_to_embed(X)
-            can_be = all("embeddings" in parameters for parameters in takers)
+            can_be = all("embeddings" in inspect.signature(m).parameters for m in self.modules)
             embeddings = PiecewiseLinear() if can_be and is_suited else None
             by_bic = n_samples >= MANY_ROWS and not self.are_classes
         if not isinstance(embeddings, PiecewiseLinear):

@@ -124,7 +124,7 @@ class Distiller(DistributionEstimator):
 
     # What transfer="auto" stands for, by the kind of the student, where it is not as usual.
     _auto_transfer: dict[str, TransferMaker] = {}
-    _embedded_from = EMBEDDED_FROM  # samples of tables whose numbers are embedded
+    _embedded_from = EMBEDDED_FROM  # samples of tables whose numbers are embedded, by kind
     _takes_streams = False  # whether X may give batches
     _resumes = True  # whether a checkpoint is of trainings one after the other
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._data.encoding import MANY_ROWS
+from .._data.encoding import EMBEDDED_FROM, MANY_ROWS
 from .._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
 from .._estimator.batched import as_rows, check_rows, read_distribution, rows_at_a_time
 from .._estimator.predicting import check_return_std, is_a
@@ -165,7 +165,7 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         "regressor": {"hidden_units": (32, 32)},
     }
 
-    _embedded_from = MANY_ROWS  # inputs are most of what a weak learner costs
+    _embedded_from = dict.fromkeys(EMBEDDED_FROM, MANY_ROWS)  # inputs are most of its cost
     rounds_: list[Round]
 
     def __init__(

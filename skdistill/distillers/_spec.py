@@ -204,7 +204,7 @@ def read_fit(
             known = given_classes
     elif classes is not None:
         raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
-    n_embedded = estimator._embedded_from
+    n_embedded = estimator._embedded_from[kind]
     normalize_y, kept = params["normalize"] in (True, "y"), None
 
     stream, weight = None, None

@@ -341,7 +341,7 @@ def _job(
             f"own; got {train.n_rows}."
         )
     # Bins make members overconfident: uncalibrated, they are for large tables (doc/design.rst).
-    embedded_from = EMBEDDED_FROM if _calibrates(spec, train) else MANY_ROWS
+    embedded_from = EMBEDDED_FROM[spec.kind] if _calibrates(spec, train) else MANY_ROWS
     inputs = train.inputs(spec.inputs, embedded_from)
     recipe = spec.networks.recipe(plan, train.row_shape, inputs)
     if before is not None:

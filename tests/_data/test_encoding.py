@@ -12,6 +12,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.impute import MissingIndicator
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import log_loss
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
@@ -186,8 +187,8 @@ def test_columns_of_zeros_and_ones_are_taken_as_they_are(rows):
         (9_999, partial(BayesianEnsembleRegressor, inference=DeepEnsemble(calibrate=None)), False),
         (10_000, partial(BayesianEnsembleRegressor, inference=DeepEnsemble(calibrate=None)), True),
         (9_999, partial(BayesianEnsembleRegressor, inference=MCDropout()), False),
-        (199, BayesianEnsembleClassifier, False),
-        (200, BayesianEnsembleClassifier, True),
+        (49, BayesianEnsembleClassifier, False),
+        (50, BayesianEnsembleClassifier, True),
         (10_000, BayesianEnsembleClassifier, True),
     ],
 )
@@ -198,6 +199,18 @@ def test_auto_embeds_tables_of_many_samples(n_rows, model, is_embedded):
     inputs = fitted.module_.inputs
     n_inputs = 2 if inputs is None else inputs.n_inputs
     assert n_inputs == 2 + 2 * 8 * is_embedded
+
+
+def test_bins_tell_classes_that_change_at_steps_by_few_samples():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(1_100, 4))
+    y = np.where((abs(X) < 0.5)[:, :2].any(axis=1), "in", "out")  # a linear model tells nothing
+
+    def log_loss_of(**params):
+        found = BayesianEnsembleClassifier(10, random_state=0, **params).fit(X[:100], y[:100])
+        return log_loss(y[100:], found.predict_proba(X[100:]))
+
+    assert log_loss_of() < log_loss_of(module__embeddings=None) - 0.02
 
 
 @pytest.mark.parametrize("are_weighted", [False, True])

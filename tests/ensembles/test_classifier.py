@@ -81,8 +81,9 @@ def test_learns_probabilities():
     assert model.predict_uncertainty([[-6.0]]).epistemic > 5 * epistemic.mean()
 
 
-def test_members_are_the_softmax_of_their_networks(fitted, data):
+def test_members_are_the_softmax_of_their_networks(data):
     X, _ = data
+    fitted = ensemble(module__embeddings=None).fit(*data)
     W1, b1, W2, b2 = (p.detach().numpy() for p in fitted.module_.parameters())
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     logits = np.maximum(X @ W1 + b1, 0) @ W2 + b2  # (S, n, K)
