@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .._data.encoding import InputEncoding
 from .._utils.messages import name_of
 from .._utils.process import DISPATCH_MODE_LOCK
+from ..losses import by_autograd, differentiable
 from ..modules import (
     MLP,
     ConvNet,
@@ -30,9 +31,10 @@ from ..modules import (
     stack,
 )
 from ..pruning import narrow
-from .objective import Objective
 from .random_functions import RandomFunctions
 from .task import Buffers, Task
+
+LARGE_LOSS = 300.0  # nats per class or target, beyond which it is a logarithm; see doc/design.rst
 
 _OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel, TabM)
 
@@ -85,6 +87,37 @@ class NetworkRecipe:
         if self.widths is None:
             return networks
         return [narrow(network, self.widths) for network in networks]
+
+
+class Objective(nn.Module):
+    """The objective of a stack: a loss for each sample, and perhaps a penalty on the weights.
+
+    Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A sample's
+    loss must not depend on the outputs of other samples.
+    """
+
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        """Return the loss of every member and sample, of shape (S, n), for autograd."""
+        return differentiable(self.loss_and_gradient, outputs, targets)
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`."""
+        return by_autograd(self, outputs, targets)
+
+    def penalty(self, module: nn.Module) -> Tensor | None:
+        """Return what is added to each member's loss, of shape (S,), or None."""
+        return None
+
+    first_epoch = 0  # number of the epoch that training begins with
+
+    def start_at(self, epoch: int) -> None:
+        """Let the training begin with that number of an epoch."""
+        self.first_epoch = epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare for epoch number `epoch`, counted from 0."""
 
 
 class TrainingBudget(NamedTuple):

@@ -14,7 +14,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from .._method.objective import Objective
+from .._method.plan import Objective
 from .._utils.messages import name_of
 from .._utils.process import is_forked, torch_threads
 from .._utils.reporting import part

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ... import losses
 from ..._data.encoding import InputEncoding
-from ..._method.objective import Objective
-from ..._method.plan import NetworkRecipe, Plan, TrainingBudget
+from ..._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget
 from ..._method.random_functions import UnknownColumns
 from ..._method.task import RegressionTask, Task
 from ...modules import Booster, Learner

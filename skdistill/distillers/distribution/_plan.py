@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import losses
-from ..._method.objective import LARGE_LOSS, Objective
-from ..._method.plan import Plan, TrainingBudget
+from ..._method.plan import LARGE_LOSS, Objective, Plan, TrainingBudget
 from ..._method.task import Buffers, Task
 from ..._utils.validation import value_at_epoch
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian

@@ -16,8 +16,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ..._estimator.base import Fitted
-from ..._method.objective import Objective
-from ..._method.plan import Plan, TrainingBudget
+from ..._method.plan import Objective, Plan, TrainingBudget
 from ..._method.task import Buffers, RegressionTask, Task
 from ...distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
 from ...expectations import KNOWN, Expectation

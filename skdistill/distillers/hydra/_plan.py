@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import losses
-from ..._method.objective import LARGE_LOSS, Objective
-from ..._method.plan import NetworkRecipe, Plan, TrainingBudget
+from ..._method.plan import LARGE_LOSS, NetworkRecipe, Objective, Plan, TrainingBudget
 from ..._method.task import RegressionTask, Task
 from ..._utils.validation import value_at_epoch
 from ...distributions import EmpiricalGaussian, Gaussian

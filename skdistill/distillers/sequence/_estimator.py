@@ -24,8 +24,7 @@ from ..._estimator.base import (
     for_callbacks,
     with_callbacks,
 )
-from ..._method.objective import Objective
-from ..._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
+from ..._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget, build_module
 from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.reporting import stage
