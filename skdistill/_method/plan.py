@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -271,15 +271,11 @@ def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> D
     # The location and scale of the targets may be kept more precisely than the network.
     dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
-    with _without_memory() if recipe.is_builtin else contextlib.nullcontext():
+    with contextlib.ExitStack() as around:
+        if recipe.is_builtin:  # modules whose weights have shapes, but take no memory
+            around.enter_context(DISPATCH_MODE_LOCK.held())
+            around.enter_context(torch.device("meta"))
         module = _built(plan, recipe, [0] * plan.n_networks, dtype, buffers)
     module.load_state_dict(tensors, assign=True)
     plan.complete(module)
     return module.eval()
-
-
-@contextlib.contextmanager
-def _without_memory() -> Iterator[None]:
-    """Build modules whose weights have shapes, but take no memory."""
-    with DISPATCH_MODE_LOCK.held(), torch.device("meta"):
-        yield

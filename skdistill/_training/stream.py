@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -36,16 +36,6 @@ _N_EXAMPLES = 10_000  # samples of a stream that are kept, about; see doc/design
 
 # Kinds of labels that are numbers, which numpy would turn into words beside words.
 _NUMBERS = "biuf"
-
-# What iterable arrays, frames, tensors and sparse matrices have.
-_OF_ARRAYS = ("shape", "__array__", "__dataframe__", "columns")
-
-
-def is_stream(X: object) -> bool:
-    """Tell whether X gives batches, being iterable but no array, frame or list of rows."""
-    is_iterable = hasattr(X, "__iter__") and not isinstance(X, type)
-    is_collection = isinstance(X, (Sequence, Mapping, Set))
-    return is_iterable and not is_collection and not any(hasattr(X, name) for name in _OF_ARRAYS)
 
 
 def refuse_with_stream(

@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from .._data.checks import is_stream
 from .._data.encoding import MANY_ROWS, InputSettings
 from .._estimator.base import Fitted, fit_task, for_callbacks, with_callbacks
 from .._estimator.batched import read_in_chunks
@@ -20,7 +21,7 @@ from .._method.random_functions import find_functions
 from .._method.task import TASKS, Task, prepare_to_compute, read_samples
 from .._serialization.digest import digest
 from .._training.resume import resumable
-from .._training.stream import Stream, is_stream, refuse_with_stream
+from .._training.stream import Stream, refuse_with_stream
 from .._training.trainer import SEED_LIMIT
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.reporting import stage

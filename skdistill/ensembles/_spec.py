@@ -161,7 +161,8 @@ class EnsembleSpec:
             own["inference"] = DeepEnsemble()
         trained = own["inference"] if isinstance(own["inference"], DeepEnsemble) else DeepEnsemble()
         own |= trained.get_params(deep=False)
-        own["early_stopping"] = EarlyStopping.of(trained.early_stopping)
+        if not isinstance(given := trained.early_stopping, EarlyStopping):
+            own["early_stopping"] = EarlyStopping() if given else None
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
         networks = NetworkSettings.of(params, ensemble._module_defaults[ensemble._kind])
         changed = frozenset(params.keys() - unchanged)

@@ -320,6 +320,11 @@ def _advice_for_vmap(network: nn.Module) -> str:
     return "Replace control flow that depends on the data by torch.where, and .item() by tensors."
 
 
+def shares_weights(module: object) -> bool:
+    """Tell whether a model class builds all members of an ensemble as one network."""
+    return isinstance(module, type) and hasattr(module, "holds_all_members")
+
+
 def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> nn.Module:
     """Stack networks of the same architecture into one module.
 

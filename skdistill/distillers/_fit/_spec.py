@@ -12,7 +12,7 @@ import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 
-from ..._data.checks import check_trainable
+from ..._data.checks import check_trainable, is_stream
 from ..._data.columns import as_table, names_of_columns, with_days
 from ..._data.encoding import InputSettings
 from ..._data.schema import InputSchema
@@ -27,7 +27,7 @@ from ..._method.task import (
     prepare_to_compute,
     read_samples,
 )
-from ..._training.stream import Stream, is_stream, refuse_with_stream
+from ..._training.stream import Stream, refuse_with_stream
 from ..._training.trainer import SEED_LIMIT, Training
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
@@ -259,7 +259,7 @@ def read_fit(
         params,
         transfer,
         transfer_only,
-        Checkpoint.of(runtime.checkpoint),
+        None if runtime.checkpoint is None else Checkpoint.of(runtime.checkpoint),
         teacher,
         training,
         random_state,
