@@ -13,8 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from ._utils.settings import Settings, SettingsRule
-from ._utils.validation import FilePath, Interval, Number, OneOf, Schedule
+from ._utils.validation import FilePath, Interval, Number, OneOf, Schedule, Settings, SettingsRule
 
 __all__ = [
     "Checkpoint",

@@ -98,6 +98,8 @@ class Objective(nn.Module):
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
         """Return the loss of every member and sample, of shape (S, n), for autograd."""
+        if not torch.is_grad_enabled():
+            return self.loss_and_gradient(outputs, targets)[0]
         return differentiable(self.loss_and_gradient, outputs, targets)
 
     def loss_and_gradient(

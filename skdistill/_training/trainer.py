@@ -19,8 +19,7 @@ from .._method.plan import Objective
 from .._utils.messages import name_of
 from .._utils.process import is_forked, torch_threads
 from .._utils.reporting import part
-from .._utils.settings import part_of
-from .._utils.validation import did_you_mean
+from .._utils.validation import did_you_mean, part_of
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, parts_of, weights_and_fan_ins
 from ..settings import Optimizer, Runtime

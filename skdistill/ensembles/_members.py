@@ -31,8 +31,7 @@ from ..modules import weights_and_fan_ins
 from ..settings import EarlyStopping
 from ._out_of_bag import N_PARTS
 from ._perturbations import noise_of_targets, random_weights, stratified
-from ._plan import ValidatedBy, brier_score, n_bins_of
-from ._spec import EnsembleSpec, Samples
+from ._spec import EnsembleSpec, Samples, ValidatedBy, brier_score, n_bins_of
 
 _ATTEMPTS = 3  # trainings at most of blocks whose samples a cluster loses with its workers
 _PATIENCE_SHARE = 4  # epochs over the patience of n_iter_no_change="auto", see doc/design.rst

@@ -18,9 +18,8 @@ from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import check_rows, read_in_chunks
 from ..._method.task import Task
 from ..._training.resume import NO_MATTER
-from ..._utils.settings import SettingsRule
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from ..._utils.validation import OneOf
+from ..._utils.validation import OneOf, SettingsRule
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...expectations import Expectation
 from ...modules import MLP

@@ -12,9 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from ..._estimator.base import Fitted, ObservedTask, available_if
 from ..._method.task import Task
-from ..._utils.settings import SettingsRule
 from ..._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from ..._utils.validation import OneOf
+from ..._utils.validation import OneOf, SettingsRule
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
 from ...pruning import GroupLasso
