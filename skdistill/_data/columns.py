@@ -211,14 +211,11 @@ class Columns:
             dtype = np.asarray(like).dtype
             return table.astype(dtype if dtype.kind in "mMO" else float)
         for column in self.categories.keys() - set(date_columns(like)):
-            own, values = column_of(like, column), columns[column]
-            if hasattr(own, "iloc"):
-                held = {value for value in values if value is not None}
-                # A batch of a stream may have fewer categories than another.
-                has_all = not hasattr(own.dtype, "categories") or held <= set(own.dtype.categories)
-                columns[column] = type(own)(values, dtype=own.dtype if has_all else "category")
-            else:
-                columns[column] = type(own)(values.tolist(), dtype=own.dtype)
+            own, values = column_of(like, column), columns[column].tolist()
+            known = getattr(own.dtype, "categories", None) if hasattr(own, "iloc") else None
+            # A batch of a stream may have fewer categories than another.
+            has_all = known is None or set(values) - {None} <= set(known)
+            columns[column] = type(own)(values, dtype=own.dtype if has_all else "category")
         return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
