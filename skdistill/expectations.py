@@ -19,8 +19,7 @@ from torch.nn.functional import softplus
 
 from . import losses
 from ._utils.messages import name_of
-from ._utils.settings import Settings
-from ._utils.validation import AnyOf, IsCallable, Number, OneOf, check_parameters
+from ._utils.validation import AnyOf, IsCallable, Number, OneOf, Settings, check_parameters
 
 __all__ = ["EntropyExpectation", "Expectation"]
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from sklearn.utils import gen_batches
 
-from ._training.stream import BUFFER_ROWS, is_stream
+from ._data.checks import is_stream
+from ._training.stream import BUFFER_ROWS
 from ._utils.validation import Number
 
 __all__ = ["Batches"]

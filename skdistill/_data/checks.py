@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from numbers import Real
 
 import numpy as np
@@ -17,6 +17,9 @@ from .._utils.validation import errors_about
 
 _LARGEST_TOTAL = 1e30  # sum of weights, or its inverse, that float32 calculates with
 SMALL_OUTPUT = 64.0  # below which nothing read off outputs overflows, see doc/design.rst
+
+# What iterable arrays, frames, tensors and sparse matrices have.
+_OF_ARRAYS = ("shape", "__array__", "__dataframe__", "columns")
 
 
 def check_trainable(X: np.ndarray, dtype, name: str = "X") -> None:
@@ -106,3 +109,10 @@ def is_finite(tensor: Tensor) -> bool:
     """Tell whether all values are finite."""
     # A sum is several times faster than checking each value, but may overflow.
     return math.isfinite(tensor.sum().item()) or bool(tensor.isfinite().all())
+
+
+def is_stream(X: object) -> bool:
+    """Tell whether X gives batches, being iterable but no array, frame or list of rows."""
+    is_iterable = hasattr(X, "__iter__") and not isinstance(X, type)
+    is_collection = isinstance(X, (Sequence, Mapping, Set))
+    return is_iterable and not is_collection and not any(hasattr(X, name) for name in _OF_ARRAYS)

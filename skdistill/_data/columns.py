@@ -211,7 +211,11 @@ class Columns:
             dtype = np.asarray(like).dtype
             return table.astype(dtype if dtype.kind in "mMO" else float)
         for column in self.categories.keys() - set(date_columns(like)):
-            columns[column] = _series_like(column_of(like, column), columns[column])
+            own, values = column_of(like, column), columns[column].tolist()
+            known = getattr(own.dtype, "categories", None) if hasattr(own, "iloc") else None
+            # A batch of a stream may have fewer categories than another.
+            has_all = known is None or set(values) - {None} <= set(known)
+            columns[column] = type(own)(values, dtype=own.dtype if has_all else "category")
         return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
@@ -332,21 +336,16 @@ def _dates_like(days: np.ndarray, column: Any) -> Any:
     return type(column)(dates).cast(column.dtype)
 
 
-def _series_like(column: Any, values: np.ndarray) -> Any:
-    """Return values as a column of a frame, of the dtype of another."""
-    if hasattr(column, "iloc"):
-        held = {value for value in values if value is not None}
-        # A batch of a stream may have fewer categories than another.
-        has_all = not hasattr(column.dtype, "categories") or held <= set(column.dtype.categories)
-        return type(column)(values, dtype=column.dtype if has_all else "category")
-    return type(column)(values.tolist(), dtype=column.dtype)
-
-
 def _categorical_columns(X: Any, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
     if isinstance(wanted, str):
-        n_columns = len(X.columns) if _is_frame(X) else 0
-        return [column for column in range(n_columns) if _holds_categories(column_of(X, column))]
+        found = []  # columns of a frame that are categorical or text; objects if one is text
+        for number in range(len(X.columns) if _is_frame(X) else 0):
+            kind = str((column := column_of(X, number)).dtype).lower()
+            are_texts = (isinstance(value, str) for value in values_of(column))
+            if any(are_texts) if kind == "object" else kind.startswith(_OF_CATEGORIES):
+                found.append(number)
+        return found
     names, shape = names_of_columns(X), np.shape(X)
     if len(shape) < 2:
         return []  # the check that follows says what is wrong
@@ -365,14 +364,6 @@ def _categorical_columns(X: Any, wanted: object) -> list[int]:
                 f"{n_columns if names is None else names}."
             )
     return sorted({int(column) % n_columns for column in found})
-
-
-def _holds_categories(column: Any) -> bool:
-    """Whether a column of a frame is categorical or text; objects are if one of them is text."""
-    kind = str(column.dtype).lower()
-    if kind == "object":
-        return any(isinstance(value, str) for value in values_of(column))
-    return kind.startswith(_OF_CATEGORIES)
 
 
 def _counts(column: object) -> Counter:
@@ -499,14 +490,13 @@ def values_of(column: Any) -> list:
     """Values of a column as Python has them; None for missing ones."""
     values = np.asarray(column, dtype=object).tolist()
     if isinstance(column, np.ndarray):
-        return [None if _is_missing(value) else value for value in values]
+        # None, NaN, NaT and pandas' NA, whose comparisons have no truth value.
+        return [
+            None if value is None or type(value).__name__ == "NAType" or value != value else value
+            for value in values
+        ]
     missing = np.asarray(column.isna() if hasattr(column, "isna") else column.is_null()).tolist()
     return [
         None if lacks or value != value else value
         for value, lacks in zip(values, missing, strict=True)
     ]
-
-
-def _is_missing(value: object) -> bool:
-    """Tell None, NaN, NaT and pandas' NA, whose comparisons have no truth value."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)

@@ -14,7 +14,7 @@ from skorch import NeuralNet
 from skorch.callbacks import EpochTimer, LRScheduler
 from torch import Tensor
 
-from .._method.objective import Objective
+from .._method.plan import Objective
 from .._utils.reporting import count_from_now
 from .._utils.validation import did_you_mean
 from ._callbacks import EpochLog, StopTraining, TimeLimit, asks_to_stop

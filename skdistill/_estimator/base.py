@@ -23,8 +23,18 @@ from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, 
 from .._training.trainer import Training, check_signature, device_of
 from .._utils.process import torch_threads
 from .._utils.reporting import reporting
-from .._utils.settings import SettingsRule, advice_on, check_nested, objects_with, part_of
-from .._utils.validation import Number, OneOf, Seed, check_parameters, did_you_mean
+from .._utils.validation import (
+    Number,
+    OneOf,
+    Seed,
+    SettingsRule,
+    advice_on,
+    check_nested,
+    check_parameters,
+    did_you_mean,
+    objects_with,
+    part_of,
+)
 from .._utils.warnings import each_warning_once, warn, without_schema_warnings
 from .._version import API_PAGE, __version__
 from ..modules import MLP, shares_weights

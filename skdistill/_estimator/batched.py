@@ -140,25 +140,35 @@ def read_in_chunks(
                 check_outputs(part, X[start:], range(start, len(X)))
         return found
 
+    config = get_config()  # scikit-learn's, which threads do not have
+
     # Written into place: results kept chunk by chunk would fragment the memory.
     def fill(starts: range) -> None:
-        with torch.inference_mode():
+        with config_context(**config), torch.inference_mode():
             for start in starts:
                 for array, part in zip(out, _parts(predict(start)), strict=True):
                     array[start : start + size] = part.cpu().numpy()
 
-    n_threads = _n_threads(module, -(-len(X) // size))
+    # Each chunk is computed by one thread, in memory of its own, and has the numbers that it has on
+    # one core.
+    n_threads, n_chunks = 1, -(-len(X) // size)
+    if n_chunks >= _CHUNKS_FOR_THREADS and first_parameter(module).device.type == "cpu":
+        most = max(1, working_memory() // _CHUNK_BYTES)
+        n_threads = min(torch.get_num_threads(), n_chunks, most)
     with nullcontext() if n_threads == 1 else torch_threads(1):
         with torch.inference_mode():
             first = predict(0)
-        out = [_with_room(part.cpu().numpy(), len(X)) for part in _parts(first)]
+        out = []
+        for part in (part.cpu().numpy() for part in _parts(first)):
+            out.append(np.empty((len(X), *part.shape[1:]), dtype=part.dtype))
+            out[-1][: len(part)] = part
         starts = range(size, len(X), size)
         if n_threads == 1 and starts:
             fill(starts)
         elif starts:
             step = max(1, len(starts) // (_SPANS * n_threads))
             spans = [starts[k : k + step] for k in range(0, len(starts), step)]
-            on_threads(_configured(fill), spans, n_threads)
+            on_threads(fill, spans, n_threads)
     return tuple(out) if isinstance(first, tuple) else out[0]
 
 
@@ -193,33 +203,5 @@ def rows_first(outputs: Tensor, rows: Tensor) -> Tensor:
     return outputs.detach().transpose(0, 1)  # a view of a parameter would keep its gradient
 
 
-def _configured(fill: Callable[[range], None]) -> Callable[[range], None]:
-    """Let another thread have scikit-learn's configuration of this one."""
-    config = get_config()
-
-    def act(starts: range) -> None:
-        with config_context(**config):
-            fill(starts)
-
-    return act
-
-
 def _parts(found: object) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
-
-
-def _n_threads(module: DistributionStack, n_chunks: int) -> int:
-    """Return how many threads to predict chunks with, each in memory of its own: as torch has.
-
-    Each chunk is computed by one thread then, and so has the numbers that it has on one core.
-    """
-    if n_chunks < _CHUNKS_FOR_THREADS or first_parameter(module).device.type != "cpu":
-        return 1
-    return min(torch.get_num_threads(), n_chunks, max(1, working_memory() // _CHUNK_BYTES))
-
-
-def _with_room(part: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return an array for `n_rows` samples like those of `part`, which are the first."""
-    out = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
-    out[: len(part)] = part
-    return out

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .._data.encoding import InputEncoding
 from .._utils.messages import name_of
 from .._utils.process import DISPATCH_MODE_LOCK
+from ..losses import by_autograd, differentiable
 from ..modules import (
     MLP,
     ConvNet,
@@ -30,9 +31,10 @@ from ..modules import (
     stack,
 )
 from ..pruning import narrow
-from .objective import Objective
 from .random_functions import RandomFunctions
 from .task import Buffers, Task
+
+LARGE_LOSS = 300.0  # nats per class or target, beyond which it is a logarithm; see doc/design.rst
 
 _OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel, TabM)
 
@@ -85,6 +87,39 @@ class NetworkRecipe:
         if self.widths is None:
             return networks
         return [narrow(network, self.widths) for network in networks]
+
+
+class Objective(nn.Module):
+    """The objective of a stack: a loss for each sample, and perhaps a penalty on the weights.
+
+    Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A sample's
+    loss must not depend on the outputs of other samples.
+    """
+
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        """Return the loss of every member and sample, of shape (S, n), for autograd."""
+        if not torch.is_grad_enabled():
+            return self.loss_and_gradient(outputs, targets)[0]
+        return differentiable(self.loss_and_gradient, outputs, targets)
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`."""
+        return by_autograd(self, outputs, targets)
+
+    def penalty(self, module: nn.Module) -> Tensor | None:
+        """Return what is added to each member's loss, of shape (S,), or None."""
+        return None
+
+    first_epoch = 0  # number of the epoch that training begins with
+
+    def start_at(self, epoch: int) -> None:
+        """Let the training begin with that number of an epoch."""
+        self.first_epoch = epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare for epoch number `epoch`, counted from 0."""
 
 
 class TrainingBudget(NamedTuple):
@@ -238,15 +273,11 @@ def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> D
     # The location and scale of the targets may be kept more precisely than the network.
     dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
-    with _without_memory() if recipe.is_builtin else contextlib.nullcontext():
+    with contextlib.ExitStack() as around:
+        if recipe.is_builtin:  # modules whose weights have shapes, but take no memory
+            around.enter_context(DISPATCH_MODE_LOCK.held())
+            around.enter_context(torch.device("meta"))
         module = _built(plan, recipe, [0] * plan.n_networks, dtype, buffers)
     module.load_state_dict(tensors, assign=True)
     plan.complete(module)
     return module.eval()
-
-
-@contextlib.contextmanager
-def _without_memory() -> Iterator[None]:
-    """Build modules whose weights have shapes, but take no memory."""
-    with DISPATCH_MODE_LOCK.held(), torch.device("meta"):
-        yield

@@ -151,8 +151,22 @@ class RandomFunctions(UnknownColumns):
         return grown
 
     def module(self) -> FunctionDraws:
-        inducing, frequencies, phases = self._features
+        """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
+
+        Also draw those of columns that are unknown, and of their gaps, (n_columns + G, S, k).
+        """
+        kept = self.inducing, self.frequencies, self.phases
+        inducing, frequencies, phases = (values.astype(np.float64) for values in kept)
+        n_waves, n_inducing, n_columns = len(phases), len(inducing), len(self.unknown)
+        drawn = self._normal(n_waves + n_inducing + n_columns, len(self.scale))
+        prior, noise, of_columns = np.split(drawn, [n_waves, n_waves + n_inducing])
+        prior = np.sqrt(2 / n_waves) * prior
+        at_inducing = np.tensordot(np.sin(inducing @ frequencies.T + phases), prior, axes=1)
+        values = (at_inducing + np.sqrt(_NUGGET) * noise).reshape(n_inducing, -1)
         lower, unseen = _factor(inducing, self.length_scale), self.unseen
+        solved = cho_solve((lower, True), values)
+        weights = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
+        of_gaps = of_columns[unseen.columns] * unseen.deviation[:, None]
         return FunctionDraws(
             self.encoding.module(torch.float64),
             self.relevance,
@@ -162,7 +176,8 @@ class RandomFunctions(UnknownColumns):
             inducing,
             frequencies,
             phases,
-            *self._weights(),
+            weights * self.scale,
+            np.concatenate([of_columns * self.unknown[:, None], of_gaps]),
             # Takes kernel functions (m,) to those whose squares sum to what is known.
             solve_triangular(lower, np.eye(len(lower)), lower=True).T,
             self.scale,
@@ -170,31 +185,6 @@ class RandomFunctions(UnknownColumns):
             np.concatenate([self.unknown, unseen.deviation]),
             Gaps(unseen.columns, unseen.lower, unseen.upper, unseen.unit),
         )
-
-    @property
-    def _features(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inducing points, frequencies and phases in float64."""
-        kept = self.inducing, self.frequencies, self.phases
-        inducing, frequencies, phases = (values.astype(np.float64) for values in kept)
-        return inducing, frequencies, phases
-
-    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
-
-        Also draw those of columns that are unknown, and of their gaps, (n_columns + G, S, k).
-        """
-        inducing, frequencies, phases = self._features
-        n_waves, n_inducing, n_columns = len(phases), len(inducing), len(self.unknown)
-        drawn = self._normal(n_waves + n_inducing + n_columns, len(self.scale))
-        prior, noise, of_columns = np.split(drawn, [n_waves, n_waves + n_inducing])
-        prior = np.sqrt(2 / n_waves) * prior
-        at_inducing = np.tensordot(np.sin(inducing @ frequencies.T + phases), prior, axes=1)
-        values = (at_inducing + np.sqrt(_NUGGET) * noise).reshape(n_inducing, -1)
-        solved = cho_solve((_factor(inducing, self.length_scale), True), values)
-        weights = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
-        of_gaps = of_columns[self.unseen.columns] * self.unseen.deviation[:, None]
-        of_unknown = np.concatenate([of_columns * self.unknown[:, None], of_gaps])
-        return weights * self.scale, of_unknown
 
 
 @one_blas_thread()
@@ -215,28 +205,86 @@ def find_functions(
     samples that were not trained on, as a share of the variance of y, or of the indicators of
     classes; None is that of a kernel regression.
     """
-    chosen, fresh = _some_and_fresh(X, y, are_classes, random_state)
+    # Samples to measure distances on, and fresh ones, or these if there are few. Of samples that
+    # are repeated one is taken, as if they had a weight, in an order that does not depend on how
+    # often each is there.
+    drawn = np.arange(len(X))
+    if len(X) > 2 * _N_SAMPLES:
+        drawn = random_state.choice(len(X), 2 * _N_SAMPLES, replace=False)
+    samples = np.column_stack([X[drawn], y[drawn]]).astype(np.float64)
+    as_bytes = samples.view(np.dtype((np.void, samples.itemsize * samples.shape[1])))[:, 0]
+    different = drawn[np.unique(as_bytes, return_index=True)[1]]
+    chosen, others = np.split(random_state.permutation(different), [_N_SAMPLES])
+    has_fresh = len(others) >= _LEAST_FRESH and not are_classes
+    fresh = X[others if has_fresh else chosen].astype(np.float64)
     seed = int(random_state.randint(2**31))
     limits = np.fmin.reduce(X), np.fmax.reduce(X)
     X, y = X[chosen].astype(np.float64), y[chosen]
     if len(X) < LEAST_SAMPLES:
         return None
+
+    # Standardised targets, or indicators of classes, and which of them vary.
     outputs = predict(X)
-    targets, unit, varies = _targets(y, outputs, are_classes)
+    targets = np.eye(outputs.shape[1])[y] if are_classes else y.reshape(outputs.shape)
+    deviation = targets.std(axis=0)
+    unit, varies = np.where(deviation > 0, deviation, 1.0), deviation > 0
+    targets = (targets - targets.mean(axis=0)) / unit
     if not varies.any():
         return None
     encoder = (encoding := InputEncoding.for_distances(X, n_categories)).module(torch.float64)
     inputs, further = (encoder(torch.from_numpy(part)).numpy() for part in (X, fresh))
-    standardised = partial(_standardised, predict, unit, are_classes)
+
+    def standardised(rows: np.ndarray) -> np.ndarray:
+        found = predict(rows).astype(np.float64)
+        return (np.exp(found) if are_classes else found) / unit
+
+    # Lengths, by the likelihood of some targets, and points where functions are zero.
     relevance = _relevance(X, standardised, random_state)[encoder.columns]
     weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
     ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
     inducing = weighted[_inducing_points(weighted, ridge.length_scale)].astype(np.float32)
-    fresh = relevance * further
-    usual, left_out = _usual(inducing, weighted, fresh, ridge.length_scale, are_classes)
-    blocks = _blocks(inputs[:_N_IN_BLOCKS], random_state)
-    scale = _scales(ridge, few, varies, are_classes, blocks, held_out_error, usual, left_out)
-    radius, slope = _radius_and_slope(X, encoding, inputs, outputs, predict, are_classes, usual)
+
+    # The variance that most samples like those of training have, and what others add, as shares of
+    # the prior one: at fresh samples given the inducing points, and at each sample given all
+    # others. As the module has it: with the nugget, which is most of it where points are dense.
+    at = inducing.astype(np.float64)
+    kernel = squared_exponential(at, relevance * further, ridge.length_scale)
+    known = solve_triangular(_factor(at, ridge.length_scale), kernel, lower=True)
+    given = (1.0 - np.square(known).sum(axis=0)).clip(min=0.0)
+    some = weighted[:_N_LEFT_OUT]
+    kernel = squared_exponential(some, some, ridge.length_scale)
+    inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(some)))
+    out = (1 / np.diag(inverse) - _NUGGET).clip(min=0.0)  # Rasmussen & Williams, Eq 5.12
+    quantiles = np.quantile(given, _USUAL_GIVEN), np.quantile(out, _USUAL_OUT[are_classes])
+    usual = max(map(float, quantiles))
+    left_out = max(float(np.maximum(v - usual, 0.0).mean()) for v in (given, out))
+
+    # Middle thirds and outer sixths of samples, along columns and random directions, and the scale
+    # by what a regression misses there: for each target, or for all classes.
+    (n, d), blocks = inputs[:_N_IN_BLOCKS].shape, []
+    for number in range(_N_BLOCKS):
+        column, direction = random_state.randint(d), random_state.standard_normal(d)
+        place = inputs[:n] @ direction if number % 2 else inputs[:n, column]
+        order = np.lexsort((random_state.permutation(n), place))  # ties in random order
+        parts = (order[n // 3 : 2 * n // 3], order[: n // 6], order[n - n // 6 :])
+        blocks.append(parts[number // 2 % len(parts)])
+    scale = np.zeros(few.shape[1])  # of those that do not vary too
+    for columns in [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]:
+        error = None if held_out_error is None else float(held_out_error[columns].mean())
+        most = _MOST_ADDED[are_classes]
+        scale[columns] = ridge.scale(few[:, columns], blocks, error, usual, left_out, most)
+
+    # The distance from the mean beyond which functions grow, and by how much at least: a share of
+    # the deviation of y, or of logits that stand for it, for each deviation.
+    distances = np.linalg.norm(inputs, axis=1)
+    radius, slope = float(distances.max()), _SLOPE / np.sqrt(max(1.0 - usual, _LEAST_LEFT))
+    if are_classes:
+        radius = float(np.quantile(distances, _WITHIN_OF_CLASSES))
+        beyond, margins = predict(_moved(X, encoding, distances, radius + 1)), []
+        for logits in (outputs, beyond):
+            second, first = np.sort(logits, axis=1)[:, -2:].T
+            margins.append(max(float(np.median(first - second)), _LOGITS_PER_DEVIATION))
+        slope = max(margins) / _LOGITS_PER_DEVIATION
     in_units = np.full_like(unit, _LOGITS_PER_DEVIATION) if are_classes else unit
     unknown = _effects_of_unknown(X, predict, are_classes)
     waves = random_state.standard_normal((_N_WAVES, inputs.shape[1])) / ridge.length_scale
@@ -258,75 +306,11 @@ def find_functions(
     )
 
 
-def _some_and_fresh(X, y, are_classes: bool, random_state) -> tuple[np.ndarray, np.ndarray]:
-    """Return which samples to measure distances on, and fresh ones, or these if there are few.
-
-    Of samples that are repeated one is taken, as if they had a weight, in an order that does not
-    depend on how often each is there.
-    """
-    drawn = np.arange(len(X))
-    if len(X) > 2 * _N_SAMPLES:
-        drawn = random_state.choice(len(X), 2 * _N_SAMPLES, replace=False)
-    samples = np.column_stack([X[drawn], y[drawn]]).astype(np.float64)
-    as_bytes = samples.view(np.dtype((np.void, samples.itemsize * samples.shape[1])))[:, 0]
-    different = drawn[np.unique(as_bytes, return_index=True)[1]]
-    chosen, others = np.split(random_state.permutation(different), [_N_SAMPLES])
-    has_fresh = len(others) >= _LEAST_FRESH and not are_classes
-    return chosen, X[others if has_fresh else chosen].astype(np.float64)
-
-
-def _targets(y, outputs, are_classes: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return standardised targets or indicators of classes, their units, and which of them vary."""
-    values = np.eye(outputs.shape[1])[y] if are_classes else y.reshape(outputs.shape)
-    deviation = values.std(axis=0)
-    unit = np.where(deviation > 0, deviation, 1.0)
-    return (values - values.mean(axis=0)) / unit, unit, deviation > 0
-
-
-def _standardised(predict: Predict, unit: np.ndarray, are_classes: bool, rows) -> np.ndarray:
-    """Return what an ensemble predicts, means or probabilities, in these units."""
-    found = predict(rows).astype(np.float64)
-    return (np.exp(found) if are_classes else found) / unit
-
-
-def _scales(
-    ridge: _Ridge, y, varies: np.ndarray, are_classes: bool, blocks, held_out_error, usual, left_out
-) -> np.ndarray:
-    """Return the scale for each target, (k,), or for all classes; 0 for those that do not vary."""
-    scale = np.zeros(y.shape[1])
-    for columns in [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]:
-        error = None if held_out_error is None else float(held_out_error[columns].mean())
-        most = _MOST_ADDED[are_classes]
-        scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out, most)
-    return scale
-
-
-def _radius_and_slope(
-    X, encoding: InputEncoding, inputs, outputs, predict: Predict, are_classes: bool, usual: float
-) -> tuple[float, float]:
-    """Return the distance from the mean beyond which functions grow, and by how much at least.
-
-    That is a share of the deviation of y, or of logits that stand for it, for each deviation.
-    """
-    distances = np.linalg.norm(inputs, axis=1)
-    if not are_classes:
-        return float(distances.max()), _SLOPE / np.sqrt(max(1.0 - usual, _LEAST_LEFT))
-    radius = float(np.quantile(distances, _WITHIN_OF_CLASSES))
-    beyond = predict(_moved(X, encoding, distances, radius + 1))
-    return radius, max(map(_margin, (outputs, beyond))) / _LOGITS_PER_DEVIATION
-
-
 def _moved(X: np.ndarray, encoding: InputEncoding, at: np.ndarray, to: float) -> np.ndarray:
     """Return samples moved along rays from the mean, of which they are `at` (n,) distances."""
     factor = to / np.maximum(at, np.finfo(float).eps)
     moved = X + (factor - 1)[:, None] * (X - encoding.loc)
     return np.where(encoding.n_categories > 0, X, moved)
-
-
-def _margin(logits: np.ndarray) -> float:
-    """Median difference of the two largest logits of (n, K), and a few at least."""
-    second, first = np.sort(logits, axis=1)[:, -2:].T
-    return max(float(np.median(first - second)), _LOGITS_PER_DEVIATION)
 
 
 def squared_exponential(a: np.ndarray, b: np.ndarray, length_scale: float) -> np.ndarray:
@@ -406,16 +390,31 @@ def _unseen_values(
         unit = _UNIT_OF_GAP * values.std()
         if not unit > 0:
             continue
-        thirds = list(_thirds(X[: len(y), column], unit))
+        # Thirds of samples along the column, and how unknown their values are without them.
+        own = X[: len(y), column]
+        order, n = np.argsort(own, kind="stable"), np.count_nonzero(~np.isnan(own))
+        blocks, shares = [], []
+        for start in (n // 6, n // 3, n // 2):
+            ends = own[order[[start, start + n // 3]]]
+            block = np.flatnonzero((own > ends[0]) & (own < ends[1]))
+            if len(block) >= _LEAST_IN_BLOCK:
+                below, above = own[block] - ends[0], ends[1] - own[block]
+                blocks.append(block)
+                shares.append(np.minimum(1, 4 * below * above / (unit * (ends[1] - ends[0]))))
         deviation = _UNTOLD * unknown[column]
-        if thirds:
-            missed = _missed(inverse, solved, [block for block, _ in thirds])
-            excess = np.square(missed).mean(axis=0) - noise
+        if blocks:
+            excess = np.square(_missed(inverse, solved, blocks)).mean(axis=0) - noise
             excess = np.full_like(excess, excess.mean()) if are_classes else excess
-            share = np.concatenate([shares for _, shares in thirds]).mean()
+            share = np.concatenate(shares).mean()
             deviation = unit_of_y * np.sqrt(excess.clip(min=0) / share)
         deviation = deviation.clip(_LEAST_UNKNOWN * unknown[column], unknown[column])
-        gaps = [(-np.inf, limits[0][column]), (limits[1][column], np.inf), *_wide_gaps(values)]
+        # Below and above all values, and between neighbours that are far apart.
+        lower, upper = values[:-1], values[1:]
+        n_below = np.arange(1, len(values))
+        has_both = np.minimum(n_below, n_below[::-1]) >= _BESIDE_GAP * len(values)
+        wide = (upper - lower > _WIDTH_OF_GAP * values.std()) & has_both
+        gaps = [(-np.inf, limits[0][column]), (limits[1][column], np.inf)]
+        gaps += zip(lower[wide].tolist(), upper[wide].tolist(), strict=True)
         found += [(column, *gap, unit, deviation) for gap in gaps]
     columns, *others = zip(*found, strict=True) if found else [()] * 5
     lower, upper, units, deviations = (np.array(values, dtype=float) for values in others)
@@ -430,26 +429,6 @@ def _missed(inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray
     """
     missed = [np.linalg.solve(inverse[np.ix_(block, block)], solved[block]) for block in blocks]
     return np.concatenate(missed)
-
-
-def _wide_gaps(values: np.ndarray) -> list[tuple[float, float]]:
-    """Return the intervals between neighbours of these sorted values that are wide."""
-    lower, upper = values[:-1], values[1:]
-    n_below = np.arange(1, len(values))
-    has_both = np.minimum(n_below, n_below[::-1]) >= _BESIDE_GAP * len(values)
-    is_wide = (upper - lower > _WIDTH_OF_GAP * values.std()) & has_both
-    return list(zip(lower[is_wide].tolist(), upper[is_wide].tolist(), strict=True))
-
-
-def _thirds(values: np.ndarray, unit: float) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-    """Give thirds of samples along a column, and how unknown their values (m,) are without them."""
-    order, n = np.argsort(values, kind="stable"), np.count_nonzero(~np.isnan(values))
-    for start in (n // 6, n // 3, n // 2):
-        ends = values[order[[start, start + n // 3]]]
-        block = np.flatnonzero((values > ends[0]) & (values < ends[1]))
-        if len(block) >= _LEAST_IN_BLOCK:
-            below, above = values[block] - ends[0], ends[1] - values[block]
-            yield block, np.minimum(1, 4 * below * above / (unit * (ends[1] - ends[0])))
 
 
 def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
@@ -470,34 +449,6 @@ def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
         factor[:, k] = column / np.sqrt(variance[pivot])
         variance = np.maximum(variance - factor[:, k] ** 2, 0.0)
     return np.array(chosen)
-
-
-def _usual(
-    inducing: np.ndarray,
-    points: np.ndarray,
-    fresh: np.ndarray,
-    length_scale: float,
-    are_classes: bool,
-) -> tuple[float, float]:
-    """Return the variance that most samples like those of training have, and what others add.
-
-    There are variances of functions, as shares of the prior one, at `fresh` samples given the
-    inducing points, and at each point given all others.
-    """
-    # As the module has it: with the nugget, which is most of it where points are dense.
-    inducing = inducing.astype(np.float64)
-    kernel = squared_exponential(inducing, fresh, length_scale)
-    known = solve_triangular(_factor(inducing, length_scale), kernel, lower=True)
-    given = (1.0 - np.square(known).sum(axis=0)).clip(min=0.0)
-    some = points[:_N_LEFT_OUT]
-    kernel = squared_exponential(some, some, length_scale)
-    inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(some)))
-    left_out = (1 / np.diag(inverse) - _NUGGET).clip(min=0.0)  # Rasmussen & Williams, Eq 5.12
-    usual = max(
-        float(np.quantile(given, _USUAL_GIVEN)),
-        float(np.quantile(left_out, _USUAL_OUT[are_classes])),
-    )
-    return usual, max(float(np.maximum(v - usual, 0.0).mean()) for v in (given, left_out))
 
 
 def _factor(inducing: np.ndarray, length_scale: float) -> np.ndarray:
@@ -564,16 +515,3 @@ class _Ridge(NamedTuple):
         variances = [noise + s**2 * variance for s in candidates]
         losses = [np.mean(np.square(missed) / v + np.log(v)) for v in variances]  # Gaussian NLL
         return float(candidates[int(np.argmin(losses))])
-
-
-def _blocks(inputs: np.ndarray, random_state: np.random.RandomState) -> list[np.ndarray]:
-    """Middle thirds and outer sixths of samples (n, d), along columns and random directions."""
-    n, d = inputs.shape
-    blocks = []
-    for number in range(_N_BLOCKS):
-        column, direction = random_state.randint(d), random_state.standard_normal(d)
-        place = inputs @ direction if number % 2 else inputs[:, column]
-        order = np.lexsort((random_state.permutation(n), place))  # ties in random order
-        parts = (order[n // 3 : 2 * n // 3], order[: n // 6], order[n - n // 6 :])
-        blocks.append(parts[number // 2 % len(parts)])
-    return blocks

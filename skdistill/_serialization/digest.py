@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
-from .._utils.settings import SettingsRule
+from .._utils.validation import SettingsRule
 from .._version import __version__
 
 # Libraries whose versions may change the results of a fit.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -36,16 +36,6 @@ _N_EXAMPLES = 10_000  # samples of a stream that are kept, about; see doc/design
 
 # Kinds of labels that are numbers, which numpy would turn into words beside words.
 _NUMBERS = "biuf"
-
-# What iterable arrays, frames, tensors and sparse matrices have.
-_OF_ARRAYS = ("shape", "__array__", "__dataframe__", "columns")
-
-
-def is_stream(X: object) -> bool:
-    """Tell whether X gives batches, being iterable but no array, frame or list of rows."""
-    is_iterable = hasattr(X, "__iter__") and not isinstance(X, type)
-    is_collection = isinstance(X, (Sequence, Mapping, Set))
-    return is_iterable and not is_collection and not any(hasattr(X, name) for name in _OF_ARRAYS)
 
 
 def refuse_with_stream(
@@ -109,27 +99,77 @@ class Stream:
             )
         self.estimator, self.source = estimator, source
         self.buffer_rows = getattr(source, "buffer_rows", BUFFER_ROWS)
-        seen = _Seen(estimator)
+        self.n_rows, self.total_weight = 0, 0.0
+        self.X_moments, self.y_moments = Moments(), Moments()
+        self.y_varies: Any = False
+        kind, examples = TASKS[estimator._kind], _Examples(_N_EXAMPLES)
+        schema: InputSchema | None = None
+        labels: Any = None
+        first_y: Any = None
         for number, batch in enumerate(source):
             with _errors_of_batch(number):
-                seen.add(*self._taken_apart(batch))
+                X, y, weight = self._taken_apart(batch)
+                table = as_table(X)
+                known = None if schema is None else schema.grown(table)
+                X, y, schema = read_samples(estimator, X, y, known)
+                values = _numbers_of(schema, X)
+                # What is missing would have to be known before.
+                assert_all_finite(values, input_name="X")
+                facts: dict[str, Any] = {
+                    "X with samples of shape": X.shape[1:],
+                    "X of dtype": X.dtype,
+                    "y with samples of shape": y.shape[1:],
+                    "sample_weight:": weight is not None,
+                }
                 if number == 0:
-                    self.first_X = as_table(batch[0])
-        if not seen.n_rows:
+                    first, self.first_X = facts, table
+                    self.row_shape, self.given_dtype, y_shape, self.is_weighted = facts.values()
+                    limits = np.fmin.reduce(values), np.fmax.reduce(values)
+                for name, found in facts.items():
+                    if found != first[name]:
+                        raise ValueError(
+                            f"it must have {name} {first[name]}, as the first; got {found}."
+                        )
+                weights = _weights(weight, len(X))
+                if not (is_kept := weights > 0).all():
+                    X, values, y, weights = (a[is_kept] for a in (X, values, y, weights))
+                if not len(X):
+                    continue
+                low, high = np.fmin.reduce(values), np.fmax.reduce(values)
+                limits = np.fmin(limits[0], low), np.fmax(limits[1], high)
+                self.n_rows += len(X)
+                self.total_weight += float(weights.sum())
+                if X.ndim == 2:
+                    # Of equal weights the sums are rounded in another way.
+                    self.X_moments.add(values, weights if self.is_weighted else None)
+                if kind is RegressionTask:
+                    targets = y.reshape(len(y), -1)
+                    self.y_moments.add(targets, weights)
+                    first_y = targets[0].copy() if first_y is None else first_y
+                    self.y_varies = self.y_varies | (targets != first_y).any(axis=0)
+                else:
+                    own = np.unique(y)
+                    labels = own if labels is None else labels
+                    if (labels.dtype.kind in _NUMBERS) != (own.dtype.kind in _NUMBERS):
+                        raise ValueError(
+                            f"it must have y of labels like {labels.tolist()[0]!r}, of the first; "
+                            f"got {own.tolist()[0]!r}."
+                        )
+                    labels = np.union1d(labels, own)
+                examples.add(Part(X, y, weights))
+        if schema is None or not self.n_rows:
             raise ValueError("X must give at least one batch with a sample of positive weight.")
-        self.n_rows, self.row_shape = seen.n_rows, seen.row_shape
-        self.is_weighted, self.given_dtype = seen.is_weighted, seen.dtype
-        self.total_weight = seen.total_weight
-        self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
-        self.y_varies = seen.y_varies
-        self.X_limits = seen.limits
-        self.schema = seen.schema.with_limits(*seen.limits, seen.n_rows)
-        self.examples = seen.examples.part()
-        limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
+        self.X_limits, self.examples = limits, examples.part()
+        self.schema = schema.with_limits(*limits, self.n_rows)
+        is_large = is_large_table((self.n_rows, *self.row_shape))
         runtime = Runtime.of(estimator.runtime)
-        wanted = runtime.dtype, runtime.device
-        self.dtype = np.dtype(dtype_to_compute(*wanted, self.given_dtype.name, limits))
-        self.task = seen.task()
+        wanted = runtime.dtype, runtime.device, self.given_dtype.name
+        self.dtype = np.dtype(dtype_to_compute(*wanted, limits if is_large else None))
+        self.task: Task
+        if kind is RegressionTask:
+            self.task = RegressionTask.of_targets(np.empty((0, *y_shape)))
+        else:
+            self.task = ClassificationTask.of_labels(labels, "y")
         if self.dtype != self.given_dtype:
             self.task = replace(self.task, dtype=self.given_dtype.name)
 
@@ -237,80 +277,6 @@ class Stream:
         y = self.task.encode(y, scaling, self.dtype)
         check_trainable(y, self.dtype, "y")
         return X, y
-
-
-class _Seen:
-    """What the batches of a stream hold, as far as they have been read."""
-
-    def __init__(self, estimator: Any):
-        self.estimator = estimator
-        self.kind = TASKS[estimator._kind]
-        self.n_rows, self.total_weight = 0, 0.0
-        self.row_shape: Any = None
-        self.schema: InputSchema
-        self.X_moments, self.y_moments = Moments(), Moments()
-        self.examples = _Examples(_N_EXAMPLES)
-        self.labels: Any = None
-        self.first_y, self.y_varies = None, False  # targets, of which any differ
-
-    def add(self, X: object, y: object, weight: Any) -> None:
-        """Check a batch, and hold it against those before."""
-        is_first = self.row_shape is None
-        known = None if is_first else self.schema.grown(as_table(X))
-        X, y, self.schema = read_samples(self.estimator, X, y, known)
-        numbers = _numbers_of(self.schema, X)
-        assert_all_finite(numbers, input_name="X")  # what is missing would have to be known before
-        facts: dict[str, Any] = {
-            "X with samples of shape": X.shape[1:],
-            "X of dtype": X.dtype,
-            "y with samples of shape": y.shape[1:],
-            "sample_weight:": weight is not None,
-        }
-        if is_first:
-            self.facts = facts
-            self.row_shape, self.dtype, self.y_shape, self.is_weighted = facts.values()
-            self.limits = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
-        for name, found in facts.items():
-            if found != (first := self.facts[name]):
-                raise ValueError(f"it must have {name} {first}, as the first; got {found}.")
-        weights = _weights(weight, len(X))
-        is_kept = weights > 0
-        if not is_kept.all():
-            X, numbers, y, weights = (array[is_kept] for array in (X, numbers, y, weights))
-        if not len(X):
-            return
-        low, high = self.limits
-        self.limits = np.fmin(low, np.fmin.reduce(numbers)), np.fmax(high, np.fmax.reduce(numbers))
-        self.n_rows += len(X)
-        self.total_weight += float(weights.sum())
-        if X.ndim == 2:
-            # Of equal weights the sums are rounded in another way.
-            self.X_moments.add(numbers, weights if self.is_weighted else None)
-        self._add_targets(y, weights)
-        self.examples.add(Part(X, y, weights))
-
-    def _add_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
-        if self.kind is RegressionTask:
-            y = y.reshape(len(y), -1)
-            self.y_moments.add(y, weights)
-            self.first_y = y[0].copy() if self.first_y is None else self.first_y
-            self.y_varies = self.y_varies | (y != self.first_y).any(axis=0)
-            return
-        labels = np.unique(y)
-        if self.labels is None:
-            self.labels = labels
-        elif (self.labels.dtype.kind in _NUMBERS) != (labels.dtype.kind in _NUMBERS):
-            raise ValueError(
-                f"it must have y of labels like {self.labels.tolist()[0]!r}, of the first; got "
-                f"{labels.tolist()[0]!r}."
-            )
-        self.labels = np.union1d(self.labels, labels)
-
-    def task(self) -> Task:
-        """Return the task of predicting the targets."""
-        if self.kind is RegressionTask:
-            return RegressionTask.of_targets(np.empty((0, *self.y_shape)))
-        return ClassificationTask.of_labels(self.labels, "y")
 
 
 def _numbers_of(schema: InputSchema, X: np.ndarray) -> np.ndarray:

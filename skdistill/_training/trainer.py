@@ -7,6 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from .._method.objective import Objective
+from .._method.plan import Objective
 from .._utils.messages import name_of
 from .._utils.process import is_forked, torch_threads
 from .._utils.reporting import part
-from .._utils.settings import part_of
-from .._utils.validation import did_you_mean
+from .._utils.validation import did_you_mean, part_of
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, parts_of, weights_and_fan_ins
 from ..settings import Optimizer, Runtime
@@ -143,7 +143,11 @@ class Training:
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
         lr = learning_rate_for(self.lr, module, self.low_noise_factor)
-        step = self._step(optimizer)
+        step = "compiled" if self.compile else "eager"
+        if self.compile == "auto":
+            # An optimizer that is not made for capture would freeze its learning rate in the graph.
+            capturable = "capturable" in inspect.signature(optimizer).parameters
+            step = "captured" if self.device.type == "cuda" and capturable else "eager"
         if sampler is None:
             settings = {**optimizer_defaults(optimizer, lr, step, self.device), **settings}
             if self.lr_schedule == "cosine" and time_limit is None:
@@ -167,14 +171,6 @@ class Training:
             **{f"optimizer__{name}": value for name, value in settings.items()},
             **{f"callbacks__{name}": value for name, value in self.callback_settings.items()},
         )
-
-    def _step(self, optimizer: type[torch.optim.Optimizer]) -> str:
-        """How the engine runs a training step, by `compile` and the device."""
-        if self.compile != "auto":
-            return "compiled" if self.compile else "eager"
-        # An optimizer that is not made for capture would freeze its learning rate in the graph.
-        capturable = "capturable" in inspect.signature(optimizer).parameters
-        return "captured" if self.device.type == "cuda" and capturable else "eager"
 
     def fit(
         self,
@@ -381,18 +377,6 @@ def draws_globally(module: nn.Module) -> bool:
     return any(getattr(part, "draws_globally", False) for part in module.modules())
 
 
-class _Readable:
-    """An array as torch takes it without a warning, which torch gives for a read-only one.
-
-    A filter of warnings would be that of all threads.
-    """
-
-    def __init__(self, array: np.ndarray):
-        self.array = array
-        address, _ = array.__array_interface__["data"]
-        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
-
-
 def on_device(
     values: np.ndarray, n_copies: int = 1, *, device: torch.device, dtype: np.dtype | None = None
 ) -> Tensor:
@@ -407,4 +391,8 @@ def on_device(
         copies = np.concatenate([values] * n_copies, dtype=wanted, casting="unsafe")
     else:
         copies = np.asarray(values, dtype=wanted, order="C")
-    return torch.from_numpy(np.asarray(_Readable(copies))).to(device)
+    # torch warns of an array that is read-only; a filter of warnings would be that of all threads.
+    interface = dict(copies.__array_interface__)
+    interface["data"] = interface["data"][0], False
+    writable: Any = SimpleNamespace(array=copies, __array_interface__=interface)
+    return torch.from_numpy(np.asarray(writable)).to(device)

@@ -19,9 +19,8 @@ from .._estimator.base import Fitted, NetworkSettings, ObservedTask, available_i
 from .._estimator.batched import as_rows, check_rows, read_distribution, rows_at_a_time
 from .._estimator.predicting import check_return_std, is_a
 from .._method.task import Task
-from .._utils.settings import SettingsRule
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from .._utils.validation import Number, OneOf
+from .._utils.validation import Number, OneOf, SettingsRule
 from ..distributions import Distribution
 from ..modules import MLP
 from ..settings import Connection, Optimizer, Runtime, WeakLearnerSearch

@@ -18,8 +18,7 @@ from .. import losses
 from .._data.encoding import InputEncoding
 from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import rows_within
-from .._method.objective import Objective
-from .._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors
+from .._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget, as_tensors
 from .._method.random_functions import UnknownColumns
 from .._method.task import RegressionTask, Task
 from .._training.trainer import n_epochs_for, on_device

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from .. import losses
 from .._estimator.base import Fitted, ObservedTask, available_if
 from .._estimator.batched import read_rows
-from .._method.objective import LARGE_LOSS, Objective
-from .._method.plan import Plan, TrainingBudget
+from .._method.plan import LARGE_LOSS, Objective, Plan, TrainingBudget
 from .._method.task import Buffers, Task
 from .._training.trainer import SEED_LIMIT
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike

@@ -18,13 +18,11 @@ from torch import Tensor
 
 from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import check_rows, read_in_chunks
-from .._method.objective import Objective
-from .._method.plan import Plan, TrainingBudget
+from .._method.plan import Objective, Plan, TrainingBudget
 from .._method.task import Buffers, RegressionTask, Task
 from .._training.resume import NO_MATTER
-from .._utils.settings import SettingsRule
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from .._utils.validation import OneOf
+from .._utils.validation import OneOf, SettingsRule
 from ..distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..expectations import KNOWN, Expectation

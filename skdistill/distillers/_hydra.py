@@ -16,12 +16,10 @@ from torch import Tensor
 
 from .. import losses
 from .._estimator.base import Fitted, ObservedTask, available_if
-from .._method.objective import LARGE_LOSS, Objective
-from .._method.plan import NetworkRecipe, Plan, TrainingBudget
+from .._method.plan import LARGE_LOSS, NetworkRecipe, Objective, Plan, TrainingBudget
 from .._method.task import RegressionTask, Task
-from .._utils.settings import SettingsRule
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
-from .._utils.validation import OneOf, value_at_epoch
+from .._utils.validation import OneOf, SettingsRule, value_at_epoch
 from ..distributions import EmpiricalGaussian, Gaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..losses import Term, weighted_sum

@@ -24,14 +24,12 @@ from .._estimator.base import (
     for_callbacks,
     with_callbacks,
 )
-from .._method.objective import Objective
-from .._method.plan import NetworkRecipe, Plan, TrainingBudget, build_module
+from .._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget, build_module
 from .._training.resume import resumable
 from .._training.trainer import SEED_LIMIT
 from .._utils.reporting import stage
-from .._utils.settings import part_of
 from .._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
-from .._utils.validation import value_at_epoch
+from .._utils.validation import part_of, value_at_epoch
 from .._utils.warnings import warn
 from ..families import Family, make_family
 from ..modules import DistributionStack, RecurrentSequenceModel, stack

@@ -12,7 +12,7 @@ import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 
-from .._data.checks import check_trainable
+from .._data.checks import check_trainable, is_stream
 from .._data.columns import as_table, names_of_columns, with_days
 from .._data.encoding import InputSettings
 from .._data.schema import InputSchema
@@ -21,7 +21,7 @@ from .._estimator.unwrapping import tags_of
 from .._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
 from .._method.plan import build_module
 from .._method.task import TASKS, Buffers, ClassificationTask, prepare_to_compute, read_samples
-from .._training.stream import Stream, is_stream, refuse_with_stream
+from .._training.stream import Stream, refuse_with_stream
 from .._training.trainer import SEED_LIMIT, Training
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
@@ -267,7 +267,8 @@ def read_fit(
         # Half of the time is for the second student, by which this one is calibrated.
         training = replace(training, budget=budget.keeping(budget.seconds / 2))
     of_estimator = type(estimator).__name__, kind, params, transfer, transfer_only
-    of_training = Checkpoint.of(runtime.checkpoint), teacher, training, random_state
+    checkpoint = None if runtime.checkpoint is None else Checkpoint.of(runtime.checkpoint)
+    of_training = checkpoint, teacher, training, random_state
     of_data: Any = arguments, schema, plan, recipe, scaling, rows, encoded, weight, rows[:0], stream
     spec = FitSpec(*of_estimator, *of_training, before, is_pass, *of_data)
     if transfer == "auto" and kind == "regressor" and n_rows > many:

@@ -6,8 +6,8 @@ from ._diagnostics import RunningRHat as RunningRHat
 from ._diagnostics import SamplerDiagnostics as SamplerDiagnostics
 from ._diagnostics import diagnosed_rows as diagnosed_rows
 from ._fit import fit_ensemble as fit_ensemble
-from ._job import amount_of_training as amount_of_training
 from ._regressor import BayesianEnsembleRegressor
 from ._spec import EnsembleSpec as EnsembleSpec
+from ._spec import amount_of_training as amount_of_training
 
 __all__ = ["BayesianEnsembleClassifier", "BayesianEnsembleRegressor"]

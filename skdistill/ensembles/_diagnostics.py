@@ -86,13 +86,13 @@ def diagnosed_rows(X: Any) -> np.ndarray:
     return X[:: -(-len(X) // _N_ROWS)]
 
 
-def diagnose(module: DistributionStack, job: Any) -> SamplerDiagnostics:
+def diagnose(module: DistributionStack, spec: Any) -> SamplerDiagnostics:
     """Diagnostics of a stack of draws of chains, with a warning if need be."""
-    rows = diagnosed_rows(job.train.X)
+    rows = diagnosed_rows(spec.train.X)
     # What networks predict, without random functions, whose draws are independent in any case.
     members = read_in_chunks(module, rows, lambda outputs, _: module.of_parts(outputs).members)
     members = np.moveaxis(members, 1, 0)  # (S, n, ...)
-    n_chains = job.spec.inference.resolved(job.spec.n_members).n_chains
+    n_chains = spec.inference.resolved(spec.n_members).n_chains
     draws = members.reshape(n_chains, -1, len(rows), int(np.prod(members.shape[2:])))
     if draws.shape[1] < 4:
         nothing = np.full(draws.shape[2:], np.nan)

@@ -96,17 +96,17 @@ class OutOfBag(NamedTuple):
     apart: Tensor | float = 0.0
 
     @classmethod
-    def of(cls, module: Any, numbers: Sequence[int], job: Any, first: int = 0) -> OutOfBag:
-        """Predict the rows of a job by a stack of the members of these numbers, from `first` on."""
-        train, asked = job.train, np.asarray(numbers) >= first
-        judges = ~job.parts.are_seen(numbers) & asked[:, None]  # (S, n)
-        is_smooth = np.array(job.plan.are_smooth or [False] * len(numbers))
+    def of(cls, module: Any, numbers: Sequence[int], spec: Any, first: int = 0) -> OutOfBag:
+        """Predict the rows of a fit by a stack of the members of these numbers, from `first` on."""
+        train, asked = spec.train, np.asarray(numbers) >= first
+        judges = ~spec.parts.are_seen(numbers) & asked[:, None]  # (S, n)
+        is_smooth = np.array(spec.plan.are_smooth or [False] * len(numbers))
         kinds = [np.flatnonzero(asked & (is_smooth == one)) for one in (False, True)]
         if min(map(len, kinds)) < _LEAST_OF_KIND:
             kinds = [np.arange(len(numbers))]
         n_judges = np.min([judges[members].sum(0) for members in kinds], axis=0)
         n_each = np.quantile(n_judges[n_judges > 0], _FEWER_JUDGES, method="lower")
-        if job.parts.n_together > 1 and (n_judges > 1).any():
+        if spec.parts.n_together > 1 and (n_judges > 1).any():
             n_each = max(n_each, 2)  # what a single network has left out does not count
         rows = np.flatnonzero(n_judges >= n_each)
         rows = rows[:: -(-len(rows) // _MOST_JUDGED)]
@@ -114,16 +114,16 @@ class OutOfBag(NamedTuple):
             [k[np.argsort(~judges[k][:, rows], axis=0, kind="stable")[:n_each]] for k in kinds]
         )
         judged = train.at(rows)
-        taken = [job.plan.members_of(of_row) for of_row in places.T.tolist()]
+        taken = [spec.plan.members_of(of_row) for of_row in places.T.tolist()]
         outputs = read_in_chunks(module, judged.X, rows_first)  # (m, S, p)
         found = torch.from_numpy(np.take_along_axis(outputs, np.array(taken)[..., None], 1))
-        y = torch.from_numpy(job.plan.task.encode(judged.y, job.scaling, np.float64))
+        y = torch.from_numpy(spec.plan.task.encode(judged.y, spec.scaling, np.float64))
         weight = np.ones(len(y)) if judged.weight is None else judged.weight
         distribution = module.read(found.transpose(0, 1).double())
         found_of = cls(distribution, y, torch.from_numpy(weight).double())
         if not y.is_floating_point():
             return found_of
-        is_drawn = job.perturbation_seed is not None and job.plan.n_sharing == 1
+        is_drawn = spec.perturbation_seed is not None and spec.plan.n_sharing == 1
         means = module.read(torch.from_numpy(outputs).transpose(0, 1).double()).means
         # Members of an earlier fit may have had draws from another seed.
         pairs = pairs_with_same_draws(numbers if is_drawn else [])
@@ -140,7 +140,7 @@ class OutOfBag(NamedTuple):
             return found_of
         first, second = (means[members].mean(0) for members in kinds)
         return found_of._replace(
-            weights=(0.5, 0.5), are_smooth=job.plan.are_smooth, apart=(first - second).square()
+            weights=(0.5, 0.5), are_smooth=spec.plan.are_smooth, apart=(first - second).square()
         )._weighing_kinds()
 
     def temperature(

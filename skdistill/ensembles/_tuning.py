@@ -2,7 +2,7 @@
 """A few settings, tried by the first members of an ensemble, for the parameter `tune`."""
 
 import copy
-from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -12,9 +12,9 @@ from .._data.encoding import MANY_ROWS
 from .._estimator.calibration import Temperature
 from .._utils.reporting import print_line, stage
 from ..modules import PiecewiseLinear
-from ._blocks import EnsembleTrainer, EveryMemberDiverged
-from ._job import Job
+from ._members import EveryMemberDiverged, Members, train_members
 from ._out_of_bag import OutOfBag
+from ._spec import EnsembleSpec
 
 # How these were chosen: see doc/design.rst.
 _N_TRIED = 4  # members that try each setting; those of the best one stay
@@ -54,87 +54,81 @@ _TRIED_OF_MANY: dict[str, _Tried] = {
 LEAST_TUNED, _OVERCONFIDENT = 10, 1.6  # members, temperature, from which on tune="auto" tries it
 
 
-def settings_to_try(job: Job) -> list[dict[str, object]]:
-    """Return parameters to replace in turn, first by those given; a flat prior remains so.
-
-    Of numbers, embeddings decide how many epochs there are, but none has more than the job.
-    """
-    spec, is_large = job.spec, job.train.n_rows >= MANY_ROWS
-    settings: list[dict[str, Any]] = []
-    for factor, change in (_TRIED_OF_MANY if is_large else _TRIED)[spec.kind]:
-        params = {"prior_scale": spec.prior_scale * factor, **change}
-        if "module__embeddings" in change and spec.kind == "regressor":
-            params["max_epochs"] = min(change.get("max_epochs", job.n_epochs), job.n_epochs)
-        if params not in settings and all(map(spec.is_default, change)):
-            settings.append(params)
-    return settings
+Trials = list[dict[str, Any]]  # of settings: `params`, and the `loss`
 
 
-def best_of(trials: list[dict[str, Any]]) -> dict[str, Any]:
+def best_of(trials: Trials) -> dict[str, Any]:
     """Return the trial of the least loss, the first of several."""
     return min(trials, key=itemgetter("loss"))
 
 
 def best_of_trials(
-    first: EnsembleTrainer, job_with: Callable[[dict[str, Any]], Job], random_state
-) -> tuple[EnsembleTrainer, list[dict[str, Any]]]:
+    base: EnsembleSpec, spec: EnsembleSpec, members: Members, random_state: np.random.RandomState
+) -> tuple[EnsembleSpec, Members, Trials]:
     """Train the first few members by each setting, from the same seeds, and return the best.
 
-    `first` trains by the settings given, and `job_with` returns the job with others. `random_state`
-    stays as it is, for ``train_all`` of the trainer returned, which has members already. Beside it
-    stand, of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of
-    samples that the members have left out, on the scale of training; infinite if all diverged.
+    The `base` is not planned yet. It is planned by the first setting, the one given, as `spec`,
+    whose `members` are filled first. `random_state` stays as it is, for :func:`train_members` of
+    what is returned. Beside it stand, of each setting, `params`, and the `loss`: the negative
+    log-likelihood, in nats, of samples that the members have left out, on the scale of training;
+    infinite if all diverged.
     """
-    best = first
-    trials: list[dict[str, Any]] = []
-    settings, n_members = settings_to_try(first.job), first.job.spec.n_members
-    n_tried = min(_N_TRIED, n_members)
+    is_large = spec.n_rows >= MANY_ROWS
+    settings: list[dict[str, Any]] = []
+    for factor, change in (_TRIED_OF_MANY if is_large else _TRIED)[spec.kind]:
+        params = {"prior_scale": spec.prior_scale * factor, **change}  # a flat prior remains so
+        if "module__embeddings" in change and spec.kind == "regressor":
+            # Embeddings decide how many epochs there are, but none has more than the fit.
+            params["max_epochs"] = min(change.get("max_epochs", spec.n_epochs), spec.n_epochs)
+        if params not in settings and all(map(spec.is_default, change)):
+            settings.append(params)
+    best, trials = (spec, members), []
+    n_tried = min(_N_TRIED, spec.n_members)
     for number, params in enumerate(settings, 1):
-        if first.job.training.verbose > 1:
+        if spec.training.verbose > 1:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
-        trainer = EnsembleTrainer(job_with(params)) if trials else first
-        n_later = (len(settings) - number) * n_tried + n_members - n_tried
-        loss = _loss_of_trained(trainer, copy.deepcopy(random_state), n_tried, n_later)
+        tried = (base.planned(params), Members.before(spec)) if trials else best
+        n_later = (len(settings) - number) * n_tried + spec.n_members - n_tried
+        loss = _loss_of_trained(*tried, copy.deepcopy(random_state), n_tried, n_later)
         trials.append({"params": params, "loss": loss})
         if best_of(trials) is trials[-1]:
-            best = trainer
-    return best, trials
+            best = tried
+    return *best, trials
 
 
 def best_of_priors(
-    first: EnsembleTrainer, job_with: Callable[[dict[str, Any]], Job], random_state
-) -> tuple[EnsembleTrainer, list[dict[str, Any]]]:
+    base: EnsembleSpec, spec: EnsembleSpec, members: Members, random_state: np.random.RandomState
+) -> tuple[EnsembleSpec, Members, Trials]:
     """Return members that are trained, or others with a stronger prior if these are better.
 
-    The others are trained, from the `random_state` of the `first`, if those are overconfident.
-    What was tried stands beside them, as of :func:`best_of_trials`.
+    The others are trained, from the `random_state` of the first, if those are overconfident. What
+    was tried stands beside them, as of :func:`best_of_trials`.
     """
-    scale = first.job.spec.prior_scale
-    loss, calibration = _out_of_bag(first)
-    trials = [{"params": {"prior_scale": scale}, "loss": loss}]
+    loss, calibration = _out_of_bag(spec, members)
+    trials = [{"params": {"prior_scale": spec.prior_scale}, "loss": loss}]
     if calibration is None or calibration.temperature < _OVERCONFIDENT:
-        return first, trials
-    params = {"prior_scale": scale * _STRONGER}
-    if first.job.training.verbose > 1:
+        return spec, members, trials
+    params = {"prior_scale": spec.prior_scale * _STRONGER}
+    if spec.training.verbose > 1:
         print_line(f"tuning: temperature {calibration.temperature:.2f}, so try {params}")
-    other = EnsembleTrainer(job_with(params))
-    with stage(f"{first.job.spec.n_members} members with a stronger prior"):
-        trials.append({"params": params, "loss": _loss_of_trained(other, random_state)})
-    return other if best_of(trials) is trials[-1] else first, trials
+    other = base.planned(params), Members.before(spec)
+    with stage(f"{spec.n_members} members with a stronger prior"):
+        trials.append({"params": params, "loss": _loss_of_trained(*other, random_state)})
+    return (*other, trials) if best_of(trials) is trials[-1] else (spec, members, trials)
 
 
-def _loss_of_trained(trainer: EnsembleTrainer, random_state, *numbers: int) -> float:
-    """Train members, so many as ``train_all`` takes `numbers`, and return their loss."""
+def _loss_of_trained(spec: EnsembleSpec, members: Members, random_state, *numbers: int) -> float:
+    """Train members, so many as :func:`train_members` takes `numbers`, and return their loss."""
     try:
-        trainer.train_all(random_state, None, *numbers)
+        train_members(spec, members, random_state, None, *numbers)
     except EveryMemberDiverged:  # which another setting may not; the table tells of it
         return np.inf
-    return _out_of_bag(trainer)[0]
+    return _out_of_bag(spec, members)[0]
 
 
-def _out_of_bag(trainer: EnsembleTrainer) -> tuple[float, Temperature | None]:
+def _out_of_bag(spec: EnsembleSpec, members: Members) -> tuple[float, Temperature | None]:
     """Return the loss of samples that members have left out, and the temperature, if calibrated."""
-    _, module = trainer.stacked()
-    seen, spec = OutOfBag.of(module, sorted(trainer.weights), trainer.job), trainer.job.spec
+    fitted = members.stacked(spec)
+    seen = OutOfBag.of(fitted.module, sorted(members.weights), replace(spec, plan=fitted.plan))
     calibration = None if spec.calibrate is None else seen.temperature(spec.n_members)
     return seen.nll(calibration, spec.n_members), calibration

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from .._utils.settings import Settings
-from .._utils.validation import check_parameters
+from .._utils.validation import Settings, check_parameters
 from ..losses import by_autograd
 from ..modules import stack
 

@@ -46,11 +46,12 @@ from ._stacks import (
     first_parameter,
     is_plain_sequential,
     member_state,
+    shares_weights,
     stack,
     unstack,
     weights_and_fan_ins,
 )
-from ._tabm import TabM, shares_weights
+from ._tabm import TabM
 
 # What users call by name; the rest is for the layers above.
 __all__ = [

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._utils.process import ProcessLock
-from .._utils.settings import Settings
-from .._utils.validation import Number, OneOf, check_parameters
+from .._utils.validation import Number, OneOf, Settings, check_parameters
 
 Layer = TypeVar("Layer", bound=nn.Module)
 

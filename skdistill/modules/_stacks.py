@@ -257,7 +257,12 @@ class StackedModule(nn.Module):
                     f"one by one, which is slower. {_advice_for_vmap(template)} torch reports: "
                     f"{str(error).strip().splitlines()[0]}"
                 )
-        return self._looped(state, rows).unflatten(0, self.lead)
+        values = {name: value.unbind() for name, value in state.items()}
+        slices = ({name: value[m] for name, value in values.items()} for m in range(len(rows)))
+        with self._template.borrowed() as template:
+            pairs = zip(slices, rows.unbind(), strict=True)
+            outputs = torch.stack([self._call(template, one, x) for one, x in pairs])
+        return outputs.unflatten(0, self.lead)
 
     @cached_property
     def n_activations(self) -> int:
@@ -278,13 +283,6 @@ class StackedModule(nn.Module):
         with self._vectorisable.borrowed() as template:
             call = partial(self._call, template)
             return vmap(call, randomness="different")(state, rows)
-
-    def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        values = {name: value.unbind() for name, value in state.items()}
-        slices = ({name: value[m] for name, value in values.items()} for m in range(len(rows)))
-        with self._template.borrowed() as template:
-            call = partial(self._call, template)
-            return torch.stack([call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)])
 
 
 def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
@@ -318,6 +316,11 @@ def _advice_for_vmap(network: nn.Module) -> str:
     if any(issubclass(kind, nn.RNNBase) for kind in kinds):
         return "torch's recurrent layers are the reason: use skdistill.modules.Recurrent."
     return "Replace control flow that depends on the data by torch.where, and .item() by tensors."
+
+
+def shares_weights(module: object) -> bool:
+    """Tell whether a model class builds all members of an ensemble as one network."""
+    return isinstance(module, type) and hasattr(module, "holds_all_members")
 
 
 def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> nn.Module:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,8 @@ class TabM(nn.Module):
            Parameter-Efficient Ensembling"; the layers are those of Wen, Tran & Ba (2020),
            "BatchEnsemble: an Alternative Approach to Efficient Ensemble and Lifelong Learning".
     """
+
+    holds_all_members = True  # of an ensemble, see `shares_weights`
 
     def __init__(
         self,
@@ -178,8 +180,3 @@ class TabM(nn.Module):
     def _outputs(self, h: Tensor) -> Tensor:
         """Map samples of each member, (1, n, k, in), or shared ones, to (1, k, n, out)."""
         return self.heads(self.core(h).transpose(1, 2))
-
-
-def shares_weights(module: Any) -> TypeGuard[type[TabM]]:
-    """Tell whether a model class builds all members of an ensemble as one network."""
-    return isinstance(module, type) and issubclass(module, TabM)

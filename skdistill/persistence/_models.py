@@ -21,8 +21,7 @@ from torch.overrides import TorchFunctionMode
 from .._estimator.base import NetEstimator
 from .._serialization.container import pack, read, write_atomically
 from .._serialization.json import Decoder, Encoder
-from .._utils.settings import Settings
-from .._utils.validation import FilePath, OneOf
+from .._utils.validation import FilePath, OneOf, Settings
 from .._version import __version__
 from ._names import NAMES, registered_name
 

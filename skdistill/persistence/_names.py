@@ -20,7 +20,7 @@ from .._estimator.calibration import ApproximationError, Calibration, Temperatur
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget
 from .._method.random_functions import RandomFunctions, UnknownColumns, UnseenValues
 from .._method.task import TASKS
-from .._utils.settings import Settings
+from .._utils.validation import Settings
 from ..distillers import LearnerRecipes, Round
 from ..ensembles import SamplerDiagnostics
 from ..expectations import KNOWN

@@ -11,8 +11,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor, nn
 
-from .._utils.settings import Settings
-from .._utils.validation import Number, OneOf
+from .._utils.validation import Number, OneOf, Settings
 from ._removal import unit_norms, units_of
 
 

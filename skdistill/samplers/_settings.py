@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._utils.settings import Settings, SettingsRule
-from .._utils.validation import AnyOf, Number, OneOf, check_parameters
+from .._utils.validation import AnyOf, Number, OneOf, Settings, SettingsRule, check_parameters
 from ..settings import EarlyStopping
 from ._updates import FRICTION, RELATIVE_STEP, SamplingOptimizer, SGHMCOptimizer, SGLDOptimizer
 

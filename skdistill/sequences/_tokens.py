@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
-from .._utils.settings import Settings, SettingsRule
-from .._utils.validation import Number, OneOf, errors_about
+from .._utils.validation import Number, OneOf, Settings, SettingsRule, errors_about
 
 _TOO_LARGE = 2**24  # tokens pass through float32, which holds all whole numbers up to here
 

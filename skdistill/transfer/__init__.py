@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import length_hint
 
-from .._utils.settings import Settings
-from .._utils.validation import did_you_mean
+from .._utils.validation import Settings, did_you_mean
 from ._disagreement import Disagreement
 from ._disagreement import Measure as Measure
 from ._disagreement import MemberDisagreement as MemberDisagreement

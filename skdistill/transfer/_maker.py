@@ -16,8 +16,7 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from .._utils.moments import correlation, standardisation
-from .._utils.settings import Settings
-from .._utils.validation import Number, OneOf, check_parameters, did_you_mean, is_number
+from .._utils.validation import Number, OneOf, Settings, check_parameters, did_you_mean, is_number
 
 # Samples (..., *sample), their index (...), a generator on their device -> new samples.
 Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]

@@ -10,7 +10,7 @@ from torch import nn
 
 from skdistill import BayesianEnsembleRegressor
 from skdistill._engine import Rows, StackNet
-from skdistill._method.objective import Objective
+from skdistill._method.plan import Objective
 from skdistill.modules import MLP, build_member, stack
 from skdistill.settings import Runtime
 

@@ -21,8 +21,7 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps
 from skdistill._engine._closed_form import ClosedFormGradient, blocks_of
 from skdistill._engine._flat import FlatUpdate
-from skdistill._method.objective import Objective
-from skdistill._method.plan import TrainingBudget
+from skdistill._method.plan import Objective, TrainingBudget
 from skdistill._method.task import RegressionTask
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll

@@ -8,7 +8,7 @@ import torch
 
 from skdistill._engine._closed_form import SharedFormGradient
 from skdistill._engine._traced import TracedGradient
-from skdistill.ensembles._job import GaussianObjective
+from skdistill.ensembles._spec import GaussianObjective
 from skdistill.modules import ACTIVATIONS, GaussianStack, TabM, build_member
 
 D, K = 5, 4

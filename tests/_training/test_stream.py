@@ -23,7 +23,8 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._data import encoding
-from skdistill._training.stream import Part, Stream, _Examples, is_stream
+from skdistill._data.checks import is_stream
+from skdistill._training.stream import Part, Stream, _Examples
 from skdistill._utils import moments
 from skdistill.samplers import SGLD, DeepEnsemble
 from skdistill.settings import Runtime

@@ -13,7 +13,7 @@ from skdistill import (
     BDistilBooster,
     HydraPlusRegressor,
 )
-from skdistill._utils.settings import Settings
+from skdistill._utils.validation import Settings
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import (
     Connection,

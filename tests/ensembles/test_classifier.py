@@ -21,9 +21,8 @@ from skdistill import (
 from skdistill._method.task import ClassificationTask
 from skdistill._training.trainer import SEED_LIMIT
 from skdistill.ensembles._fit import split
-from skdistill.ensembles._job import Data
 from skdistill.ensembles._perturbations import stratified
-from skdistill.ensembles._spec import EnsembleSpec
+from skdistill.ensembles._spec import EnsembleSpec, Samples
 from skdistill.modules import ConvNet
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import EarlyStopping
@@ -316,7 +315,7 @@ def test_validation_rows_are_a_share_of_every_class(data):
     weight = np.arange(1.0, 61.0)
     task, data = (
         ClassificationTask(np.unique(y)),
-        Data(X, np.unique(y, return_inverse=True)[1], weight),
+        Samples(X, np.unique(y, return_inverse=True)[1], weight),
     )
     train, valid = split(EnsembleSpec.of(model), task, data, np.random.RandomState(0))
     assert np.bincount(train.y).tolist() == [28, 12, 8]

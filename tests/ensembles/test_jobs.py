@@ -22,7 +22,7 @@ from sklearn.linear_model import LinearRegression
 from skorch.callbacks import Callback
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
-from skdistill.ensembles import EnsembleSpec, _blocks, _job
+from skdistill.ensembles import EnsembleSpec, _members, _spec
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 from skdistill.streams import Batches
@@ -115,10 +115,10 @@ def test_processes_fit_folds_and_models_of_a_mixed_teacher():
     np.testing.assert_array_equal(members, out_of_fold_members(line, X, Y, **settings))
 
 
-def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
-    expected, real = fit(), _blocks.as_they_end
+def test_the_order_in_which_members_end_does_not_matter(monkeypatch):
+    expected, real = fit(), _members.as_they_end
     backwards = lambda *args: reversed(list(real(*args)))  # noqa: E731 -- one line says it
-    monkeypatch.setattr(_blocks, "as_they_end", backwards)
+    monkeypatch.setattr(_members, "as_they_end", backwards)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert_same(fit(), expected)
 
@@ -133,12 +133,12 @@ def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
         (100, 10_000, 10),
     ],
 )
-def test_long_fits_get_several_blocks(n_members, n_rows, expected):
+def test_long_fits_get_several_members(n_members, n_rows, expected):
     model = BayesianEnsembleRegressor(n_members, max_epochs=1, runtime=Runtime(device="cpu")).fit(
         X, Y
     )
     model.set_params(max_epochs=100, batch_size=32)
-    found = _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device("cpu"), n_rows)
+    found = _spec.block_size(EnsembleSpec.of(model), model._recipe, torch.device("cpu"), n_rows)
     assert found == expected
 
 
@@ -335,7 +335,7 @@ except KeyboardInterrupt as error:
 
 @pytest.mark.slow  # processes that start processes
 @pytest.mark.parametrize("backend", ["loky", "threading"])
-def test_ctrl_c_keeps_the_blocks_that_have_ended(backend):
+def test_ctrl_c_keeps_the_members_that_have_ended(backend):
     command = [sys.executable, "-u", "-c", INTERRUPTED.format(backend=backend)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, **pipes) as process:
@@ -380,8 +380,8 @@ class FutureCancelledError(Exception):
 
 
 @pytest.mark.parametrize("n_times", [1, 3])
-def test_blocks_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatch):
-    expected, rounds, real = fit(), [], _blocks.as_they_end
+def test_members_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatch):
+    expected, rounds, real = fit(), [], _members.as_they_end
 
     def losing(tasks, n_jobs):
         rounds.append(len(tasks))
@@ -392,7 +392,7 @@ def test_blocks_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatc
             raise FutureCancelledError
         yield from results
 
-    monkeypatch.setattr(_blocks, "as_they_end", losing)
+    monkeypatch.setattr(_members, "as_they_end", losing)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         if n_times < 3:
             assert_same(fit(), expected)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill.ensembles import EnsembleSpec, _blocks, _job
+from skdistill.ensembles import EnsembleSpec, _members, _spec
 from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import EarlyStopping, Optimizer, Runtime
@@ -182,7 +182,7 @@ def test_other_optimizers_and_clipping(optimizer, data):
 
 def block_of(model, device="cpu"):
     """How many members of a fitted ensemble are trained together on many samples."""
-    return _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
+    return _spec.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
 
 
 def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypatch):
@@ -195,7 +195,7 @@ def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypat
     }
     together = ensemble(**settings).fit(X, y)
     assert [row["members"] for row in together.history_] == 3 * [list(range(23))]
-    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
+    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
     in_blocks = ensemble(**settings).fit(X, y)
     blocks = [row["members"] for row in in_blocks.history_]
     assert blocks == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
@@ -216,12 +216,12 @@ def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypat
         X, np.column_stack([y, y])
     )
     per_member = params["batch_size"] * widest
-    assert block_of(model) == _job._BLOCK_ACTIVATIONS // per_member
-    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 5 * per_member)
+    assert block_of(model) == _spec._BLOCK_ACTIVATIONS // per_member
+    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", 5 * per_member)
     assert block_of(model) == 5
-    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
+    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
     assert block_of(model) == 4
-    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", per_member - 1)
+    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", per_member - 1)
     assert block_of(model) == 1  # never none
     assert block_of(model, "meta") == 3  # all members, but for the CPU
 
@@ -261,18 +261,18 @@ def test_a_member_does_not_depend_on_the_others(data):
 def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
     """Weights that the members give the samples, of shape (n_members, n)."""
     seen = []
-    original = _blocks.EnsembleTrainer._weights_of_rows
+    original = _members.weights_of_rows
 
-    def spy(self, seeds):
-        seen.append(original(self, seeds))
+    def spy(spec, seeds):
+        seen.append(original(spec, seeds))
         return seen[-1]
 
-    monkeypatch.setattr(_blocks.EnsembleTrainer, "_weights_of_rows", spy)
+    monkeypatch.setattr(_members, "weights_of_rows", spy)
     model = ensemble(
         n_members=n_members, inference=DeepEnsemble(bootstrap=True, calibrate=None), max_epochs=1
     )
     model.fit(X, y, sample_weight=weight)
-    return torch.cat(seen).numpy()
+    return np.concatenate(seen)
 
 
 def test_bootstrap_draws_n_rows_for_each_member(data, monkeypatch):
@@ -488,7 +488,7 @@ def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data, interr
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
 def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, interrupted):
-    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, samples, width
+    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, samples, width
     # 15 steps for the first block of two
     model = interrupted(data, at=at)
     assert model.n_members_ == n_members

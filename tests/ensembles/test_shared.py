@@ -171,7 +171,7 @@ def test_it_is_exported(n, fitted, data, tmp_path):
 
 @pytest.fixture
 def every_table_is_large(monkeypatch):
-    for place in ("_blocks", "_fit", "_out_of_bag"):
+    for place in ("_spec", "_fit", "_out_of_bag"):
         monkeypatch.setattr(f"skdistill.ensembles.{place}.MANY_ROWS", N)
 
 
