@@ -198,7 +198,7 @@ LINES = {
     **{"_data": 1650, "_engine": 2603, "_estimator": 2401, "_method": 1288, "_report": 885},
     **{"_serialization": 585, "_training": 1053, "_utils": 1308, "active": 491, "datasets": 381},
     **{"decision": 627, "displays": 830, "distillers": 5666, "distributions": 2176},
-    **{"ensembles": 2766, "export": 1938, "families": 1031, "integrations": 265, "losses": 1929},
+    **{"ensembles": 2766, "export": 1938, "families": 1031, "losses": 1929},
     **{"metrics": 1555, "model_selection": 776, "modules": 2770, "monitoring": 346},
     **{"persistence": 360, "pruning": 640, "samplers": 707, "sequences": 736, "skdistill": 1128},
     **{"teachers": 2662, "transfer": 911},
