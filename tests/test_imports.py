@@ -58,7 +58,7 @@ IMPORTERS = {
     "sklearn": LAYERS["foundations"].union(
         *(LAYERS[name] for name in LAYERS if name not in ("pure torch", "engine"))
     ),
-    "matplotlib": {"displays", "_report"},
+    "matplotlib": {"displays"},
 }
 
 

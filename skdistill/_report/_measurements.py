@@ -67,6 +67,11 @@ class Predictions:
             return np.asarray(self.y != self.point, dtype=float)
         return _mean_over_targets((self.y - self.point) ** 2, np.var(self.y, axis=0))
 
+    @property
+    def mean_total(self) -> np.ndarray:
+        """Total uncertainty of each sample, (n,), a mean over targets in units of their means."""
+        return _mean_over_targets(self.total, self.total.mean(0))
+
     def interval(self, coverage: float) -> np.ndarray:
         """Central interval whose ends are among the quantiles, (..., 2)."""
         ends = np.searchsorted(LEVELS, [(1 - coverage) / 2 - 1e-9, (1 + coverage) / 2 - 1e-9])
@@ -107,8 +112,7 @@ def _calibration_error(p: Predictions, classwise: bool) -> float:
 _SCORE, _RANKING, _OF_Y = "proper scores", "ranking of errors", "units of y"
 # fmt: off
 _RATIO = Quantity(_RANKING, "prediction rejection ratio", "", "higher",
-                  lambda p: metrics.prediction_rejection_ratio(
-                      p.losses, _mean_over_targets(p.total, p.total.mean(0))))
+                  lambda p: metrics.prediction_rejection_ratio(p.losses, p.mean_total))
 CLASSIFICATION = [
     Quantity("accuracy", "accuracy", "", "higher", lambda p: accuracy_score(p.y, p.point)),
     Quantity(_SCORE, "log loss", "nats", "lower",
