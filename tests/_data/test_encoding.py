@@ -28,7 +28,6 @@ from skdistill._data.encoding import Bins, InputEncoding
 from skdistill._utils.moments import Moments
 from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._inputs import compressed
-from skdistill.modules._networks import Periodic, PeriodicLayer
 from skdistill.samplers import DeepEnsemble, MCDropout
 from skdistill.transfer import GaussianNoise, Munge, prepare_with_missing
 
