@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from numbers import Number
 from typing import Any
 
@@ -32,7 +32,8 @@ def known_categories(
     for value in values:
         plain = _plain(value)
         rounded = _in_float32(plain) if isinstance(plain, float) else None
-        category = next((aliases[v] for v in (plain, rounded) if _is_in(v, aliases)), None)
+        forms = [form for form in (plain, rounded) if isinstance(form, Hashable)]
+        category = next((aliases[v] for v in forms if v is not None and v in aliases), None)
         is_number = "numbers" in kinds and number_of(plain) is not None
         if category is not None:
             found[value] = category
@@ -127,13 +128,6 @@ def _plain(value: object) -> Any:
         except UnicodeDecodeError:
             return value
     return value
-
-
-def _is_in(value: object, known: dict) -> bool:
-    try:
-        return value is not None and value in known
-    except TypeError:  # it has no hash
-        return False
 
 
 def _kind(value: object) -> str:
