@@ -138,7 +138,7 @@ def contenders(task: str, folder: Path) -> dict[str, tuple[Callable[[Any], Any],
     graph = onnx.load(files["file"])
     steps = to_onnx(StandardScaler().fit(inputs(256)), inputs(1), target_opset=18)
     steps.ir_version = graph.ir_version
-    joined = merge_models(steps, graph, prefix1="steps_", io_map=[("steps_variable", "X")])
+    joined = merge_models(steps, graph, prefix1="steps_", io_map=[("variable", "X")])
     onnx.save(joined, files["pipeline"])
     scaled = opened(files["pipeline"])
     on_two = session_of(student, folder / "two.onnx", n_threads=2)

@@ -215,7 +215,14 @@ class Columns:
             dtype = np.asarray(like).dtype
             return table.astype(dtype if dtype.kind in "mMO" else float)
         for column in self.categories.keys() - set(date_columns(like)):
-            columns[column] = _series_like(column_of(like, column), columns[column])
+            series, values = column_of(like, column), columns[column]
+            dtype = series.dtype
+            if hasattr(dtype, "categories") and hasattr(series, "iloc"):
+                # A batch of a stream may have fewer categories than another.
+                held = {value for value in values if value is not None}
+                dtype = dtype if held <= set(dtype.categories) else "category"
+            values = values if hasattr(series, "iloc") else values.tolist()
+            columns[column] = type(series)(values, dtype=dtype)
         return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
@@ -334,16 +341,6 @@ def _dates_like(days: np.ndarray, column: Any) -> Any:
             series = series.dt.tz_localize("UTC").dt.tz_convert(column.dtype.tz)
         return series.astype(column.dtype)
     return type(column)(dates).cast(column.dtype)
-
-
-def _series_like(column: Any, values: np.ndarray) -> Any:
-    """Return values as a column of a frame, of the dtype of another."""
-    if hasattr(column, "iloc"):
-        held = {value for value in values if value is not None}
-        # A batch of a stream may have fewer categories than another.
-        has_all = not hasattr(column.dtype, "categories") or held <= set(column.dtype.categories)
-        return type(column)(values, dtype=column.dtype if has_all else "category")
-    return type(column)(values.tolist(), dtype=column.dtype)
 
 
 def _categorical_columns(X: Any, wanted: object) -> list[int]:

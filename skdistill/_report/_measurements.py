@@ -258,10 +258,16 @@ def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Me
         notes.append(
             f"Parameters, operations and training time are those of networks, not {others}'s."
         )
+
+    def training_seconds(model: Any) -> float:
+        """Seconds that all epochs of the networks took; NaN if the history does not tell."""
+        history = innermost(model, None, "history_", "report")[0].history_
+        return sum(epoch.get("dur", np.nan) for epoch in history)
+
     quantities: list[tuple[str, str, Callable[[Any], float]]] = [
         ("parameters", "", n_parameters),
         ("floating-point operations for a sample", "", lambda model: flops(model, X)),
-        ("training of the networks, without teachers", "s", _training_seconds),
+        ("training of the networks, without teachers", "s", training_seconds),
     ]
     for name, unit, measure in quantities:
         values = {role: float(measure(model)) for role, model in networks.items()}
@@ -281,9 +287,3 @@ def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Me
         name = "one sample" if size == 1 else f"a batch of {size} samples"
         times = {role: latency(model, X, batch_size=size) for role, model in models.items()}
         yield Measurement("latency", f"predict {name}, one thread", times, "s", "lower")
-
-
-def _training_seconds(model: BaseEstimator) -> float:
-    """Seconds that all epochs of the networks took; NaN if the history does not tell."""
-    history = innermost(model, None, "history_", "report")[0].history_
-    return sum(epoch.get("dur", np.nan) for epoch in history)

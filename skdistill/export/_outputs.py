@@ -102,7 +102,7 @@ class GraphOutputs(nn.Module):
 
     def _read(self, X: Tensor) -> dict[str, Tensor]:
         X = X if self.codes is None else self.codes(X)
-        if self.network is None:  # it is in its usual form
+        if self.network is None:  # the module's own form
             outputs = self.module.outputs(X)
         else:
             outputs = self.network(self.module.encode(X))

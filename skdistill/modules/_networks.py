@@ -169,7 +169,7 @@ class MLP(nn.Sequential):
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
-    """``nn.Linear`` with its usual initial distribution, drawn from `generator`."""
+    """``nn.Linear`` with torch's initial distribution, drawn from `generator`."""
     layer = nn.Linear(fan_in, fan_out, bias=False, device="meta")  # draws nothing, as skip_init
     layer.weight = nn.Parameter(torch.empty(fan_out, fan_in))
     layer.bias = nn.Parameter(torch.empty(fan_out))
