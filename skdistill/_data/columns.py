@@ -178,7 +178,7 @@ class Columns:
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 
-        def refusal(value: object, values: list) -> ValueError:
+        def refusal(values: list) -> ValueError:
             kind = "text" if known and isinstance(known[0], str) else "numbers"
             categories = in_words(known) if known else "all of them missing"
             return ValueError(
@@ -190,7 +190,7 @@ class Columns:
             others = set(values) - codes.keys() - {None}
         except TypeError:  # a value has no hash
             unhashable = [value for value in values if type(value).__hash__ is None] or values
-            raise refusal(unhashable[0], unhashable) from None
+            raise refusal(unhashable) from None
         if others:
             found = known_categories(others, self._in_training(column), refusal)
             codes |= {value: codes.get(found.get(value), np.nan) for value in others}

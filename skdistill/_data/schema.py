@@ -382,7 +382,7 @@ def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | N
         )
     found = values_of(values)
 
-    def refusal(value: object, values: list) -> ValueError:
+    def refusal(values: list) -> ValueError:
         return ValueError(
             f"Column {name!r} of X must hold {wanted} as in fit, of {schema.dtypes[column]}; "
             f"got {in_words(values)}. Convert it to {wanted}."
@@ -391,7 +391,7 @@ def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | N
     if unit is not None:
         held = [value for value in found if value is not None]
         if held:
-            raise refusal(held[0], held)
+            raise refusal(held)
         return np.full(len(found), np.nan)
     return numbers_of(found, kind == "boolean", refusal)
 

@@ -257,12 +257,7 @@ class StackedModule(nn.Module):
                     f"one by one, which is slower. {_advice_for_vmap(template)} torch reports: "
                     f"{str(error).strip().splitlines()[0]}"
                 )
-        values = {name: value.unbind() for name, value in state.items()}
-        slices = ({name: value[m] for name, value in values.items()} for m in range(len(rows)))
-        with self._template.borrowed() as template:
-            call = partial(self._call, template)
-            found = [call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)]
-        return torch.stack(found).unflatten(0, self.lead)
+        return self._looped(state, rows).unflatten(0, self.lead)
 
     @cached_property
     def n_activations(self) -> int:
@@ -283,6 +278,13 @@ class StackedModule(nn.Module):
         with self._vectorisable.borrowed() as template:
             call = partial(self._call, template)
             return vmap(call, randomness="different")(state, rows)
+
+    def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        values = {name: value.unbind() for name, value in state.items()}
+        slices = ({name: value[m] for name, value in values.items()} for m in range(len(rows)))
+        with self._template.borrowed() as template:
+            call = partial(self._call, template)
+            return torch.stack([call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)])
 
 
 def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
