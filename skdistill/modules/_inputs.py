@@ -91,12 +91,12 @@ class InputEncoder(nn.Module):
         z = x if sources is None else x.index_select(-1, sources)
         z = (z - kept["starts"]) / kept["widths"]
         inputs = z.clamp(kept["low"], kept["high"]) if self.is_bounded else z  # bins: Eq 1
-        near = (part.narrow(-1, 0, self.n_numbers) for part in (z, inputs))
-        # Few samples have numbers to compress; an exported graph takes any.
-        if self.compresses and (torch.compiler.is_compiling() or not torch.equal(*near)):
-            numbers = compressed(z.narrow(-1, 0, self.n_numbers))
-            bins = inputs.narrow(-1, self.n_numbers, self.n_bins)
-            inputs = torch.cat([numbers, bins], -1) if self.n_bins else numbers
+        if self.compresses:  # few samples have numbers for it; an exported graph takes any
+            near = (part.narrow(-1, 0, self.n_numbers) for part in (z, inputs))
+            if torch.compiler.is_compiling() or not torch.equal(*near):
+                numbers = compressed(z.narrow(-1, 0, self.n_numbers))
+                bins = inputs.narrow(-1, self.n_numbers, self.n_bins)
+                inputs = torch.cat([numbers, bins], -1) if self.n_bins else numbers
         if kept["indicators"] is None and not self.n_categories:
             return inputs
         numbers, bins = inputs.split_with_sizes(sizes, -1)
