@@ -216,7 +216,7 @@ class Columns:
             return table.astype(dtype if dtype.kind in "mMO" else float)
         for column in self.categories.keys() - set(date_columns(like)):
             series, values = column_of(like, column), columns[column]
-            dtype = series.dtype
+            dtype: Any = series.dtype
             if hasattr(dtype, "categories") and hasattr(series, "iloc"):
                 # A batch of a stream may have fewer categories than another.
                 held = {value for value in values if value is not None}
@@ -347,15 +347,15 @@ def _categorical_columns(X: Any, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
     if isinstance(wanted, str):
         # Columns that are categorical or text; of objects, one of which is text.
-        found = []
+        numbers = []
         for number in range(len(X.columns) if _is_frame(X) else 0):
-            column = column_of(X, number)
-            kind = str(column.dtype).lower()
+            held = column_of(X, number)
+            kind = str(held.dtype).lower()
             is_found = kind.startswith(_OF_CATEGORIES)
             if kind == "object":
-                is_found = any(isinstance(value, str) for value in values_of(column))
-            found += [number] * is_found
-        return found
+                is_found = any(isinstance(value, str) for value in values_of(held))
+            numbers += [number] * is_found
+        return numbers
     names, shape = names_of_columns(X), np.shape(X)
     if len(shape) < 2:
         return []  # the check that follows says what is wrong

@@ -10,7 +10,6 @@ import numpy as np
 from .._utils.typing import ArrayLike
 from .._utils.validation import Number
 from ..distributions import Uncertainty
-from ._checks import check_line, check_target
 from ._display import (
     ALEATORIC_COLOR,
     LINE_COLOR,
@@ -18,6 +17,8 @@ from ._display import (
     Axes,
     Display,
     Keywords,
+    check_line,
+    check_target,
     draw,
     literal,
 )
