@@ -216,13 +216,13 @@ class Columns:
             return table.astype(dtype if dtype.kind in "mMO" else float)
         for column in self.categories.keys() - set(date_columns(like)):
             series, values = column_of(like, column), columns[column]
-            dtype: Any = series.dtype
-            if hasattr(dtype, "categories") and hasattr(series, "iloc"):
+            kind: Any = series.dtype
+            if hasattr(kind, "categories") and hasattr(series, "iloc"):
                 # A batch of a stream may have fewer categories than another.
                 held = {value for value in values if value is not None}
-                dtype = dtype if held <= set(dtype.categories) else "category"
+                kind = kind if held <= set(kind.categories) else "category"
             values = values if hasattr(series, "iloc") else values.tolist()
-            columns[column] = type(series)(values, dtype=dtype)
+            columns[column] = type(series)(values, dtype=kind)
         return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
