@@ -3,9 +3,9 @@
 
 Six functions of BoTorch without noise, from 2 d + 2 points of a Sobol sequence, then batches of
 four, forty in all. Each batch maximises the log expected improvement of a model of all points so
-far: BoTorch's default Gaussian process, or the members of an ensemble with the settings that
-`MembersModel` recommends for values without noise. At random: further points of the same sequence,
-with which all methods begin. Regret is the best value there is less the best found.
+far: BoTorch's default Gaussian process, or the members of an ensemble with settings that suit
+values without noise. At random: further points of the same sequence, with which all methods begin.
+Regret is the best value there is less the best found.
 
     python benchmarks/optimise.py --runs 10 --jobs 2                # needs BoTorch
 """
