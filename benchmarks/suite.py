@@ -77,7 +77,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdistill import predict_quantiles, predict_uncertainty
 from skdistill.metrics import expected_calibration_error, fidelity, gaussian_nll, interval_coverage
-from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
+from skdistill.model_selection import unseen_scores
 
 NUMBERS = (*SUITE["regression"], *OF_UCI, "california", "house")
 CLASSES = (*SUITE["classification"], "adult", "covtype20k", "letter", "magic")
@@ -236,11 +236,21 @@ def of_classes(y: np.ndarray, proba: np.ndarray, labels: np.ndarray) -> Row:
     return found
 
 
+def is_left_out(protocol: str, column: np.ndarray) -> np.ndarray:
+    """Which samples are in the middle third of a column, or in its outer sixths."""
+    n, ranks = len(column), rankdata(column) - 1
+    if protocol == "tail":
+        return (ranks < n // 6) | (ranks > n - 1 - n // 6)
+    _, group, counts = np.unique(column, return_inverse=True, return_counts=True)
+    low, high = n // 3, 2 * n // 3
+    return (ranks >= low) & (ranks < high) & (counts[group] <= high - low)
+
+
 def gap_of(protocol: str, name: str, case: str) -> tuple[Fold, np.ndarray, np.ndarray]:
     """Samples outside of a gap or tails, and those inside."""
     X, y = table(name)
-    splitter = {"gap": GapSplit, "tail": TailSplit}[protocol]([int(case.split()[-1])])
-    ((train, inside),) = splitter.split(X)
+    is_inside = is_left_out(protocol, X[:, int(case.split()[-1])])
+    train, inside = np.flatnonzero(~is_inside), np.flatnonzero(is_inside)
     train = np.random.default_rng(0).permutation(train)
     held_out, train = np.split(train, [math.ceil(HELD_OUT * len(train))])
     held_out, train = np.sort(held_out[:MOST_OUT_OF_GAPS]), np.sort(train[:MOST_OF_GAPS])
@@ -363,7 +373,12 @@ def units(options, done: set[tuple]) -> Iterator[Unit]:
         for name in (name for name in names if name in options.sets):
             cases, peers = [""], []
             if protocol in ("gap", "tail"):
-                columns = GapSplit().get_features(table(name)[0])
+                parts = enumerate(np.asarray(table(name)[0]).T)
+                columns = [
+                    number
+                    for number, column in parts
+                    if len(np.unique(column)) > 10 and is_left_out("gap", column).any()
+                ]
                 places = np.linspace(
                     0, len(columns) - 1, min(1 if options.fast else N_COLUMNS, len(columns))
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import doctest
-import importlib.util
+import importlib
 import inspect
 import io
 import pickle
@@ -443,12 +443,9 @@ def test_pickles_hold_nothing_of_torch_or_skorch(cls, state, fitted):
 
 
 def all_modules():
-    """Names of all modules, less one that only BoTorch's users can import, where there is none."""
+    """Names of all modules."""
     walk = pkgutil.walk_packages(skdistill.__path__, prefix="skdistill.")
-    names = [skdistill.__name__, *(info.name for info in walk)]
-    if importlib.util.find_spec("botorch") is None:
-        names.remove("skdistill.integrations.botorch")
-    return names
+    return [skdistill.__name__, *(info.name for info in walk)]
 
 
 def public_modules():

@@ -46,7 +46,6 @@ LAYERS = {
         "persistence",
         "streams",
         "export",
-        "integrations",
         "datasets",
     },
 }
@@ -59,9 +58,7 @@ IMPORTERS = {
     "sklearn": LAYERS["foundations"].union(
         *(LAYERS[name] for name in LAYERS if name not in ("pure torch", "engine"))
     ),
-    "matplotlib": {"displays", "_report"},
-    "mlflow": {"integrations"},
-    "botorch": {"integrations"},
+    "matplotlib": {"displays"},
 }
 
 
@@ -191,8 +188,8 @@ student = skdistill.load("tests/persistence/version_1.safetensors")[-1]
 student.predict([[0.0] * student.n_features_in_])
 found["loaded"] = imported("sympy", "skorch", "torch._dynamo")
 
-import skdistill.integrations.mlflow
-found["heavy"] = imported("matplotlib", "mlflow", "skdistill.displays", "skorch", "torch._dynamo")
+import skdistill.persistence
+found["heavy"] = imported("matplotlib", "skdistill.displays", "skorch", "torch._dynamo")
 
 sys.modules["matplotlib"] = None
 found["listed"] = set(lazy) < set(dir(skdistill))

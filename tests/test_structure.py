@@ -195,13 +195,13 @@ def test_a_fit_is_no_longer_than_it_was(estimator, n_functions, n_files):
 
 # Lines of each package, and of the modules beside them. A change may lower them.
 LINES = {
-    **{"_data": 1650, "_engine": 2603, "_estimator": 2393, "_method": 1218, "_report": 885},
+    **{"_data": 1599, "_engine": 2560, "_estimator": 2393, "_method": 1218, "_report": 731},
     **{"_serialization": 585, "_training": 1008, "_utils": 1300, "active": 491, "datasets": 381},
-    **{"decision": 627, "displays": 830, "distillers": 5666, "distributions": 2176},
-    **{"ensembles": 2562, "export": 1938, "families": 1031, "integrations": 265, "losses": 1929},
-    **{"metrics": 1555, "model_selection": 776, "modules": 2770, "monitoring": 346},
-    **{"persistence": 360, "pruning": 640, "samplers": 707, "sequences": 736, "skdistill": 1117},
-    **{"teachers": 2662, "transfer": 911},
+    **{"decision": 627, "displays": 809, "distillers": 5666, "distributions": 2174},
+    **{"ensembles": 2562, "export": 1683, "families": 1027, "integrations": 265, "losses": 1904},
+    **{"metrics": 1394, "model_selection": 555, "modules": 2711, "monitoring": 346},
+    **{"persistence": 360, "pruning": 622, "samplers": 707, "sequences": 736, "skdistill": 1117},
+    **{"teachers": 2662, "transfer": 909},
 }
 
 
@@ -228,7 +228,7 @@ def used_once(paths):
 
 
 def test_small_functions_that_are_used_once_belong_into_their_caller(tmp_path):
-    assert len(list(used_once(ROOT.rglob("*.py")))) <= 72
+    assert len(list(used_once(ROOT.rglob("*.py")))) <= 52
     (tmp_path / "a.py").write_text("def _f():\n    return 1\n\n\nx = _f()\n")
     assert len(list(used_once([tmp_path / "a.py"]))) == 1
 
@@ -242,7 +242,7 @@ WRITES_WITH_REASON = {
     # Of the copy of a network: forward of a layer of torch's, and sizes that go with its weights.
     **{"modules/_recurrent.py": 1, "pruning/_removal.py": 1},
     # Messages of protobuf, as which onnx has its graphs.
-    **{"export/_graph.py": 3, "export/_pipelines.py": 1},
+    "export/_graph.py": 3,
     # What decorators make: names, signatures and docstrings of functions, and a kept property.
     "losses/_loss.py": 4,
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gaps and tails against samples found by hand, and scores against metrics of what is predicted."""
+"""Scores away from the training samples, against metrics of what is predicted."""
 
 from __future__ import annotations
 
@@ -20,75 +20,10 @@ from skdistill import (
 )
 from skdistill.distributions import Uncertainty
 from skdistill.metrics import aurc, mixture_nll, ood_auroc
-from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
+from skdistill.model_selection import unseen_scores
 from skdistill.teachers import as_teacher
 
 SMALL = {"max_epochs": 2, "module__hidden_units": (4,), "random_state": 0}
-
-
-# Splitters ----------------------------------------------------------------------------------------
-
-# Ranks of the samples along the second feature: the reverse of their order.
-X = np.column_stack([np.arange(12.0) % 2, 11.0 - np.arange(12), np.arange(12) ** 3])
-
-
-def folds(splitter, X):
-    """Test samples of each fold, once it is sure that the others are for training."""
-    pairs = list(splitter.split(X))
-    for train, test in pairs:
-        assert sorted([*train, *test]) == list(range(len(X)))
-        assert list(train) == sorted(train)
-        assert list(test) == sorted(test)
-    assert splitter.get_n_splits(X) == len(pairs) == len(splitter.get_features(X))
-    return [test.tolist() for _, test in pairs]
-
-
-def test_a_gap_is_the_middle_third():
-    assert folds(GapSplit(), X) == [[4, 5, 6, 7], [4, 5, 6, 7]]  # the first has two values
-    assert GapSplit().get_features(X) == [1, 2]
-
-
-def test_tails_are_the_outer_sixths():
-    assert folds(TailSplit(), X) == [[0, 1, 10, 11], [0, 1, 10, 11]]
-
-
-@pytest.mark.parametrize(
-    ("n", "gap", "tails"),
-    [
-        (11, [3, 4, 5, 6], [0, 10]),  # 11 // 3 = 3 and 22 // 3 = 7; 11 // 6 = 1
-        (13, [4, 5, 6, 7], [0, 1, 11, 12]),
-        (14, [4, 5, 6, 7, 8], [0, 1, 12, 13]),
-    ],
-)
-def test_parts_of_numbers_that_are_no_multiples(n, gap, tails):
-    order = np.random.default_rng(0).permutation(n)
-    column = np.empty((n, 1))
-    column[order, 0] = np.arange(n)  # sample order[i] has rank i
-    assert folds(GapSplit(), column) == [sorted(order[gap])]
-    assert folds(TailSplit(), column) == [sorted(order[tails])]
-
-
-def test_features_of_few_values_have_no_fold_unless_they_are_named():
-    assert GapSplit(min_values=1).get_features(X) == [1, 2]  # the first has no middle third
-    assert GapSplit(min_values=12).get_n_splits(X) == 0
-    assert GapSplit([-1, 0]).get_features(X) == [2, 0]
-    with pytest.raises(ValueError, match="too few of its 12 values differ"):
-        next(GapSplit([0]).split(X))
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: GapSplit("age"), ValueError, "features must be 'auto' or a list"),
-        (lambda: TailSplit(min_values=0), ValueError, "min_values must be an integer >= 1"),
-        (lambda: GapSplit([3]).get_n_splits(X), ValueError, "which has 3; got 3"),
-        (lambda: GapSplit().get_n_splits(), ValueError, "X must be given"),
-        (lambda: list(TailSplit([0]).split(X[:5])), ValueError, "no test samples for feature 0"),
-    ],
-)
-def test_what_cannot_be_split_is_named(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
 
 
 # Scores -------------------------------------------------------------------------------------------
@@ -192,7 +127,7 @@ MODELS = {
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_every_model_is_scored_on_a_fold(model, data):
     X, y = data
-    train, test = next(GapSplit().split(X))
+    train, test = np.split(X[:, 0].argsort(), [2 * len(X) // 3])
     fitted = clone(model).fit(X[train[::2]], y[train[::2]])
     held_out = train[1::2]
     found = unseen_scores(fitted, X[held_out], y[held_out], X[test], y[test])

@@ -96,12 +96,14 @@ class Columns:
         if categorical_features is None:
             return None
         is_found = isinstance(categorical_features, str)
-        kept, others, advice = {}, {}, _advice_on_ids(X) if is_found else []
+        kept, others = {}, {}
+        odd = [f"{name!r} numbers the samples" for name in (_ids_in(X) if is_found else ())]
         with errors_about("categorical_features"):
             for number in _categorical_columns(X, categorical_features):
-                counts = _counts(column_of(X, number))
-                if is_found:
-                    advice += _advice_on_text(X, number, counts)
+                column = column_of(X, number)
+                counts = Counter(value for value in values_of(column) if value is not None)
+                if is_found and (held := _odd_text(column, counts)):
+                    odd.append(f"{name_of_column(X, number)!r} {held}")
                 found = [value for value, _ in counts.most_common()]
                 _refuse_kinds(found, name_of_column(X, number))
                 n_kept = len(counts)
@@ -110,8 +112,11 @@ class Columns:
                 n_kept = min(n_kept, _MOST_CATEGORIES)
                 kept[number] = sorted(found[:n_kept], key=_order)
                 others[number] = found[n_kept:]
-        if advice:
-            warn("\n".join(advice))
+        if odd:
+            warn(
+                f"X has columns that are no features as they are: {'; '.join(odd)}. Convert them, "
+                "leave them out, or make them categorical (text) or floats (numbers)."
+            )
         return cls(np.shape(X)[1], kept, others) if kept else None
 
     def grown(self, X: ArrayLike) -> Columns:
@@ -121,7 +126,7 @@ class Columns:
         kept, others = {}, {}
         for number in self.categories:
             known = self._in_training(number)
-            new = _counts(column_of(X, number)).keys() - known
+            new = {*values_of(column_of(X, number))} - {None, *known}
             _refuse_kinds(list(new), name_of_column(X, number))
             known = [*known, *sorted(new, key=_order)]
             kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
@@ -173,20 +178,19 @@ class Columns:
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 
-        def refusal(value: object, values: list) -> ValueError:
+        def refusal(values: list) -> ValueError:
             kind = "text" if known and isinstance(known[0], str) else "numbers"
-            line = line_that_converts(X, column, kind)
             categories = in_words(known) if known else "all of them missing"
             return ValueError(
                 f"Column {name_of_column(X, column)!r} of X must hold categories as in fit, "
-                f"{categories}; got {in_words(values)}. {line}"
+                f"{categories}; got {in_words(values)}. Convert it to {kind}."
             )
 
         try:
             others = set(values) - codes.keys() - {None}
         except TypeError:  # a value has no hash
-            unhashable = [value for value in values if not _has_hash(value)]
-            raise refusal(unhashable[0], unhashable) from None
+            unhashable = [value for value in values if type(value).__hash__ is None] or values
+            raise refusal(unhashable) from None
         if others:
             found = known_categories(others, self._in_training(column), refusal)
             codes |= {value: codes.get(found.get(value), np.nan) for value in others}
@@ -211,11 +215,14 @@ class Columns:
             dtype = np.asarray(like).dtype
             return table.astype(dtype if dtype.kind in "mMO" else float)
         for column in self.categories.keys() - set(date_columns(like)):
-            own, values = column_of(like, column), columns[column].tolist()
-            known = getattr(own.dtype, "categories", None) if hasattr(own, "iloc") else None
-            # A batch of a stream may have fewer categories than another.
-            has_all = known is None or set(values) - {None} <= set(known)
-            columns[column] = type(own)(values, dtype=own.dtype if has_all else "category")
+            series, values = column_of(like, column), columns[column]
+            kind: Any = series.dtype
+            if hasattr(kind, "categories") and hasattr(series, "iloc"):
+                # A batch of a stream may have fewer categories than another.
+                held = {value for value in values if value is not None}
+                kind = kind if held <= set(kind.categories) else "category"
+            values = values if hasattr(series, "iloc") else values.tolist()
+            columns[column] = type(series)(values, dtype=kind)
         return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
@@ -339,13 +346,16 @@ def _dates_like(days: np.ndarray, column: Any) -> Any:
 def _categorical_columns(X: Any, wanted: object) -> list[int]:
     """Numbers of the columns that a parameter names."""
     if isinstance(wanted, str):
-        found = []  # columns of a frame that are categorical or text; objects if one is text
+        # Columns that are categorical or text; of objects, one of which is text.
+        numbers = []
         for number in range(len(X.columns) if _is_frame(X) else 0):
-            kind = str((column := column_of(X, number)).dtype).lower()
-            are_texts = (isinstance(value, str) for value in values_of(column))
-            if any(are_texts) if kind == "object" else kind.startswith(_OF_CATEGORIES):
-                found.append(number)
-        return found
+            held = column_of(X, number)
+            kind = str(held.dtype).lower()
+            is_found = kind.startswith(_OF_CATEGORIES)
+            if kind == "object":
+                is_found = any(isinstance(value, str) for value in values_of(held))
+            numbers += [number] * is_found
+        return numbers
     names, shape = names_of_columns(X), np.shape(X)
     if len(shape) < 2:
         return []  # the check that follows says what is wrong
@@ -364,11 +374,6 @@ def _categorical_columns(X: Any, wanted: object) -> list[int]:
                 f"{n_columns if names is None else names}."
             )
     return sorted({int(column) % n_columns for column in found})
-
-
-def _counts(column: object) -> Counter:
-    """How often a column holds each of its categories."""
-    return Counter(value for value in values_of(column) if value is not None)
 
 
 def _are_names(counts: Counter) -> bool:
@@ -393,71 +398,35 @@ def _refuse_kinds(categories: list, name: object) -> None:
             )
 
 
-def _advice_on_text(X: Any, number: int, counts: Counter) -> list[str]:
-    """Tell of a column of text that it holds numbers, dates, names or free text, if it does."""
-    name, column = name_of_column(X, number), column_of(X, number)
+def _odd_text(column: Any, counts: Counter) -> str:
+    """Say what a column of text holds that is hardly categories; "" if it holds nothing else."""
     if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
-        return []
-    mend = "leave it out, or make numbers of it, by TargetEncoder or TfidfVectorizer"
-    found = "names or free text" if _are_names(counts) else ""
+        return ""
     for kind, is_one in (("dates", _DATE.match), ("numbers", number_of)):
         held = [count for value, count in counts.items() if is_one(str(value)) is not None]
         if len(held) > _FEW_NUMBERS and sum(held) >= _SHARE_OF_NUMBERS * counts.total():
-            found, mend = kind, line_that_converts(X, number, kind)
-    if not found:
-        return []
-    return [
-        f"Column {name!r} of X is text, and is read as categories, but holds {found}. To have "
-        f"categories, make it categorical; else {mend[0].lower()}{mend[1:].rstrip('.')}."
-    ]
+            return f"holds {kind} as text"
+    return "holds names or free text" if _are_names(counts) else ""
 
 
-def _advice_on_ids(X: Any) -> list[str]:
-    """Tell of columns of a frame, beside others, that number its samples.
+def _ids_in(X: Any) -> list[Any]:
+    """Names of the columns of a frame, beside others, that number its samples.
 
     Their values are whole numbers which all differ, and have no gaps or are called an ID. Numbers
     of customers by another name are not found: incomes may all differ too.
     """
     if not _is_frame(X) or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
         return []
-    advice = []
+    found = []
     for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         is_whole = str(dtype).lower().startswith(("int", "uint"))
         parts = (X[:1000], X) if is_whole else ()
         differ = (len({*values_of(column_of(p, number))} - {None}) == len(p) for p in parts)
-        if not (is_whole and all(differ)):
-            continue
-        column = column_of(X, number)
-        if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
-            advice.append(
-                f"Column {name!r} of X has another whole number for each sample, as IDs do. Leave "
-                "it out, or make it float."
-            )
-    return advice
-
-
-def line_that_converts(X: ArrayLike, number: int, kind: str, value: object = None) -> str:
-    """Say how to make what `kind` says, in the plural, of a column, of which `value` is one."""
-    name = name_of_column(X, number)
-    column = f"X[{name!r}]" if hasattr(X, "iloc") else f"X[:, {number}]"
-    in_pandas, in_polars = {
-        "text": (f"{column}.astype(str)", "cast(pl.String)"),
-        "numbers": (f"pd.to_numeric({column}, errors='coerce')", "cast(pl.Float64, strict=False)"),
-        "dates": (f"pd.to_datetime({column})", "str.to_datetime()"),
-        "durations": (f"pd.to_timedelta({column})", "cast(pl.Duration)"),
-        "booleans": (f"{column} == {value!r}", f"eq({value!r})"),
-    }[kind]
-    if hasattr(X, "schema"):
-        return f"Convert it, X = X.with_columns(pl.col({name!r}).{in_polars})."
-    return f"Convert it, {column} = {in_pandas}."
-
-
-def _has_hash(value: object) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+        if is_whole and all(differ):
+            column = column_of(X, number)
+            if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
+                found.append(name)
+    return found
 
 
 def _is_frame(X: Any) -> bool:
@@ -490,7 +459,7 @@ def values_of(column: Any) -> list:
     """Values of a column as Python has them; None for missing ones."""
     values = np.asarray(column, dtype=object).tolist()
     if isinstance(column, np.ndarray):
-        # None, NaN, NaT and pandas' NA, whose comparisons have no truth value.
+        # NaN and NaT differ from themselves; pandas' NA compares to nothing.
         return [
             None if value is None or type(value).__name__ == "NAType" or value != value else value
             for value in values

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from numbers import Number
 from typing import Any
 
@@ -14,7 +14,7 @@ _BOOLEANS = {"False": 0.0, "True": 1.0}
 
 
 def known_categories(
-    values: Iterable[object], categories: list, refuse: Callable[[Any, list], ValueError]
+    values: Iterable[object], categories: list, refuse: Callable[[list], ValueError]
 ) -> dict[Any, Any]:
     """Find the categories that values stand for which are not equal to any.
 
@@ -22,7 +22,7 @@ def known_categories(
     that they are rounded from. Text such as "01", which does not tell its number apart from others
     when it is written again, stands for itself. Values that are not among the keys are unknown.
     Those whose type is that of no category, and which cannot be converted to one, are refused:
-    `refuse` takes the first, and all of them, and returns an error.
+    `refuse` takes them and returns an error.
     """
     aliases = _aliases(categories)
     kinds = {_kind(category) for category in categories}
@@ -32,14 +32,15 @@ def known_categories(
     for value in values:
         plain = _plain(value)
         rounded = _in_float32(plain) if isinstance(plain, float) else None
-        category = next((aliases[v] for v in (plain, rounded) if _is_in(v, aliases)), None)
+        forms = [form for form in (plain, rounded) if isinstance(form, Hashable)]
+        category = next((aliases[v] for v in forms if v is not None and v in aliases), None)
         is_number = "numbers" in kinds and number_of(plain) is not None
         if category is not None:
             found[value] = category
         elif categories and not is_number and _kind(plain) not in kinds:
             refused.append(value)
     if refused:
-        raise refuse(refused[0], refused)
+        raise refuse(refused)
     return found
 
 
@@ -91,14 +92,12 @@ def _texts(number: float) -> list[str]:
     return [repr(number), *([str(int(number))] if number.is_integer() else [])]
 
 
-def numbers_of(
-    values: list, is_boolean: bool, refuse: Callable[[Any, list], ValueError]
-) -> np.ndarray:
+def numbers_of(values: list, is_boolean: bool, refuse: Callable[[list], ValueError]) -> np.ndarray:
     """Read values, None for missing ones, as numbers; others are refused as other categories."""
     numbers = [np.nan if value is None else number_of(value, is_boolean) for value in values]
     refused = [value for value, number in zip(values, numbers, strict=True) if number is None]
     if refused:
-        raise refuse(refused[0], refused)
+        raise refuse(refused)
     return np.array(numbers, dtype=np.float64)
 
 
@@ -127,13 +126,6 @@ def _plain(value: object) -> Any:
         except UnicodeDecodeError:
             return value
     return value
-
-
-def _is_in(value: object, known: dict) -> bool:
-    try:
-        return value is not None and value in known
-    except TypeError:  # it has no hash
-        return False
 
 
 def _kind(value: object) -> str:

@@ -27,7 +27,6 @@ from .columns import (
     date_columns,
     feature_names_of,
     holds_dates,
-    line_that_converts,
     name_of_column,
     values_of,
     with_columns,
@@ -383,17 +382,16 @@ def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | N
         )
     found = values_of(values)
 
-    def refusal(value: object, values: list) -> ValueError:
-        line = line_that_converts(X, column, wanted, value)
+    def refusal(values: list) -> ValueError:
         return ValueError(
             f"Column {name!r} of X must hold {wanted} as in fit, of {schema.dtypes[column]}; "
-            f"got {in_words(values)}. {line}"
+            f"got {in_words(values)}. Convert it to {wanted}."
         )
 
     if unit is not None:
         held = [value for value in found if value is not None]
         if held:
-            raise refusal(held[0], held)
+            raise refusal(held)
         return np.full(len(found), np.nan)
     return numbers_of(found, kind == "boolean", refusal)
 

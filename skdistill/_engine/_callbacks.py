@@ -57,7 +57,10 @@ class EpochLog(PrintLog):
     """skorch's table of epochs, headed by what is trained, for ``verbose=2``."""
 
     def __init__(self):
-        super().__init__(sink=_print_plainly)
+        def sink(text: str) -> None:  # without its colours where the output is no terminal
+            print_line(text if sys.stdout.isatty() else _COLOURS.sub("", text))
+
+        super().__init__(sink=sink)
 
     def __repr__(self) -> str:
         return "print_log"  # as users know it: errors about its parameters show it
@@ -69,11 +72,6 @@ class EpochLog(PrintLog):
     def on_epoch_end(self, net, **kwargs):
         if net.verbose > 1:
             super().on_epoch_end(net, **kwargs)
-
-
-def _print_plainly(text: str) -> None:
-    """Print text, without its colours where the output is no terminal."""
-    print_line(text if sys.stdout.isatty() else _COLOURS.sub("", text))
 
 
 class _WithState(Callback):
@@ -230,22 +228,18 @@ class TimeLimit(Callback):
             is_first = not (n_ended or number)  # it has the first learning rate in any case
             share = 0.0 if is_first else 1.0 - (left / self.seconds if left else 0.0)
             self.share = share
-            self._set_rates(net, max(n_ended / n_epochs, share))
+            if self.anneals:
+                progress = max(n_ended / n_epochs, share)
+                factor = 0.5 * (1.0 + math.cos(math.pi * progress))
+                for group, rate in zip(net.optimizer_.param_groups, self.rates_, strict=True):
+                    if isinstance(group["lr"], Tensor):  # which a CUDA graph reads
+                        group["lr"].fill_(factor * rate)
+                    else:
+                        group["lr"] = factor * rate
             if (now := min(int(share * n_epochs), n_epochs - 1)) > epoch:
                 epoch = now
                 objective.begin_epoch(objective.first_epoch + epoch)
             yield batch
-
-    def _set_rates(self, net: Any, progress: float) -> None:
-        """Set the learning rate, of which a CUDA graph reads a tensor."""
-        if not self.anneals:
-            return
-        factor = 0.5 * (1.0 + math.cos(math.pi * progress))
-        for group, rate in zip(net.optimizer_.param_groups, self.rates_, strict=True):
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(factor * rate)
-            else:
-                group["lr"] = factor * rate
 
     def on_epoch_end(self, net, **kwargs):
         if self.anneals:

@@ -19,7 +19,7 @@ from .._utils.reporting import count_from_now
 from .._utils.validation import did_you_mean
 from ._callbacks import EpochLog, StopTraining, TimeLimit, asks_to_stop
 from ._rows import Batch
-from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
+from ._steps import TrainingSteps, clip_each_member, engine_of
 
 
 class StackNet(NeuralNet):
@@ -306,8 +306,6 @@ class StackNet(NeuralNet):
             self.history.record("engine", engine_of(self))
         if is_first:
             count_from_now()  # this epoch has prepared what others use
-        if isinstance(self.steps_.on_module, CompiledStep) and len(self.history) == 1:
-            self.history.record("compile_seconds", self.steps_.on_module.seconds)
 
     def _record_loss(self, name: str, losses: Tensor) -> None:
         """Record the mean over the members that have not diverged, and whether it is the lowest."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -60,6 +61,7 @@ class Rows(torch.utils.data.Dataset):
         self._dealt = X
         self._gathered: dict[str, Tensor] = {}
         self._encode: Callable[[Tensor], Tensor] | None = None
+        self._encoded_by: InputEncoder | None = None
         self.n_kept = len(X) if draw is None else n_kept
         self._all_generators = self.generators
         if draw is not None:
@@ -84,11 +86,12 @@ class Rows(torch.utils.data.Dataset):
     def encode_by(self, inputs: InputEncoder | None) -> None:
         """Encode the samples of batches, after new ones are drawn and teachers have predicted.
 
-        Samples that stay as they are are encoded once, if there is memory for what they become.
-        Every member's batches would else be encoded in every epoch.
+        Without new samples this is done once, if there is memory for the result, and else for each
+        batch of each member.
         """
-        if inputs is None:
+        if inputs is None or inputs is self._encoded_by:
             return
+        self._encoded_by = inputs
         if self._stays_encoded(len(self) * inputs.n_inputs * self.X.element_size()):
             self._dealt = _encoded(self.X, inputs)
         else:
@@ -137,7 +140,9 @@ class Rows(torch.utils.data.Dataset):
 
     def _batch(self, index: Tensor, X: Tensor) -> Batch:
         """Batch of the samples X in the places of those at `index`."""
-        return X, (self._targets_at(index, X), self._weight_at(index))
+        weight = self.weight
+        weight = None if weight is None else self._gather_own("weight", weight, index)
+        return X, (self._targets_at(index, X), weight)
 
     def _drawn(self, index: Tensor) -> Tensor:
         """Return the samples at `index`, (..., *row), or new ones in their place."""
@@ -156,9 +161,6 @@ class Rows(torch.utils.data.Dataset):
             *(self._gather(f"target {i}", target, index) for i, target in shared),
             *(self._gather_own(f"own target {i}", target, index) for i, target in own),
         )
-
-    def _weight_at(self, index: Tensor) -> Tensor | None:
-        return None if self.weight is None else self._gather_own("weight", self.weight, index)
 
     def _gather_own(self, name: str, values: Tensor, index: Tensor) -> Tensor:
         """Return ``values[s, index[s]]`` of each member s, whose values are (S or 1, n, ...).
@@ -299,70 +301,12 @@ class DistillationRows(Rows):
         return predictions
 
 
-class PooledRows(torch.utils.data.Dataset):
-    """Copies of samples X, one for each epoch in turn: a transfer set that is made once.
-
-    `copy` makes the :class:`Rows` of a copy, given its number, when it is first dealt. The
-    generators of the order of the samples go on from copy to copy.
-    """
-
-    def __init__(
-        self,
-        copy: Callable[[int], Rows],
-        n_copies: int,
-        X: Tensor,
-        batch_size: int,
-        seeds: Sequence[int],
-    ):
-        self.X, self.batch_size, self.seeds = X, min(batch_size, len(X)), seeds
-        self.n_copies = n_copies
-        self.epoch = 0
-        self._make = copy
-        self._copies: dict[int, Rows] = {}
-        self._inputs: InputEncoder | None = None
-        self._state = [torch.Generator().manual_seed(seed).get_state() for seed in seeds]
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def state(self) -> list[Tensor]:
-        """Return the states of the generators, and the number of epochs that have ended."""
-        return [*self._state, torch.tensor([self.epoch])]
-
-    def load_state(self, state: list[Tensor]) -> None:
-        """Go on from what :meth:`state` returned: the same orders and copies follow."""
-        *self._state, epoch = state
-        self.epoch = int(epoch)
-
-    def encode_by(self, inputs: InputEncoder | None) -> None:
-        """Let batches have their samples encoded, as :meth:`Rows.encode_by` does."""
-        self._inputs = inputs
-        for rows in self._copies.values():
-            rows.encode_by(inputs)
-
-    def __iter__(self) -> Iterator[Batch]:
-        rows = self.of_epoch()
-        rows.load_state(self._state)
-        yield from rows
-        self._state = rows.state()
-        self.epoch += 1
-
-    def of_epoch(self) -> Rows:
-        """Return the samples of this epoch."""
-        number = self.epoch % self.n_copies
-        if number not in self._copies:
-            self._copies[number] = self._make(number)
-            self._copies[number].encode_by(self._inputs)
-        return self._copies[number]
-
-
 class StreamedRows(torch.utils.data.Dataset):
-    """Samples that are read in stretches, each dealt as :class:`Rows` deals all samples.
+    """Samples that come in stretches, each dealt as :class:`Rows` deals all samples.
 
     The generators go on from stretch to stretch, so that a single stretch is dealt as the same
-    samples in memory are. `stretches` reads all samples from their beginning, and gives one
-    :class:`Rows` after the other, of the same seeds; all but the last are of whole batches. X has
-    no samples, but the shape and dtype of those that are read.
+    samples in memory are. `stretches` gives those of an epoch, one :class:`Rows` after the other,
+    of the same seeds; all but the last are of whole batches. X has the shape and dtype of samples.
     """
 
     def __init__(
@@ -376,7 +320,7 @@ class StreamedRows(torch.utils.data.Dataset):
         self.stretches, self.n_rows = stretches, n_rows
         self.X, self.batch_size, self.seeds = X, min(batch_size, n_rows), seeds
         self._inputs: InputEncoder | None = None
-        self._state: list[Tensor] | None = None
+        self._state: list[Tensor] | None = None  # of the generators
 
     def __len__(self) -> int:
         return self.n_rows
@@ -392,6 +336,44 @@ class StreamedRows(torch.utils.data.Dataset):
                 rows.load_state(self._state)
             yield from rows
             self._state = rows.state()
+
+
+class PooledRows(StreamedRows):
+    """Copies of samples X, one for each epoch in turn: a transfer set that is made once.
+
+    `copy` makes the :class:`Rows` of a copy, given its number, when it is first dealt.
+    """
+
+    _state: list[Tensor]
+
+    def __init__(
+        self,
+        copy: Callable[[int], Rows],
+        n_copies: int,
+        X: Tensor,
+        batch_size: int,
+        seeds: Sequence[int],
+    ):
+        super().__init__(lambda: [self.of_epoch()], len(X), batch_size, seeds, X)
+        self.copy, self.n_copies, self.epoch = functools.cache(copy), n_copies, 0
+        self._state = [torch.Generator().manual_seed(seed).get_state() for seed in seeds]
+
+    def state(self) -> list[Tensor]:
+        """Return the states of the generators, and the number of epochs that have ended."""
+        return [*self._state, torch.tensor([self.epoch])]
+
+    def load_state(self, state: list[Tensor]) -> None:
+        """Go on from what :meth:`state` returned: the same orders and copies follow."""
+        *self._state, epoch = state
+        self.epoch = int(epoch)
+
+    def __iter__(self) -> Iterator[Batch]:
+        yield from super().__iter__()
+        self.epoch += 1
+
+    def of_epoch(self) -> Rows:
+        """Return the samples of this epoch."""
+        return self.copy(self.epoch % self.n_copies)
 
 
 def drawn_rows(X: Tensor, draw: Callable[..., Tensor], seed: int) -> Tensor:

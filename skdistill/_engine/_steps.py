@@ -9,7 +9,6 @@ samples.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,8 +42,9 @@ class TrainingSteps:
 
     def __init__(self, net: StackNet):
         self.net = net
-        kinds: dict[str, Any] = {"compiled": CompiledStep, "captured": CapturedStep}
-        self.on_module = kinds[net.step](net) if net.step in kinds else partial(module_step, net)
+        self.on_module: Step = partial(module_step, net)
+        if net.step == "captured":
+            self.on_module = CapturedStep(net)
         gradient_class = flat_gradient_of(net)
         self.on_flat = None if gradient_class is None else FlatStep(net, gradient_class)
         self.flat: FlatGradient | None = None
@@ -79,7 +79,7 @@ class TrainingSteps:
             on_flat.gradient.store()
 
     def _after_step(self) -> list[Callable[[], None]]:
-        """What to call after each step of this epoch."""
+        """Return what to call after each step of this epoch."""
         net, calls = self.net, []
         if net.proximal is not None:
             shrink = net.proximal.bind(self.weights())
@@ -167,23 +167,6 @@ def module_step(net: StackNet, batch: Batch) -> dict[str, object]:
     result = net.train_step_single(batch)
     optimizer.step()
     return result
-
-
-class CompiledStep:
-    """Training step of a compiled loss; ``seconds`` is what the first ones took, compiling."""
-
-    def __init__(self, net: StackNet):
-        self.step = partial(module_step, net)
-        self.seen: set[torch.Size] = set()
-        self.seconds = 0.0
-
-    def __call__(self, batch: Batch) -> dict[str, object]:
-        start = time.perf_counter()
-        result = self.step(batch)
-        if batch[0].shape not in self.seen:
-            self.seen.add(batch[0].shape)
-            self.seconds += time.perf_counter() - start
-        return result
 
 
 class CapturedStep:

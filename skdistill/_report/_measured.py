@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
-from sklearn.calibration import CalibrationDisplay
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from .. import displays, metrics
+from .. import displays
 from .._data.checks import check_trainable, refuse_masked
 from .._estimator.unwrapping import final_step, has_inside, inside
 from .._serialization.container import LIBRARIES
@@ -145,32 +144,28 @@ def _check_y(student: BaseEstimator, X: ArrayLike, y: Any) -> np.ndarray:
     return y
 
 
-_LEAST_COVERAGE = 0.05  # that scales the axis: one error among few samples would dwarf the rest
-
-# Told apart by colour, from the palette of Okabe and Ito, and by the line.
-_STYLES: dict[str, dict[str, Any]] = {
-    "student": {"color": "#0072B2"},
-    "teacher": {"color": "#D55E00", "linestyle": "-."},
-}
-
-
 def _pictures(predictions: dict[str, Predictions], halves: Any) -> Iterator[Picture]:
     """Plan the figures, each of which is drawn when the page is made."""
     student = predictions["student"]
     compared = {role: found for role, found in predictions.items() if role != "reference"}
     if student.classes is None:
-        title = "Calibration of quantiles"
+        title, loss = "Calibration of quantiles", "squared error"
         text = "Share of the samples at or below each predicted quantile"
+        pairs = {role: (found.y, found.quantiles) for role, found in compared.items()}
+        draw = partial(displays.draw_quantiles, pairs, LEVELS)
     else:
-        title, text = "Reliability", "Accuracy by confidence, the largest probability"
-    text += "; on the diagonal it is as predicted."
-    yield Picture("calibration", title, text, partial(_draw_calibration, compared))
+        title, loss = "Reliability", "error"
+        text = "Accuracy by confidence, the largest probability"
+        pairs = {role: (p.y == p.point, p.probabilities) for role, p in compared.items()}
+        draw = partial(displays.draw_reliability, pairs)
+    yield Picture("calibration", title, f"{text}; on the diagonal it is as predicted.", draw)
+    ranked = {role: (found.losses, found.mean_total) for role, found in compared.items()}
     yield Picture(
         "ranking of errors",
         "Error without the most uncertain samples",
         "The solid line falls to the left if uncertain samples are those with large errors, at "
         "best as the dashed one does, which knows the errors.",
-        partial(_draw_rejection, compared),
+        partial(displays.draw_rejection, ranked, loss),
     )
     if others := [role for role in ("teacher", "reference") if role in predictions]:
         whose, has_both = others[-1], len(others) == 2
@@ -199,58 +194,5 @@ def _pictures(predictions: dict[str, Predictions], halves: Any) -> Iterator[Pict
             "Disagreement of two fits",
             "Mean squared difference of the two predictions by the sum of their epistemic "
             "variances, for ten groups of samples. On the dotted line they are equal.",
-            partial(_draw_halves, halves),
+            partial(displays.draw_halves, halves),
         )
-
-
-def _draw_calibration(predictions: dict[str, Predictions], ax: Any) -> None:
-    for role, found in predictions.items():
-        style = {"marker": "o", "markersize": 4, **_STYLES[role]}
-        if found.classes is None:
-            curve = metrics.regression_calibration_curve(found.y, found.quantiles, LEVELS)
-            ax.plot(*curve, label=role, **style)
-        else:
-            confidence = np.clip(found.probabilities.max(axis=1), 0, 1)  # float32 may round above
-            style |= {"name": role, "ax": ax, "ref_line": False}
-            is_right = found.y == found.point
-            CalibrationDisplay.from_predictions(is_right, confidence, n_bins=10, **style)
-    ax.plot([0, 1], [0, 1], ":", color="0.3", label="perfectly calibrated")
-    labels = ("Confidence", "Accuracy")
-    if predictions["student"].classes is None:
-        labels = "Nominal level of the predicted quantile", "Observed fraction of y at or below it"
-    ax.set(xlabel=labels[0], ylabel=labels[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    ax.legend(fontsize="small")
-
-
-def _draw_rejection(predictions: dict[str, Predictions], ax: Any) -> None:
-    def line(losses: np.ndarray, by: np.ndarray, **style: Any) -> np.ndarray:
-        coverage, risk = metrics.risk_coverage_curve(losses, by)
-        ax.plot(coverage, risk, **style)
-        return risk[coverage >= _LEAST_COVERAGE]
-
-    drawn = []
-    for role, found in predictions.items():
-        by = found.total if found.total.ndim == 1 else found.total.mean(axis=1)
-        drawn.append(line(found.losses, by, label=role, linewidth=2, **_STYLES[role]))
-    losses = predictions["student"].losses
-    drawn.append(line(losses, losses, label="oracle", color=_STYLES["student"]["color"], ls="--"))
-    ax.axhline(losses.mean(), label="random order", color="0.3", ls=":")
-    loss = "squared error" if predictions["student"].classes is None else "error"
-    heights = np.concatenate(drawn)
-    low, high = heights.min(), heights.max()
-    if low < high:  # with room for the legend
-        ax.set_ylim(low - 0.05 * (high - low), high + 0.25 * (high - low))
-    ax.set(xlabel="Coverage: share of samples predicted, most certain first", xlim=(0, 1))
-    ax.set_ylabel(f"Mean {loss} of samples predicted")
-    ax.legend(fontsize="small")
-
-
-def _draw_halves(halves: Any, ax: Any) -> None:
-    displays.EpistemicCalibrationDisplay.from_predictions(
-        np.ravel(halves["squared_difference"]),
-        np.ravel(halves["epistemic"]),
-        name="student",
-        ax=ax,
-        **_STYLES["student"],
-    )
-    ax.set_ylabel("Squared difference")

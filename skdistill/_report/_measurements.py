@@ -67,6 +67,11 @@ class Predictions:
             return np.asarray(self.y != self.point, dtype=float)
         return _mean_over_targets((self.y - self.point) ** 2, np.var(self.y, axis=0))
 
+    @property
+    def mean_total(self) -> np.ndarray:
+        """Total uncertainty of each sample, (n,), a mean over targets in units of their means."""
+        return _mean_over_targets(self.total, self.total.mean(0))
+
     def interval(self, coverage: float) -> np.ndarray:
         """Central interval whose ends are among the quantiles, (..., 2)."""
         ends = np.searchsorted(LEVELS, [(1 - coverage) / 2 - 1e-9, (1 + coverage) / 2 - 1e-9])
@@ -107,8 +112,7 @@ def _calibration_error(p: Predictions, classwise: bool) -> float:
 _SCORE, _RANKING, _OF_Y = "proper scores", "ranking of errors", "units of y"
 # fmt: off
 _RATIO = Quantity(_RANKING, "prediction rejection ratio", "", "higher",
-                  lambda p: metrics.prediction_rejection_ratio(
-                      p.losses, _mean_over_targets(p.total, p.total.mean(0))))
+                  lambda p: metrics.prediction_rejection_ratio(p.losses, p.mean_total))
 CLASSIFICATION = [
     Quantity("accuracy", "accuracy", "", "higher", lambda p: accuracy_score(p.y, p.point)),
     Quantity(_SCORE, "log loss", "nats", "lower",
@@ -254,10 +258,16 @@ def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Me
         notes.append(
             f"Parameters, operations and training time are those of networks, not {others}'s."
         )
+
+    def training_seconds(model: Any) -> float:
+        """Seconds that all epochs of the networks took; NaN if the history does not tell."""
+        history = innermost(model, None, "history_", "report")[0].history_
+        return sum(epoch.get("dur", np.nan) for epoch in history)
+
     quantities: list[tuple[str, str, Callable[[Any], float]]] = [
         ("parameters", "", n_parameters),
         ("floating-point operations for a sample", "", lambda model: flops(model, X)),
-        ("training of the networks, without teachers", "s", _training_seconds),
+        ("training of the networks, without teachers", "s", training_seconds),
     ]
     for name, unit, measure in quantities:
         values = {role: float(measure(model)) for role, model in networks.items()}
@@ -277,9 +287,3 @@ def costs(models: dict[str, Any], X: ArrayLike, notes: list[str]) -> Iterator[Me
         name = "one sample" if size == 1 else f"a batch of {size} samples"
         times = {role: latency(model, X, batch_size=size) for role, model in models.items()}
         yield Measurement("latency", f"predict {name}, one thread", times, "s", "lower")
-
-
-def _training_seconds(model: BaseEstimator) -> float:
-    """Seconds that all epochs of the networks took; NaN if the history does not tell."""
-    history = innermost(model, None, "history_", "report")[0].history_
-    return sum(epoch.get("dur", np.nan) for epoch in history)

@@ -2,9 +2,8 @@
 """A report as values: a frame, or a page, of what was measured once."""
 
 import base64
-import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,138 +94,39 @@ class ModelReport:
         """The whole page, or its body with its style, which can stand in a notebook."""
         from jinja2 import Environment, PackageLoader  # not needed without a page
 
-        def base64_of(picture: Picture) -> str:
-            """Return a PNG, not in pyplot's list of figures."""
-            try:
-                from matplotlib import rc_context
-                from matplotlib.figure import Figure
-            except ImportError as error:
-                wanted = "ModelReport.to_html needs matplotlib: pip install skdistill[plot]"
-                raise ImportError(wanted) from error
-            with rc_context(rc={"font.size": 10.0}):  # whatever style the user's session has
-                figure, content = Figure(_SIZE, layout="constrained"), io.BytesIO()
-                picture.draw(figure.subplots())
-                figure.savefig(content, format="png", dpi=_DPI)
-            return base64.b64encode(content.getvalue()).decode()
+        from .. import displays
 
         templates = Environment(loader=PackageLoader("skdistill", "_report"), autoescape=True)
-        chapters = [
-            _chapter(self, heading, about, sections)
-            for heading, about, sections in _CHAPTERS
-            if any(measurement.section in sections for measurement in self.measurements)
-        ]
         return templates.get_template("page.html").render(
             report=self,
             whole=whole,
-            tiles=list(_tiles(self.measurements)),
-            chapters=chapters,
-            picture_size=[round(inches * _PAGE_DPI) for inches in _SIZE],
-            base64_of=base64_of,
+            chapter=self._chapter,
+            picture_size=displays.PICTURE_SIZE,
+            png_of=lambda picture: base64.b64encode(
+                displays.png_of(picture.draw, "ModelReport.to_html")
+            ).decode(),
         )
 
+    def _chapter(self, sections: tuple[str, ...]) -> dict[str, Any]:
+        """Pictures of sections, and their table, which has a row for each measurement."""
+        found = [m for m in self.measurements if m.section in sections]
+        roles = ("student", "teacher", "reference")
+        columns = [role for role in roles if any(role in m.values for m in found)]
+        if "fidelity" not in sections and any(m.difference is not None for m in found):
+            columns.insert(2, _RATIO if "cost" in sections else _DIFFERENCE)
+        rows = []
+        for m in found:
+            better = f"{m.better} is better" if m.better in ("lower", "higher") else m.better
+            unit = "" if m.unit in ("s", "bytes") else m.unit
+            about = ", ".join(filter(None, (unit, better)))
+            cells = [_cell(m, column) for column in columns]
+            rows.append({"quantity": m.quantity, "about": about, "cells": cells})
+        pictures = [picture for picture in self.pictures if picture.section in sections]
+        return {"columns": columns, "rows": rows, "pictures": pictures}
 
-# Chapters of the page, what they are about, and the sections of measurements and pictures in them.
-_CHAPTERS = [
-    (
-        "Accuracy and proper scores",
-        "A proper score judges the whole predicted distribution; no other prediction than the true "
-        "distribution has a better expected one.",
-        ("accuracy", "proper scores"),
-    ),
-    (
-        "Calibration",
-        "Of what is predicted with some probability, should so much come true?",
-        ("calibration",),
-    ),
-    (
-        "Ranking of errors",
-        "Samples are ordered by their total uncertainty. The rejection ratio is 1 if the most "
-        "uncertain samples are those with the largest errors, 0 for a random order.",
-        ("ranking of errors",),
-    ),
-    (
-        "Parts of the uncertainty",
-        "Aleatoric uncertainty is noise in the data; epistemic is what the model does not know, "
-        "and more samples reduce.",
-        ("uncertainty",),
-    ),
-    (
-        "Disagreement of two halves",
-        "Two clones were fitted to disjoint samples, and predicted others. If the epistemic "
-        "variance is right, the squared difference of their means is the sum of the two, on "
-        "average. The bias that both share is not seen.",
-        ("halves",),
-    ),
-    (
-        "Fidelity",
-        "Agreement of the student's uncertainty with that of the others, sample by sample. With a "
-        "reference, a larger ensemble, the teacher's own number is what a perfect imitation would "
-        "reach.",
-        ("fidelity",),
-    ),
-    (
-        "Cost and latency",
-        "Latencies are medians of calls of predict on this machine, validation of X included.",
-        ("cost", "latency"),
-    ),
-]
-
-# At the top of the page: labels, and the quantities of which the first that is known stands there.
-_OF_EPISTEMIC = "rank correlation of the epistemic part with the {}'s"
-_TILES = [
-    ("Accuracy", ["accuracy"]),
-    ("RMSE", ["RMSE"]),
-    ("Log loss, nats", ["log loss"]),
-    ("NLL, nats", ["NLL of one Gaussian"]),
-    ("Calibration error", ["expected calibration error"]),
-    ("90 % intervals cover", ["coverage of 90 % intervals"]),
-    ("Epistemic rank correlation", list(map(_OF_EPISTEMIC.format, ("teacher", "reference")))),
-    ("Parameters", ["parameters"]),
-    ("Latency of one sample", ["predict one sample, one thread"]),
-]
 
 # Columns that compare; costs and latencies by their ratio.
 _RATIO, _DIFFERENCE = "student / teacher", "student − teacher"
-
-_SIZE, _DPI, _PAGE_DPI = (4.6, 3.7), 160, 96  # inches; pixels an inch of a picture, of the page
-
-
-def _tiles(measurements: list[Measurement]) -> Iterator[tuple[str, str, str]]:
-    """Label, value and what it is beside, of the numbers that matter most."""
-    found = {m.quantity: m for m in measurements if "student" in m.values}
-    for label, names in _TILES:
-        known = [found[name] for name in names if name in found]
-        if not known:
-            continue
-        values, unit = known[0].values, known[0].unit
-        text, error = _text_of(values["student"], unit), known[0].errors.get("student")
-        if known[0].section == "fidelity":
-            yield label, text, "with " + known[0].quantity.partition(" with ")[2]
-        elif known[0].quantity.startswith("coverage"):
-            yield label, f"{100 * values['student']:.1f} %", "should be 90 %"
-        elif "teacher" in values:
-            yield label, text, f"teacher {_text_of(values['teacher'], unit)}"
-        else:
-            yield label, text, "" if error is None else f"± {error:.2g}"
-
-
-def _chapter(report: Any, heading: str, about: str, sections: tuple[str, ...]) -> dict[str, object]:
-    """Texts and pictures of a chapter, whose table has a row for each measurement."""
-    found = [m for m in report.measurements if m.section in sections]
-    roles = ("student", "teacher", "reference")
-    columns = [role for role in roles if any(role in m.values for m in found)]
-    if "fidelity" not in sections and any(m.difference is not None for m in found):
-        columns.insert(2, _RATIO if "cost" in sections else _DIFFERENCE)
-    rows = []
-    for m in found:
-        better = f"{m.better} is better" if m.better in ("lower", "higher") else m.better
-        unit = "" if m.unit in ("s", "bytes") else m.unit
-        about_row = ", ".join(filter(None, (unit, better)))
-        cells = [_cell(m, column) for column in columns]
-        rows.append({"quantity": m.quantity, "about": about_row, "cells": cells})
-    pictures = [picture for picture in report.pictures if picture.section in sections]
-    texts = {"heading": heading, "about": about}
-    return {**texts, "columns": columns, "rows": rows, "pictures": pictures}
 
 
 class _Cell(NamedTuple):

@@ -55,7 +55,7 @@ class _TorchThreads:
     def __init__(self) -> None:
         self.lock = ProcessLock()
         self.n_users = 0
-        self.usual = 0  # the number before the first user
+        self.n_before = 0  # threads, before the first user
         self.is_forked = False
         _in_forked_children(self._begin_child)
 
@@ -73,7 +73,7 @@ class _TorchThreads:
         with self.lock.held():
             before = torch.get_num_threads()
             if not self.n_users:
-                self.usual = before
+                self.n_before = before
             self.n_users += 1
             torch.set_num_threads(1 if self.is_forked else n_threads)
         try:
@@ -81,8 +81,8 @@ class _TorchThreads:
         finally:
             with self.lock.held():
                 self.n_users -= 1
-                usual = before if self.n_users else self.usual
-                torch.set_num_threads(1 if self.is_forked else usual)
+                n_threads = before if self.n_users else self.n_before
+                torch.set_num_threads(1 if self.is_forked else n_threads)
 
 
 class _BlasThreads:

@@ -8,6 +8,12 @@ compute them, and `plot` draws them again in another style. Only drawing needs m
 from ._calibration import EpistemicCalibrationDisplay
 from ._comparison import FidelityDisplay
 from ._features import UncertaintyBandDisplay
+from ._pictures import PICTURE_SIZE as PICTURE_SIZE
+from ._pictures import draw_halves as draw_halves
+from ._pictures import draw_quantiles as draw_quantiles
+from ._pictures import draw_rejection as draw_rejection
+from ._pictures import draw_reliability as draw_reliability
+from ._pictures import png_of as png_of
 
 __all__ = [
     "EpistemicCalibrationDisplay",

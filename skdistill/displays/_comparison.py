@@ -10,8 +10,7 @@ import numpy as np
 from .._estimator.functions import predict_uncertainty
 from .._utils.typing import ArrayLike
 from ..metrics import epistemic_fidelity
-from ._display import LINE_COLOR, REFERENCE_COLOR, TOTAL_COLOR, Axes, Display, draw
-from ._grids import check_target
+from ._display import LINE_COLOR, REFERENCE_COLOR, TOTAL_COLOR, Axes, Display, check_target, draw
 
 _N_GROUPS = 20  # of equally many samples, for which the teacher's band is drawn
 

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all displays share: axes, artists, colours."""
+"""What all displays share: axes, artists, colours, and checks of values to draw."""
 
 from collections.abc import Mapping
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +54,32 @@ def literal(text: object) -> str:
     """Return a text that matplotlib draws as it is given."""
     escaped = str(text).replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
+
+
+def check_line(values, name):
+    """Return `values`, missing ones allowed, as a float array of shape (n,)."""
+    array = check_array(
+        values, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan", input_name=name
+    )
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have shape (n,), got {array.shape}.")
+    return array
+
+
+def check_target(values, name, target, n_rows=None, like="x"):
+    """Return the column `target` of `values`, shape (n_rows,) or (n_rows, t)."""
+    columns = check_array(values, dtype=np.float64, ensure_2d=False, input_name=name)
+    columns = columns.reshape(len(columns), -1)
+    if n_rows is not None and len(columns) != n_rows:
+        raise ValueError(
+            f"{name} must have {n_rows} samples, one for each {like}, got {len(columns)}."
+        )
+    if not isinstance(target, Integral) or not 0 <= int(target) < columns.shape[1]:
+        raise ValueError(
+            f"target must be an integer from 0 to {columns.shape[1] - 1}, one of the columns of "
+            f"{name}, got {target!r}."
+        )
+    return columns[:, target]
 
 
 class Display:

@@ -239,9 +239,6 @@ class _Translator(fx.Interpreter):
         self.c.lines.append(f"{outer}{{ {start} {inner}{best} {found.name}[{to}] = at; }}")
         return found
 
-    def aten_bmm(self, a: _Value, b: _Value) -> _Array:
-        return self._product(a, b)
-
     def aten_cat(self, parts: Sequence[_Value], axis: int = 0) -> _Array:
         found, start = self.c.new(self.like.shape, self.like.dtype), 0
         for part in parts:
@@ -282,9 +279,6 @@ class _Translator(fx.Interpreter):
             "dense", row.dtype, row.at(0), row.at(0), square.at(0), row.positions.numel(), 1
         )
         return self._elementwise("sqrt", [square])
-
-    def aten_mm(self, a: _Value, b: _Value) -> _Array:
-        return self._product(a, b)
 
     def aten_pow(self, x: _Value, power: _Value | float) -> _Array:
         if isinstance(power, (int, float)) and power == 2:
@@ -374,6 +368,8 @@ class _Translator(fx.Interpreter):
         for w, *args in calls:
             self.c.call("dense", found.dtype, constant.at(w), *args)
         return found
+
+    aten_bmm = aten_mm = _product
 
     # --- inputs and outputs -----------------------------------------------------------------------
 

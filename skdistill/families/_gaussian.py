@@ -70,13 +70,11 @@ class GaussianFamily(NumericFamily):
 class _Conjugate(NumericFamily):
     """A conjugate distribution, by its likelihood, whose best constant is known."""
 
-    _nll: ClassVar[Any]
-
     def loss_and_gradient(
         self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         target = losses.normal_inverse_gamma_target(members)
-        return self._nll.and_gradient(outputs, target)
+        return losses.normal_inverse_nll.and_gradient(outputs, target)
 
     def initial_outputs(self, members: Gaussian, weight: Tensor) -> Tensor:
         target = losses.normal_inverse_gamma_target(members)
@@ -92,7 +90,6 @@ class NormalInverseGammaFamily(_Conjugate):
     """
 
     name: ClassVar[str] = "normal_inverse_gamma"
-    _nll = staticmethod(losses.normal_inverse_gamma_nll)
 
     def n_outputs(self, size: int) -> int:
         return NormalInverseGamma.outputs_per_target * size
@@ -109,7 +106,6 @@ class NormalInverseWishartFamily(_Conjugate):
 
     name: ClassVar[str] = "normal_inverse_wishart"
     takes_functions: ClassVar[bool] = False  # its targets have one strength of belief
-    _nll = staticmethod(losses.normal_inverse_wishart_nll)
 
     def n_outputs(self, size: int) -> int:
         return 2 * size + 2

@@ -72,10 +72,9 @@ from ._second_order import label_nll as label_nll
 from ._second_order import logit_normal_moments as logit_normal_moments
 from ._second_order import low_rank_normal_nll as low_rank_normal_nll
 from ._second_order import matched_moments as matched_moments
-from ._second_order import normal_inverse_gamma_nll as normal_inverse_gamma_nll
 from ._second_order import normal_inverse_gamma_target as normal_inverse_gamma_target
+from ._second_order import normal_inverse_nll as normal_inverse_nll
 from ._second_order import normal_inverse_start as normal_inverse_start
-from ._second_order import normal_inverse_wishart_nll as normal_inverse_wishart_nll
 from ._second_order import normal_nll as normal_nll
 from ._second_order import normal_target as normal_target
 from ._second_order import paired_normal_nll as paired_normal_nll

@@ -273,43 +273,19 @@ def _solved(root: Tensor, values: Tensor) -> Tensor:
 
 
 @loss_with_gradient
-def normal_inverse_gamma_nll(
-    outputs: Tensor, target: NormalInverseGammaTarget
-) -> tuple[Tensor, Tensor]:
-    """Mean negative log density of the members' means and variances (Eqs 7 and 11).
-
-    With the harmonic mean s of the variances, alpha times which is beta, it is, summed over the
-    targets and with Stirling's terms of ln Gamma taken out,
-    ``(nu square - ln nu) / 2 + (ln Gamma(alpha) - alpha ln alpha + alpha) + alpha misfit``, where
-    ``square`` is the mean of (member's mean - mean)^2 / variance, and ``misfit``, which is not
-    negative, that of s / variance - 1 - ln(s / variance). Outputs (..., n, 4 t) are those of
-    ``NormalInverseGamma.from_outputs``.
-    """
-    return _normal_inverse_nll_and_gradient(outputs, target, n_groups=target.mean.shape[-1])
-
-
-@loss_with_gradient
-def normal_inverse_wishart_nll(
-    outputs: Tensor, target: NormalInverseGammaTarget
-) -> tuple[Tensor, Tensor]:
+def normal_inverse_nll(outputs: Tensor, target: NormalInverseGammaTarget) -> tuple[Tensor, Tensor]:
     """Mean negative log density of the members' means and diagonal covariances (Eqs 7 and 11).
 
-    With s of t targets, ``half`` the degrees of freedom, and ``psi = 2 half s``, it is
+    Outputs are those of ``NormalInverseGamma.from_outputs``, (..., n, 4 t), with a distribution for
+    each target, or of ``NormalInverseWishart.from_outputs``, (..., n, 2 t + 2), with one for all t.
+    With the harmonic mean s of the variances, ``half`` the degrees of freedom and ``psi = 2 half
+    s``, the loss of a distribution of t targets is
     ``(nu square - t ln nu) / 2 + ln Gamma_t(half) - t (half ln half - half) + half misfit``, where
-    ``square`` and ``misfit`` are those of :func:`normal_inverse_gamma_nll`, summed over the
-    targets, and ``Gamma_t`` is the multivariate Gamma function. Outputs (..., n, 2 t + 2) are those
-    of ``NormalInverseWishart.from_outputs``.
+    ``square`` is the mean of (member's mean - mean)^2 / variance, ``misfit``, which is not
+    negative, that of s / variance - 1 - ln(s / variance), both summed over its targets, and
+    ``Gamma_t`` is the multivariate Gamma function.
     """
-    return _normal_inverse_nll_and_gradient(outputs, target, n_groups=1)
-
-
-def _normal_inverse_nll_and_gradient(
-    outputs: Tensor, target: NormalInverseGammaTarget, n_groups: int
-) -> tuple[Tensor, Tensor]:
-    """Likelihood of diagonal covariances under inverse Wishart distributions, one for each group.
-
-    The targets of a group share nu and the degrees of freedom, ``2 half``.
-    """
+    n_groups = outputs.shape[-1] // 2 - target.mean.shape[-1]
     # In float64: terms as large as half, up to e^6 and more, whose sum is small.
     size = target.mean.shape[-1] // n_groups
     gaussian, logarithms = outputs.double().tensor_split([2 * n_groups * size], dim=-1)

@@ -10,7 +10,8 @@ the wrong shape, or with values that it cannot have.
 
 Scores are those of [1]_ and [3]_, calibration is that of [5]_, and fidelity to the teacher follows
 [2]_ and [4]_. Those of class probabilities are :func:`sklearn.metrics.log_loss` and
-:func:`sklearn.metrics.brier_score_loss`.
+:func:`sklearn.metrics.brier_score_loss`. A search takes any of them as a
+function, ``scoring=lambda model, X, y: -crps(y, predict_members(model, X))``.
 
 References
 ----------
@@ -41,7 +42,6 @@ from ._rejection import (
     prediction_rejection_ratio,
     risk_coverage_curve,
 )
-from ._scorers import get_scorer
 from ._uncertainty import (
     epistemic_calibration,
     epistemic_fidelity,
@@ -60,7 +60,6 @@ __all__ = [
     "expected_calibration_error",
     "fidelity",
     "gaussian_nll",
-    "get_scorer",
     "interval_coverage",
     "mixture_nll",
     "ood_auroc",

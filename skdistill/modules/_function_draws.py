@@ -119,9 +119,9 @@ class FunctionDraws(UnknownDraws):
     :class:`UnknownDraws`, and those of values that are as unknown in one of G gaps. `whitening` (m,
     m), the inverse of the transposed Cholesky factor of the kernel matrix, takes the kernel
     functions to features whose squares sum to the share of the prior variance that is known.
-    `scale` (k,) is the standard deviation far from all samples, `usual` the variance at samples
-    like those of training, as a share of the prior one. It is taken off the variance everywhere;
-    what is left is exactly the variance of the draws.
+    `scale` (k,) is the standard deviation far from all samples. The in-distribution posterior
+    variance, as a share of the prior one, is the `baseline` that is subtracted everywhere; what is
+    left is exactly the variance of the draws.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class FunctionDraws(UnknownDraws):
         of_unknown: np.ndarray,
         whitening: np.ndarray,
         scale: np.ndarray,
-        usual: float,
+        baseline: float,
         unknown: np.ndarray,
         gaps: Gaps,
     ):
@@ -151,7 +151,7 @@ class FunctionDraws(UnknownDraws):
         keep(self, "inducing", np.concatenate([(factor * points).T, minus_half_squares]))
         keep(self, "minus_half_squares", -0.5 * np.square(points).sum(1))
         keep(self, "whitening", whitening)
-        keep(self, "most", np.array(1.0 - usual))
+        keep(self, "most", np.array(1.0 - baseline))
         keep(self, "within", scale * (1 - growth * radius))
         keep(self, "slope", scale * growth)
         keep(self, "frequencies", (relevance * frequencies).T)

@@ -91,10 +91,12 @@ class InputEncoder(nn.Module):
         z = x if sources is None else x.index_select(-1, sources)
         z = (z - kept["starts"]) / kept["widths"]
         inputs = z.clamp(kept["low"], kept["high"]) if self.is_bounded else z  # bins: Eq 1
-        if self.compresses and not self._are_near(z, inputs):
-            numbers = compressed(z.narrow(-1, 0, self.n_numbers))
-            bins = inputs.narrow(-1, self.n_numbers, self.n_bins)
-            inputs = torch.cat([numbers, bins], -1) if self.n_bins else numbers
+        if self.compresses:  # few samples have numbers for it; an exported graph takes any
+            near = (part.narrow(-1, 0, self.n_numbers) for part in (z, inputs))
+            if torch.compiler.is_compiling() or not torch.equal(*near):
+                numbers = compressed(z.narrow(-1, 0, self.n_numbers))
+                bins = inputs.narrow(-1, self.n_numbers, self.n_bins)
+                inputs = torch.cat([numbers, bins], -1) if self.n_bins else numbers
         if kept["indicators"] is None and not self.n_categories:
             return inputs
         numbers, bins = inputs.split_with_sizes(sizes, -1)
@@ -105,9 +107,3 @@ class InputEncoder(nn.Module):
             has = x.index_select(-1, kept["category_columns"]).eq(kept["codes"])
             parts.append(has.to(x.dtype))
         return torch.cat([*parts, bins], -1)
-
-    def _are_near(self, z: Tensor, clamped: Tensor) -> bool:
-        """Whether no number is compressed, as in most samples; an exported graph takes any."""
-        if torch.compiler.is_compiling():
-            return False
-        return torch.equal(z.narrow(-1, 0, self.n_numbers), clamped.narrow(-1, 0, self.n_numbers))

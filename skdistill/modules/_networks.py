@@ -104,50 +104,6 @@ class PiecewiseLinear(Settings):
     bins: str = "quantile"
 
 
-@dataclass(eq=False, repr=False)
-class Periodic(Settings):
-    """Periodic embeddings of the inputs of a network, whose frequencies are learnt [1]_.
-
-    A number x becomes x itself and ``sin(2 pi c x)`` and ``cos(2 pi c x)`` for some c, which each
-    network learns by itself.
-
-    Parameters
-    ----------
-    n_frequencies : int, default=8
-        Number of frequencies c for each input.
-    scale : float, default=0.1
-        Standard deviation of the normal distribution that they are drawn from before training.
-
-    References
-    ----------
-    .. [1] Gorishniy, Rubachev & Babenko (2022), "On Embeddings for Numerical Features in Tabular
-           Deep Learning", Eq 2.
-    """
-
-    _parameter_table = {
-        "n_frequencies": Number(Integral, 1),
-        "scale": Number(Real, 0, closed="neither"),
-    }
-
-    n_frequencies: int = 8
-    scale: float = 0.1
-
-
-class PeriodicLayer(nn.Module):
-    """Maps inputs (..., d) to themselves and their sines and cosines, (..., d * (1 + 2 k))."""
-
-    def __init__(self, in_features: int, settings: Periodic, generator: torch.Generator | None):
-        super().__init__()
-        drawn = torch.empty(settings.n_frequencies, in_features)
-        nn.init.normal_(drawn, std=settings.scale, generator=generator)
-        self.frequencies = nn.Parameter(drawn)
-        self.out_features = in_features * (1 + 2 * settings.n_frequencies)
-
-    def forward(self, x: Tensor) -> Tensor:
-        angles = (2 * math.pi * self.frequencies * x.unsqueeze(-2)).flatten(-2)
-        return torch.cat([x, angles.sin(), angles.cos()], dim=-1)  # Eq 2
-
-
 class MLP(nn.Sequential):
     """Multi-layer perceptron, whose weights and biases start as those of torch's ``nn.Linear`` do.
 
@@ -165,10 +121,9 @@ class MLP(nn.Sequential):
     dropout : float, default=0.0
         Probability that a hidden unit is dropped in training, at least 0 and less than 1; of
         residual layers, that their sum is.
-    embeddings : Periodic, PiecewiseLinear, "auto" or None, default=None
-        What the inputs become first. A :class:`PiecewiseLinear`, and "auto", is for estimators,
-        which find bins in the table and encode its rows: the network takes as many inputs as rows
-        have then.
+    embeddings : PiecewiseLinear, "auto" or None, default=None
+        For estimators, which find bins in the table and encode its rows: the network takes as many
+        inputs as rows have then.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
     """
@@ -202,9 +157,6 @@ class MLP(nn.Sequential):
         Number(Real, 0, 1, closed="left").check(dropout, "dropout")
         check_embeddings(embeddings, "embeddings")
         layers: list[nn.Module] = []
-        if isinstance(embeddings, Periodic):
-            embedded = PeriodicLayer(int(in_features), embeddings, generator)
-            layers, widths = [embedded], (embedded.out_features, *widths[1:])
         for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths[:-1])):
             linear = _linear(fan_in, fan_out, generator)
             activate = ACTIVATIONS[names[min(k, len(names) - 1)]]()
@@ -216,7 +168,7 @@ class MLP(nn.Sequential):
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
-    """``nn.Linear`` with its usual initial distribution, drawn from `generator`."""
+    """``nn.Linear`` with torch's initial distribution, drawn from `generator`."""
     layer = nn.Linear(fan_in, fan_out, bias=False, device="meta")  # draws nothing, as skip_init
     layer.weight = nn.Parameter(torch.empty(fan_out, fan_in))
     layer.bias = nn.Parameter(torch.empty(fan_out))
@@ -291,7 +243,7 @@ def as_tuple(value: Any) -> tuple:
 
 
 def check_embeddings(value: object, name: str) -> None:
-    if isinstance(value, (Periodic, PiecewiseLinear)):
+    if isinstance(value, PiecewiseLinear):
         check_parameters(value, f"{name}__")
     else:
         OneOf((None, "auto")).check(value, name)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._utils.validation import Number, OneOf
-from ._networks import Periodic, activation_named, as_tuple, check_embeddings
+from ._networks import activation_named, as_tuple, check_embeddings
 from ._stacks import SharedLinear, StackedLinear, as_linear
 
 _SIZE = Number(Integral, 1)
@@ -91,11 +91,6 @@ class TabM(nn.Module):
             )
         OneOf((True, False)).check(mini, "mini")
         check_embeddings(embeddings, "embeddings")
-        if isinstance(embeddings, Periodic):
-            raise ValueError(
-                "embeddings must be a PiecewiseLinear, 'auto' or None: the frequencies of a "
-                f"Periodic would be the same for all members. Got {embeddings!r}."
-            )
         Number(Real, 0, 1, closed="left").check(dropout, "dropout")
         self.lead = (1, n_members)
 

@@ -102,7 +102,15 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     empty: list[str] = []
 
     def change(networks: list[nn.Module]) -> list[nn.Module]:
-        kept = _largest_units(networks, threshold, empty)
+        kept: list[list[Tensor]] = [[] for _ in networks]  # units of each stream, equally many
+        for number, streams in enumerate(zip(*map(streams_of, networks), strict=True)):
+            norms = [unit_norms([layer.weight.detach() for layer in s.layers]) for s in streams]
+            n_kept = max(int((norm >= threshold).sum()) for norm in norms)
+            if n_kept == 0:
+                n_kept = 1
+                empty.append(f"layer {number} ({streams[0].source})")
+            for units, norm in zip(kept, norms, strict=True):
+                units.append(norm.topk(n_kept).indices.sort().values)
         return [
             _with_units(*pair, exact_at_edges=True) for pair in zip(networks, kept, strict=True)
         ]
@@ -172,25 +180,6 @@ def _(module: MultiHead, change):
     return MultiHead(stack(cores, lead[:1]), stack(heads, lead)).train(module.training)
 
 
-def _largest_units(
-    networks: Sequence[nn.Module], threshold: float, empty: list[str]
-) -> list[list[Tensor]]:
-    """Units to keep of each stream of each network, equally many in all.
-
-    Layers of which nothing would remain keep one unit, and are added to `empty`.
-    """
-    kept: list[list[Tensor]] = [[] for _ in networks]
-    for number, streams in enumerate(zip(*map(streams_of, networks), strict=True)):
-        norms = [unit_norms([layer.weight.detach() for layer in s.layers]) for s in streams]
-        n_kept = max(int((norm >= threshold).sum()) for norm in norms)
-        if n_kept == 0:
-            n_kept = 1
-            empty.append(f"layer {number} ({streams[0].source})")
-        for units, norm in zip(kept, norms, strict=True):
-            units.append(norm.topk(n_kept).indices.sort().values)
-    return kept
-
-
 @torch.no_grad()
 def _with_units(network: nn.Module, kept: Sequence[Tensor], exact_at_edges: bool) -> nn.Module:
     """Copy a network with some of its units only, in `kept` for each stream."""
@@ -217,8 +206,10 @@ def _remove(stream: Stream, is_kept: Tensor, exact_at_edges: bool) -> None:
             value = value + increment
         elif type(layer) in _ELEMENTWISE:
             value = layer(value)
-    if exact_at_edges and _sees_edges(reader):
-        is_kept = _merge(stream, is_kept, value)
+    if exact_at_edges and type(reader) in _CONVOLUTIONS and reader.padding_mode == "zeros":
+        # A constant input has no constant output where zeros are put around it.
+        pads = reader.padding == "same" or (reader.padding != "valid" and any(reader.padding))
+        is_kept = _merge(stream, is_kept, value) if pads else is_kept
     _drop_inputs(reader, is_kept, value)
     _drop_units(source, is_kept)
 
@@ -227,13 +218,6 @@ def _bias_of(layer: Any) -> Tensor:
     """Copy of a layer's bias, zeros if it has none."""
     weight = layer.weight
     return weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.clone()
-
-
-def _sees_edges(layer: Any) -> bool:
-    """Whether a layer pads with zeros, so that a constant input has no constant output."""
-    if type(layer) not in _CONVOLUTIONS or layer.padding_mode != "zeros":
-        return False
-    return layer.padding == "same" or (layer.padding != "valid" and any(layer.padding))
 
 
 def _merge(stream: Stream, is_kept: Tensor, value: Tensor) -> Tensor:
@@ -342,7 +326,12 @@ def _checked(stream: Stream) -> Stream:
                 "layers with weights module may have activations, dropout, pooling and Flatten, "
                 "but no normalisation, whose statistics would change."
             )
-    is_lossy = any(type(layer) in _POOLING and _changes_constants(layer) for layer in path)
+    averages = [vars(layer) for layer in path if type(layer) in _POOLING[3:6]]
+    is_lossy = any(  # an average over zeros too, or no average
+        of.get("padding", 0) not in (0, (0,), (0, 0), (0, 0, 0))
+        or of.get("divisor_override") is not None
+        for of in averages
+    )
     is_grouped = any(vars(layer).get("groups", 1) != 1 for layer in (source, reader))
     if is_lossy or is_grouped or not _fits(stream):
         raise ValueError(
@@ -351,13 +340,6 @@ def _checked(stream: Stream) -> Stream:
             "stand between convolutions and linear layers, nowhere else."
         )
     return stream
-
-
-def _changes_constants(pooling: nn.Module) -> bool:
-    """Whether an average is over zeros too, or no average."""
-    pads = vars(pooling).get("padding", 0) not in (0, (0,), (0, 0), (0, 0, 0))
-    divides = vars(pooling).get("divisor_override") is not None
-    return "Avg" in type(pooling).__name__ and (pads or divides)
 
 
 def _fits(stream: Stream) -> bool:

@@ -124,13 +124,6 @@ class TransferMaker(Settings, ABC):
         mask[[column for variable in self._variables(X.shape) for column in variable]] = True
         return mask.to(X.device)
 
-    def _variable_of_columns(self, X: Tensor) -> Tensor:
-        """Variable of each column, (d,), identified by the first of its columns."""
-        number = torch.arange(X.shape[1])
-        for variable in self._variables(X.shape):
-            number[list(variable)] = variable[0]
-        return number.to(X.device)
-
 
 def _has_items(value: object) -> bool:
     """Whether a value can be iterated over; an array of no axis has __iter__, which raises."""
@@ -196,12 +189,12 @@ def prepare_with_missing(maker: Any, X: Tensor, weight: Tensor | None, *teacher:
     fill = X.nanmean(0).nan_to_num(0.0)
     draw = maker.prepare(filled(X), weight, *teacher)
 
-    def draw_lacking(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_with_missing(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
         is_missing = rows.isnan()
         drawn = draw(torch.where(is_missing, fill, rows), index, generator)
         return drawn.masked_fill(is_missing, torch.nan)
 
-    return draw_lacking
+    return draw_with_missing
 
 
 @dataclass(eq=False, repr=False)

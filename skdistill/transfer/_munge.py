@@ -126,7 +126,12 @@ class Munge(TransferMaker):
             spread[is_categorical] = 0.0
         nearest = nearest_rows(X.cpu().numpy(), self._variables(X.shape))
         neighbour = torch.from_numpy(nearest).to(X.device)
-        probability, variable = self.swap_probability, self._variable_of_columns(X)
+        variable = torch.arange(
+            X.shape[1]
+        )  # of each column, identified by the first of its columns
+        for columns in self._variables(X.shape):
+            variable[list(columns)] = columns[0]
+        probability, variable = self.swap_probability, variable.to(X.device)
 
         def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
             """Replace each variable, with a probability, by a draw around the neighbour's."""

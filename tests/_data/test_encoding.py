@@ -29,7 +29,6 @@ from skdistill._data.encoding import Bins, InputEncoding
 from skdistill._utils.moments import Moments
 from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._inputs import compressed
-from skdistill.modules._networks import Periodic, PeriodicLayer
 from skdistill.samplers import DeepEnsemble, MCDropout
 from skdistill.transfer import GaussianNoise, Munge, prepare_with_missing
 
@@ -235,15 +234,6 @@ def test_large_tables_have_as_many_bins_as_suit_a_column(are_weighted):
             mse = np.average((y - fit.predict(design))[:, 0] ** 2, weights=weight)
             bic[number] = n * np.log(mse) + np.log(n) * design.shape[1]
         assert min(bic, key=bic.get) == expected == max(len(edges) - 1, 0)
-
-
-def test_periodic_embeddings_are_sines_and_cosines():
-    layer = PeriodicLayer(2, Periodic(3, scale=0.5), torch.Generator().manual_seed(0))
-    x = torch.randn(5, 2)
-    angles = 2 * np.pi * layer.frequencies.detach() * x[:, None]
-    expected = torch.cat([x, angles.sin().flatten(1), angles.cos().flatten(1)], dim=1)
-    torch.testing.assert_close(layer(x), expected)
-    assert layer.frequencies.detach().std() < 1.0
 
 
 # --- Missing values ---------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_a_fit_gives_the_callers_threads_back():
 
 
 @pytest.mark.slow
-def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost():
+def test_a_compiled_step_is_the_eager_one():
     X, y = data(np.float32)
     spy = Spy()
     clipped = Optimizer(clip_norm=1.0)
@@ -105,7 +105,6 @@ def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost():
             X, y
         )
     assert spy.net.step == "compiled"
-    assert spy.net.steps_.on_module.seconds > 0
     eager = ensemble(runtime=Runtime(compile=False), optimizer=clipped).fit(X, y)
     assert_same_weights(compiled, eager, atol=1e-5)
     assert_allclose(

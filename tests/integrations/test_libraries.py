@@ -3,8 +3,7 @@
 
 What else is tested with other libraries: dask and ray as backends of joblib in
 ``tests/ensembles/test_jobs.py``, on their own tables in ``tests/test_guide.py``, ONNX in
-``tests/export``, MLflow in ``tests/integrations/test_mlflow.py``, skops in
-``tests/persistence/test_names.py``, and scikit-learn's callbacks in
+``tests/export``, skops in ``tests/persistence/test_names.py``, and scikit-learn's callbacks in
 ``tests/_training/test_trainer.py``.
 """
 
