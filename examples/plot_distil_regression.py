@@ -104,13 +104,8 @@ grid = X_train.median().to_frame().T.loc[np.zeros(200, dtype=int)]
 grid["mean radius"] = np.linspace(low - 0.3 * (high - low), high + 0.3 * (high - low), 200)
 looks = {"Teacher": ("-", "#0072B2"), "Student": ("--", "#D55E00")}
 for ax, (name, (style, color)), model in zip(axes[0], looks.items(), models.values(), strict=True):
-    UncertaintyBandDisplay.from_predictions(
-        grid["mean radius"],
-        model.predict(grid),
-        model.predict_uncertainty(grid),
-        x_true=X_train["mean radius"],
-        y_true=y_train,
-        ax=ax,
+    UncertaintyBandDisplay.from_estimator(
+        model, X_train, y_train, feature="mean radius", extend=0.3, ax=ax, name="prediction"
     )
     ax.get_legend().remove()
     ax.set(title=name, xlabel="mean radius [pixels]", ylabel="largest area [pixels]")

@@ -7,8 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._utils.typing import ArrayLike
+from .._estimator.functions import predict_uncertainty
+from .._utils.typing import ArrayLike, BaseEstimator
 from .._utils.validation import Number
+from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
 from ._display import (
     ALEATORIC_COLOR,
@@ -22,6 +24,7 @@ from ._display import (
     draw,
     literal,
 )
+from ._grids import grid_over
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -29,8 +32,8 @@ class UncertaintyBandDisplay(Display):
     """A prediction along one feature, with its aleatoric and its total uncertainty.
 
     The inner band is the prediction plus and minus the aleatoric standard deviation, the outer one
-    plus and minus the total. :meth:`from_predictions` creates it. All parameters are stored as
-    attributes.
+    plus and minus the total. :meth:`from_estimator` or :meth:`from_predictions` create it. All
+    parameters are stored as attributes.
 
     Parameters
     ----------
@@ -144,6 +147,67 @@ class UncertaintyBandDisplay(Display):
         ax.set(xlabel=literal(self.feature_name), ylabel="Prediction (units of y)")
         ax.legend(loc="upper center", ncols=2, fontsize="small")
         return self
+
+    @classmethod
+    @without_schema_warnings()
+    def from_estimator(
+        cls,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        feature: int | str = 0,
+        grid_resolution: int = 200,
+        extend: float = 0.2,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the predictions of a fitted regressor along one column of X.
+
+        The column runs over a grid; the other columns stay at their medians, or, where they are
+        not numeric, at their most frequent value.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `predict_uncertainty`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one.
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Samples that give the range of the column, and the medians of the others.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            True values of X, drawn as points; None draws none.
+        feature : int or str, default=0
+            The column: its position, or its name if X is a DataFrame.
+        grid_resolution : int, default=200
+            Number of points of the grid.
+        extend : float, default=0.2
+            How far the grid goes beyond the range on each side, as a fraction of its width.
+        name : str, default=None
+            Name of the prediction in the legend; None is that of the model's class.
+        **kwargs : dict
+            Keywords of :meth:`from_predictions` and :meth:`plot`.
+
+        Returns
+        -------
+        display : UncertaintyBandDisplay
+
+        Raises
+        ------
+        ValueError
+            If X has no such column, or it is not numeric, or constant.
+        """
+        cls._needs_matplotlib("from_estimator")
+        x, X_grid, x_true, feature_name = grid_over(X, feature, grid_resolution, extend)
+        return cls.from_predictions(
+            x,
+            estimator.predict(X_grid),
+            predict_uncertainty(estimator, X_grid),
+            x_true=None if y is None else x_true,
+            y_true=y,
+            feature_name=feature_name,
+            name=type(estimator).__name__ if name is None else name,
+            **kwargs,
+        )
 
     @classmethod
     def from_predictions(

@@ -17,7 +17,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdistill import displays, predict_uncertainty
+from skdistill import displays
 from skdistill.displays import (
     EpistemicCalibrationDisplay,
     FidelityDisplay,
@@ -41,15 +41,10 @@ def draw(make_data, make_classes):
             _, X, y = make_data()
             model = wrap(GaussianProcessRegressor(alpha=0.1, optimizer=None))
             return cls.from_estimator(model, X, y, random_state=0, **kwargs)
+        model, X, y = (make_data if cls is UncertaintyBandDisplay else make_classes)()
         if cls is FidelityDisplay:
-            model, X, y = make_classes()
             return cls.from_estimators(wrap(model), model, X, reference=model, **kwargs)
-        model, X, y = make_data()
-        model = wrap(model)
-        given = {"x_true": X[:, 0], "y_true": y, "name": type(model).__name__, **kwargs}
-        return cls.from_predictions(
-            X[:, 0], model.predict(X), predict_uncertainty(model, X), **given
-        )
+        return cls.from_estimator(wrap(model), X, y, **kwargs)
 
     return from_estimator
 
@@ -127,7 +122,6 @@ def test_without_matplotlib(cls, method, draw, monkeypatch):
     display = draw(cls)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    method = "plot" if cls is UncertaintyBandDisplay else method
     message = rf"{cls.__name__}.{method}\w* needs matplotlib: pip install skdistill\[plot\]"
     with pytest.raises(ImportError, match=message):
         display.plot() if method == "plot" else draw(cls)
