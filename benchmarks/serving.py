@@ -34,13 +34,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import torch
 from _common import asked, interleaved, print_table, save
-from onnx.compose import merge_models
-from skl2onnx import to_onnx
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import (
@@ -84,10 +82,6 @@ def all_of(model: Any, X: np.ndarray) -> tuple[Any, Any]:
 def session_of(model: Any, path: Path, n_threads: int = 1) -> onnxruntime.InferenceSession:
     """Export a model, and open the file in onnxruntime."""
     export_onnx(model, path)
-    return opened(path, n_threads)
-
-
-def opened(path: Path, n_threads: int = 1) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = n_threads, 1
     return onnxruntime.InferenceSession(path, options)
@@ -133,21 +127,15 @@ def compiled(student: Any, folder: Path, outputs: Any = "auto") -> Callable[[Any
 def contenders(task: str, folder: Path) -> dict[str, tuple[Callable[[Any], Any], float | None]]:
     """What predicts rows, and the size of its file in kilobytes, if it has one."""
     student, teacher = models(task)
+    pipeline = make_pipeline(StandardScaler().fit(inputs(256)), student)
     files = {name: folder / f"{name}.onnx" for name in ("file", "pipeline")}
-    file = session_of(student, files["file"])
-    graph = onnx.load(files["file"])
-    steps = to_onnx(StandardScaler().fit(inputs(256)), inputs(1), target_opset=18)
-    steps.ir_version = graph.ir_version
-    joined = merge_models(steps, graph, prefix1="steps_", io_map=[("variable", "X")])
-    onnx.save(joined, files["pipeline"])
-    scaled = opened(files["pipeline"])
+    file, scaled = session_of(student, files["file"]), session_of(pipeline, files["pipeline"])
     on_two = session_of(student, folder / "two.onnx", n_threads=2)
     export_program(student, folder / "student.pt2")
     program = torch.export.load(folder / "student.pt2").module()
 
     def by(session: Any) -> Callable[[Any], Any]:
-        name = session.get_inputs()[0].name
-        return partial(run_in_blocks, lambda X: session.run(None, {name: X}))
+        return partial(run_in_blocks, lambda X: session.run(None, {"X": X}))
 
     def by_program(X: Any) -> None:
         with torch.inference_mode():

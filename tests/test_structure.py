@@ -242,7 +242,7 @@ WRITES_WITH_REASON = {
     # Of the copy of a network: forward of a layer of torch's, and sizes that go with its weights.
     **{"modules/_recurrent.py": 1, "pruning/_removal.py": 1},
     # Messages of protobuf, as which onnx has its graphs.
-    "export/_graph.py": 3,
+    **{"export/_graph.py": 3, "export/_pipelines.py": 1},
     # What decorators make: names, signatures and docstrings of functions, and a kept property.
     "losses/_loss.py": 4,
 }

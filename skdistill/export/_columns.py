@@ -2,56 +2,61 @@
 """Graphs of tables with one input for each column."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from .._data.columns import feature_names_of
 from .._data.conversions import texts_of
 from .._data.schema import InputSchema
-from ._graph import graph_of, import_onnx, rename
+from ._graph import OPSET, graph_of, import_onnx, rename
 from ._outputs import GraphOutputs
 
-_ML, _ML_VERSION = "ai.onnx.ml", 3  # the domain of LabelEncoder
+_ML = "ai.onnx.ml"  # the domain of LabelEncoder
 
 
 def column_graph(graph_outputs: GraphOutputs, estimator: Any) -> Any:
-    """Return the graph of an estimator of tables, with an input (n, 1) for each column, by name.
-
-    Names are x0, x1, ... where columns have none. Columns of text are strings.
-    """
+    """Return the graph of an estimator of tables, with inputs by the names of columns."""
     schema: InputSchema = estimator._input_schema
     if not schema.is_table:
         raise ValueError("inputs must be 'X' for a model of images or series, got 'columns'.")
-    known = feature_names_of(estimator)
-    names = [f"x{k}" for k in range(len(schema.dtypes))] if known is None else known.tolist()
-    for name in names:
-        if name in ("", *graph_outputs.names):
+    names = column_names(estimator, graph_outputs.names)
+    proto = by_column(graph_of(graph_outputs), schema)
+    return with_input_names(proto, names)
+
+
+def column_names(first: Any, outputs: Sequence[str]) -> list[str]:
+    """Return the names of the columns that a step takes, or x0, x1, ...; outputs have others."""
+    names = feature_names_of(first)
+    found = [f"x{k}" for k in range(first.n_features_in_)] if names is None else names.tolist()
+    for name in found:
+        if name in ("", *outputs):
             raise ValueError(
                 "inputs='columns' takes names of columns that are not empty and not those of "
-                f"outputs, {graph_outputs.names}; got {name!r}. Rename the column before fit, or "
-                "leave out the output by outputs=[...]."
+                f"outputs, {list(outputs)}; got {name!r}. Rename the column before fit, or leave "
+                "out the output by outputs=[...]."
             )
-    onnx, proto = import_onnx(), graph_of(graph_outputs)
-    graph = proto.graph
+    return found
+
+
+def by_column(proto: Any, schema: InputSchema) -> Any:
+    """Give a graph inputs `x0`, `x1`, ... (n, 1) in place of X: columns of text are strings."""
+    onnx, graph = import_onnx(), proto.graph
     (X,) = graph.input
-    # What is inside of the graph begins with more underscores than any of the columns.
-    mark = "_" * (1 + max(len(name) - len(name.lstrip("_")) for name in names))
-    kept = {"", *(output.name for output in graph.output)}
-    rename(graph, lambda name: name if name in kept else f"{mark}{name}")
     kind, n_samples = X.type.tensor_type.elem_type, X.type.tensor_type.shape.dim[0].dim_param
     inputs, nodes, parts = [], [], []
-    for number, name in enumerate(names):
-        of_input, part = kind, name
+    for number in range(len(schema.dtypes)):
+        name, of_input = f"x{number}", kind
+        parts.append(name)
         if number in schema.text:
-            of_input, part = onnx.TensorProto.STRING, f"{mark}column_{number}"
-            nodes += _encoder(schema.categories[number], name, part, kind)
-        parts.append(part)
+            of_input, parts[number] = onnx.TensorProto.STRING, f"column_{number}"
+            nodes += _encoder(schema.categories[number], name, parts[number], kind)
         inputs.append(onnx.helper.make_tensor_value_info(name, of_input, [n_samples, 1]))
     nodes.append(onnx.helper.make_node("Concat", parts, [X.name], axis=1))
     nodes += graph.node
     del graph.input[:], graph.node[:]
     graph.input.extend(inputs)
     graph.node.extend(nodes)
-    proto.opset_import.append(onnx.helper.make_opsetid(_ML, _ML_VERSION))
+    proto.opset_import.append(onnx.helper.make_opsetid(_ML, OPSET[_ML]))
     onnx.checker.check_model(proto)
     return proto
 
@@ -65,3 +70,14 @@ def _encoder(categories: list, text: str, position: str, kind: int) -> list[Any]
         make_node("LabelEncoder", [text], [found], domain=_ML, default_float=math.nan, **values),
         make_node("Cast", [found], [position], to=kind),
     ]
+
+
+def with_input_names(proto: Any, names: Sequence[str]) -> Any:
+    """Name the inputs of a graph; what is inside begins with more underscores than any of them."""
+    graph, onnx = proto.graph, import_onnx()
+    mark = "_" * (1 + max(len(name) - len(name.lstrip("_")) for name in names))
+    kept = {name: name for name in ("", *(output.name for output in graph.output))}
+    kept |= {given.name: name for given, name in zip(graph.input, names, strict=True)}
+    rename(graph, lambda name: kept.get(name, f"{mark}{name}"))
+    onnx.checker.check_model(proto)
+    return proto

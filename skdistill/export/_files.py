@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
-from .._estimator.unwrapping import inside
+from .._estimator.unwrapping import final_step
 from .._serialization.container import check_folder, write_atomically
 from .._utils.validation import OneOf
 from ._c import c_source, check_name
@@ -22,6 +21,7 @@ from ._outputs import (
     traced,
     without_notes_of_torch,
 )
+from ._pipelines import pipeline_graph, steps_before
 
 
 def export_onnx(
@@ -46,8 +46,8 @@ def export_onnx(
     Parameters
     ----------
     model : estimator
-        A fitted estimator of this package, or a search or FrozenEstimator around one. The graph of
-        other steps of a Pipeline is skl2onnx's, and ``onnx.compose.merge_models`` joins the two.
+        A fitted estimator of this package, or a Pipeline, search or FrozenEstimator with one at the
+        end. The other steps of a Pipeline go into the same graph; they take skl2onnx.
     path : path-like
     quantiles : array-like of shape (n_quantiles,), default=None
         Probabilities strictly between 0 and 1, for one more output `quantiles` of a regressor.
@@ -78,23 +78,18 @@ def export_onnx(
     """
     OneOf(("X", "columns")).check(inputs, "inputs")
     check_folder(Path(path))  # before the graph is made, which takes a while
-    estimator = model
-    while (inner := inside(estimator)) is not None:
-        if isinstance(estimator, Pipeline) and len(estimator) > 1:
-            raise TypeError(
-                "export_onnx takes no steps before the estimator. Export pipeline[-1], let "
-                "skl2onnx.to_onnx convert pipeline[:-1], and join both by "
-                "onnx.compose.merge_models."
-            )
-        estimator = inner
-    wanted = "a fitted estimator of skdistill, or a search or FrozenEstimator around one"
+    estimator, _ = final_step(model)
+    wanted = "a fitted estimator of skdistill, or a Pipeline, search or FrozenEstimator around one"
     check_has_prediction_methods(estimator, "export_onnx", wanted, model)
     graph_outputs = GraphOutputs(estimator, quantiles, outputs)
-    if inputs == "columns":
+    steps = steps_before(model)
+    if steps:
+        proto = pipeline_graph(steps, graph_outputs, estimator, inputs)
+    elif inputs == "columns":
         proto = column_graph(graph_outputs, estimator)
     else:
         proto = graph_of(graph_outputs)
-    with_facts(proto, estimator, graph_outputs)
+    with_facts(proto, estimator, graph_outputs, *steps[:1])
     write_atomically(Path(path), proto.SerializeToString())
 
 

@@ -14,7 +14,7 @@ from .._version import __version__
 from ._outputs import GraphOutputs, traced, without_notes_of_torch
 
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
-_OPSET = 18
+OPSET = {"": 18, "ai.onnx.ml": 3}
 
 
 def import_onnx() -> Any:
@@ -28,14 +28,14 @@ def import_onnx() -> Any:
     return onnx
 
 
-def graph_of(graph_outputs: GraphOutputs) -> Any:
+def graph_of(graph_outputs: GraphOutputs, opset: int = OPSET[""]) -> Any:
     onnx = import_onnx()
     with without_notes_of_torch():
         program = traced(graph_outputs)
         exported: Any = torch.onnx.export(
             program,
             input_names=list(graph_outputs.inputs),
-            opset_version=_OPSET,
+            opset_version=opset,
             verbose=False,
             custom_translation_table=TRANSLATIONS,
         )
@@ -52,6 +52,7 @@ def graph_of(graph_outputs: GraphOutputs) -> Any:
             part.ClearField("metadata_props")  # where in the source it comes from
             part.ClearField("doc_string")
         graph.ClearField("value_info")
+    _count_steps_of_loops(onnx, proto.graph)
     proto.producer_name, proto.producer_version = "skdistill", __version__
     if "label" in graph_outputs.names:
         _add_labels(onnx, proto.graph, labels_of(graph_outputs.plan.task))
@@ -70,13 +71,23 @@ def rename(graph: Any, new: Callable[[str], str]) -> None:
         rename(body, new)
 
 
-def with_facts(proto: Any, estimator: Any, graph_outputs: GraphOutputs) -> Any:
-    """Note in a graph's metadata what it is."""
+def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
+    """Give loops, which end by their condition, a number of steps: skl2onnx takes none without."""
+    loops = [node for node in graph.node if node.op_type == "Loop"]
+    for loop in loops:
+        loop.input[0] = "most_steps"
+    if loops:
+        most = np.array(np.iinfo(np.int64).max)
+        graph.initializer.append(onnx.numpy_helper.from_array(most, "most_steps"))
+
+
+def with_facts(proto: Any, estimator: Any, graph_outputs: GraphOutputs, first: Any = None) -> Any:
+    """Note in a graph's metadata what it is; `first` is the step that takes X."""
     facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}
-    names = feature_names_of(estimator)
+    names = feature_names_of(estimator if first is None else first)
     if names is not None:
         facts["feature_names"] = json.dumps(list(names))
-    if hasattr(estimator, "schema_"):
+    if first is None and hasattr(estimator, "schema_"):
         facts["schema"] = json.dumps(estimator.schema_.to_list())
     if graph_outputs.levels:
         facts["quantiles"] = json.dumps(graph_outputs.levels)

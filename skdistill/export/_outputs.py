@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -48,9 +48,12 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
 class GraphOutputs(nn.Module):
     """All that a fitted estimator predicts for samples, as a tuple of tensors that have `names`.
 
-    Its module is copied to the CPU. `quantiles` and `outputs` are as in :func:`export_onnx`.
-    `examples` are the tensors for `inputs`, ``{"X": X}``, two samples of zeros.
+    Its module is copied to the CPU. `quantiles` and `outputs`, kept as `options`, are as in
+    :func:`export_onnx`. `examples` are the tensors for `inputs`, ``{"X": X}``, two samples of
+    zeros.
     """
+
+    defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "outputs": "auto"}
 
     def __init__(
         self, estimator: DistributionEstimator, quantiles: Any = None, outputs: Any = "auto"
@@ -78,6 +81,7 @@ class GraphOutputs(nn.Module):
         with torch.no_grad():
             self.names = self._chosen(outputs, example)
             self.examples = list(self(example))
+        self.options = dict(quantiles=quantiles, outputs=outputs)
 
     def _chosen(self, outputs: Any, example: Tensor) -> list[str]:
         names, has_cheap_interval = list(self._read(example)), False
@@ -271,12 +275,7 @@ class _Inputs(nn.Module):
         x = torch.where(is_missing, encoder["loc"], x)
         z = x if self.numbers is None else x.index_select(-1, self.numbers)
         z = (z - self.loc) / self.scale
-        if self.encoder.compresses:
-            # 5 z if that is within 5 of 0, and else ±(5 + log(5 |z| - 4)), in six operations; the
-            # logarithm is log(1 / 5) for those within.
-            beyond = (z.abs().clamp(min=1.0) - (1 - 1 / _LIMIT)).log()
-            z = z.clamp(-1, 1) * (beyond + (_LIMIT + np.log(_LIMIT)))
-        parts = [z]
+        parts = [_compressed(z) if self.encoder.compresses else z]
         if encoder["indicators"] is not None:
             parts.append(is_missing.index_select(-1, encoder["indicators"]).to(x.dtype))
         if self.encoder.n_categories:
@@ -289,6 +288,12 @@ class _Inputs(nn.Module):
 
 
 _LIMIT = 5.0  # of numbers that are not compressed
+
+
+def _compressed(z: Tensor) -> Tensor:
+    """Return 5 z if that is within 5 of 0, and else ±(5 + log(5 |z| - 4)), in six operations."""
+    beyond = (z.abs().clamp(min=1.0) - (1 - 1 / _LIMIT)).log()  # log(1 / 5) for those within
+    return z.clamp(-1, 1) * (beyond + (_LIMIT + np.log(_LIMIT)))
 
 
 class _Functions(FunctionDraws):

@@ -2,7 +2,7 @@
 """Quantiles of distributions in operations that ONNX has."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,12 +69,16 @@ def mixture_quantiles(means: Tensor, variances: Tensor, weights: Tensor, q: np.n
 
     x = ((weights * own).sum(dim=0) / weights.sum()).clamp(low, high)
     state = (torch.zeros((), dtype=torch.int64), low < high, x, high - low, low, high)
-    if torch.compiler.is_exporting():  # which keeps the loop
-        state = while_loop(goes_on, step, state)
-    else:
-        while goes_on(*state):
-            state = step(*state)
-    return (sign * state[2]).to(means)
+    return (sign * _repeated(goes_on, step, state)[2]).to(means)
+
+
+def _repeated(goes_on: Callable, step: Callable, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """State after the steps of a loop, which stays one in an exported graph."""
+    if torch.compiler.is_exporting():
+        return while_loop(goes_on, step, state)
+    while goes_on(*state):
+        state = step(*state)
+    return state
 
 
 def _log_tail_ratio(

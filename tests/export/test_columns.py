@@ -11,12 +11,17 @@ import pandas as pd
 import pytest
 from exported_models import MODELS, classes, data_of, numbers
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from skdistill import DistributionDistiller, export_onnx, predict_uncertainty
 from skdistill._data.conversions import texts_of
 from skdistill.settings import Runtime
 
 onnxruntime = pytest.importorskip("onnxruntime")
+skl2onnx = pytest.importorskip("skl2onnx")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of unknown categories
 
@@ -119,6 +124,29 @@ def test_text_stands_for_categories_as_in_predict():
     assert texts_of([1, "a", True + 1.5]) == {"1": 0, "1.0": 0, "a": 1, "2.5": 2}
     assert texts_of([1, "1"]) == {"1": 1, "1.0": 0}
     assert texts_of([(1, 2), "a"]) == {"a": 1}
+
+
+# --- pipelines ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_pipelines_that_encode_text(tmp_path):
+    X, y = flats(80)
+    X = X[["area", "rooms", "town", "kind of flat", "has_lift"]].fillna({"town": ""})
+    imputer = SimpleImputer(missing_values="", strategy="most_frequent")
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["area", "rooms"]),
+        (make_pipeline(imputer, OneHotEncoder(handle_unknown="ignore")), ["town"]),
+        (OrdinalEncoder(), ["kind of flat"]),
+        remainder="passthrough",
+    )
+    model = make_pipeline(columns, numbers(DistributionDistiller, **EXACT)).fit(X, y)
+    export_onnx(model, tmp_path / "model.onnx", inputs="columns")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    inputs = {i.name: i.type for i in session.get_inputs()}
+    of_text = {"town": "tensor(string)", "kind of flat": "tensor(string)"}
+    assert inputs == dict.fromkeys(X, "tensor(double)") | of_text
+    hold_to_the_methods(model, session, X.assign(town=["Rome", "Bonn", "Oslo", ""] * 20))
 
 
 # --- what is refused ------------------------------------------------------------------------------

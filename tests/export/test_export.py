@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,10 @@ from exported_models import (
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from skdistill import (
     DistributionDistiller,
@@ -47,6 +49,7 @@ from skdistill.settings import Runtime
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
+skl2onnx = pytest.importorskip("skl2onnx")
 
 
 def dtype_of(name: str) -> type:
@@ -230,6 +233,36 @@ def test_tables_with_functions_categories_and_missing_values(task, tmp_path):
     assert not [name for name in kept if name.endswith("whitening")]
 
 
+# --- pipelines --------------------------------------------------------------------------------
+
+
+def assert_pipeline(model: Any, X: Any, path: Path, atol: float = 0.0) -> set[str]:
+    """Hold a graph against the methods, and return the names of its outputs."""
+    export_onnx(model, path)
+    found = run(path, np.asarray(X))
+    expected = predict_uncertainty(model, X)
+    for part in ("total", "aleatoric", "epistemic"):
+        np.testing.assert_allclose(found[part], getattr(expected, part), rtol=1e-5, atol=atol)
+    point = found["label"] if "label" in found else found["mean"]
+    expected = model.predict(X)
+    if "label" in found:
+        np.testing.assert_array_equal(point, expected)
+    else:
+        np.testing.assert_allclose(point, expected, rtol=1e-5, atol=1e-6 * found["std"].max())
+    return set(found)
+
+
+@pytest.mark.slow
+def test_scalers_and_imputers_go_into_the_graph(tmp_path):
+    X, y = data_of("distribution full numbers")
+    X[3, 1] = np.nan
+    model = make_pipeline(
+        SimpleImputer(), MinMaxScaler(), FrozenEstimator(numbers().fit(X[4:], y[4:]))
+    )
+    outputs = assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
+    assert "interval" not in outputs  # of a mixture, whose quantiles are searched for
+
+
 # --- elementary functions -----------------------------------------------------------------------
 
 
@@ -277,8 +310,6 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"got TransformedTargetRegressor\. Give its regressor_"):
         export_onnx(TransformedTargetRegressor(numbers()).fit(X, y), path)
     ensemble = numbers(max_epochs=1).fit(X, y)
-    with pytest.raises(TypeError, match=r"no steps before the estimator.*merge_models"):
-        export_onnx(FrozenEstimator(make_pipeline(StandardScaler(), ensemble)), path)
     with pytest.raises(ValueError, match="quantiles must be numbers strictly between 0 and 1"):
         export_onnx(ensemble, path, quantiles=[0.0])
     classifier = classes(max_epochs=1).fit(*data_of("ensemble classes"))
@@ -306,7 +337,7 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
 @pytest.mark.slow
 def test_a_file_takes_numpy_and_onnxruntime_only(tmp_path):
     X, y = data_of("distribution dirichlet classes")
-    model = classes(DistributionDistiller).fit(X, y == "yes")
+    model = make_pipeline(StandardScaler(), classes(DistributionDistiller)).fit(X, y == "yes")
     export_onnx(model, tmp_path / "model.onnx", outputs=["epistemic", "label"])
     np.save(tmp_path / "X.npy", X)
     code = """
