@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # imported when they are asked for
     from . import decision as decision
     from . import displays as displays
     from . import estimator_checks as estimator_checks
+    from . import integrations as integrations
     from . import metrics as metrics
     from . import model_selection as model_selection
     from . import monitoring as monitoring
@@ -46,6 +47,7 @@ _LAZY = (
     "decision",
     "displays",
     "estimator_checks",
+    "integrations",
     "metrics",
     "model_selection",
     "monitoring",

@@ -47,6 +47,7 @@ LAYERS = {
         "streams",
         "export",
         "datasets",
+        "integrations",
     },
 }
 LAYER_OF = {part: layer for layer, parts in LAYERS.items() for part in parts}
@@ -59,6 +60,7 @@ IMPORTERS = {
         *(LAYERS[name] for name in LAYERS if name not in ("pure torch", "engine"))
     ),
     "matplotlib": {"displays"},
+    "botorch": {"integrations"},
 }
 
 

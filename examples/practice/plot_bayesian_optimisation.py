@@ -14,18 +14,17 @@ Install BoTorch with ``pip install skdistill[botorch]``.
 #
 # Its yield is an unknown function of temperature and acidity.
 
-import copy
 import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from botorch.acquisition import qLogExpectedImprovement
-from botorch.models.ensemble import EnsembleModel
 from botorch.optim import optimize_acqf
 from sklearn.exceptions import ConvergenceWarning
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill.integrations.botorch import MembersModel
 from skdistill.samplers import DeepEnsemble
 
 n_members = 10  # networks of the teacher
@@ -53,22 +52,8 @@ def at_random(n_settings, seed):
 # ------
 #
 # Two experiments run in parallel in each round. The student is fitted to the measured yields, and
-# its members are an `EnsembleModel` of BoTorch. The acquisition function is the log expected
-# improvement under the epistemic uncertainty; its gradients pass through the networks.
-
-
-class Members(EnsembleModel):
-    """The means of a fitted regressor's members, with gradients, as BoTorch asks for them."""
-
-    def __init__(self, estimator):
-        super().__init__()
-        self._num_outputs = estimator.n_outputs_
-        self.stack = copy.deepcopy(estimator.module_).eval().requires_grad_(False).double()
-
-    def forward(self, X):
-        rows = X.flatten(0, -2)
-        members = self.stack.members(self.stack.outputs(rows), rows)  # (samples, S, n_targets, 2)
-        return members[..., 0].unflatten(0, X.shape[:-1]).transpose(-3, -2)
+# `MembersModel` makes it a BoTorch model. The acquisition function is the log expected improvement
+# under its epistemic uncertainty; its gradients pass through the networks.
 
 
 def propose(settings, measured, seed):
@@ -82,7 +67,7 @@ def propose(settings, measured, seed):
     )
     student = HydraPlusRegressor(teacher, max_epochs=max_epochs, random_state=seed)
     student.fit(settings, measured)
-    model = Members(student)
+    model = MembersModel(student)
     acquisition = qLogExpectedImprovement(model, best_f=float(measured.max()))
     options = {"num_restarts": 3, "raw_samples": 64, "options": {"maxiter": 30}}
     found, _ = optimize_acqf(acquisition, bounds, q=n_a_round, **options)

@@ -351,10 +351,9 @@ def _categorical_columns(X: Any, wanted: object) -> list[int]:
         for number in range(len(X.columns) if _is_frame(X) else 0):
             held = column_of(X, number)
             kind = str(held.dtype).lower()
-            is_found = kind.startswith(_OF_CATEGORIES)
-            if kind == "object":
-                is_found = any(isinstance(value, str) for value in values_of(held))
-            numbers += [number] * is_found
+            of_texts = kind == "object" and any(isinstance(v, str) for v in values_of(held))
+            if of_texts or kind.startswith(_OF_CATEGORIES):
+                numbers.append(number)
         return numbers
     names, shape = names_of_columns(X), np.shape(X)
     if len(shape) < 2:
