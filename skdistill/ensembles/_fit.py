@@ -172,9 +172,11 @@ def fit_ensemble(
                 kind = "Member" if spec.trains_each else "Chain" if spec.runs_chains else "Network"
                 read.training.warn_of_worse(f"{kind}(s) {members.worse} are")
             if spec.runs_chains:
-                found = diagnose(ensemble.module_, spec) if observer is None else None
-                found = found or observer.diagnostics()
-                ensemble._keep({"sampler_diagnostics_": found})
+                if observer is None:
+                    diagnostics = diagnose(ensemble.module_, spec)
+                else:
+                    diagnostics = observer.diagnostics()
+                ensemble._keep({"sampler_diagnostics_": diagnostics})
     return ensemble
 
 

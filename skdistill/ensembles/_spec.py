@@ -227,7 +227,7 @@ class EnsembleSpec:
     @property
     def numbers_before(self) -> list[int]:
         """Numbers of the members before; some may have diverged, or been interrupted."""
-        facts = {"n_members_": 0} if self.before is None else self.before.facts
+        facts: dict[str, Any] = {"n_members_": 0} if self.before is None else self.before.facts
         return list(facts.get("_member_numbers", range(facts["n_members_"])))
 
     @property
@@ -269,10 +269,12 @@ class EnsembleSpec:
         if inputs is not None and "embeddings" in of_module:
             inputs = replace(inputs, embeddings=of_module["embeddings"])
         if isinstance(spec.train, Stream):
-            row_shape, encoding = spec.train.row_shape, spec.train.inputs(inputs, embedded_from)
+            row_shape, find = spec.train.row_shape, spec.train.inputs
+            encoding = None if inputs is None else find(inputs, embedded_from)
         else:
-            row_shape = spec.train.X.shape[1:]
-            encoding = inputs and inputs.encoding(*spec.train, embedded_from)
+            X, y, weight = spec.train
+            row_shape = X.shape[1:]
+            encoding = None if inputs is None else inputs.encoding(X, y, weight, embedded_from)
         recipe = spec.networks.recipe(plan, row_shape, encoding)
         if spec.before is not None:
             recipe = same_recipe(spec.before.recipe, recipe)

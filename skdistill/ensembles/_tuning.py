@@ -82,7 +82,8 @@ def best_of_trials(
             params["max_epochs"] = min(change.get("max_epochs", spec.n_epochs), spec.n_epochs)
         if params not in settings and all(map(spec.is_default, change)):
             settings.append(params)
-    best, trials = (spec, members), []
+    trials: Trials = []
+    best = spec, members
     n_tried = min(_N_TRIED, spec.n_members)
     for number, params in enumerate(settings, 1):
         if spec.training.verbose > 1:
