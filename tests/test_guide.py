@@ -304,19 +304,18 @@ def test_student_in_scikit_activeml(few_rows, few_epochs):
     assert names["model"].predict(names["X"]).shape == (150,)
 
 
-def test_readme_examples_run_alone():
-    regression, classification, saving = blocks_of(ROOT / "README.md")
-    for code in (regression, classification + saving):
-        code = code.replace("n_members=20,", "n_members=3, max_epochs=3,")
-        names: dict[str, object] = {}
-        exec(code.replace("(teacher,", "(teacher, max_epochs=3,"), names)
-        assert names["student"].max_epochs == 3
+def test_readme_example_runs_with_less():
+    (code,) = blocks_of(ROOT / "README.md")
+    code = code.replace("BayesianEnsembleRegressor(", "BayesianEnsembleRegressor(3, max_epochs=3, ")
+    names: dict[str, object] = {}
+    exec(code.replace("(teacher,", "(teacher, max_epochs=3,"), names)
+    assert names["student"].max_epochs == 3
+    assert Path("student.safetensors").stat().st_size > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", [0, 1], ids=["regression", "classification"])
-def test_readme_prints_what_it_shows(block, capsys):
-    code = [*blocks_of(ROOT / "README.md")][block]
+def test_readme_prints_what_it_shows(capsys):
+    (code,) = blocks_of(ROOT / "README.md")
     exec(code, {})
     printed = [float(number) for number in NUMBER.findall(capsys.readouterr().out)]
     shown = "".join(re.findall(r"^print.*  # (.*\n)", code, re.MULTILINE))
@@ -337,5 +336,5 @@ def test_targets_of_make_exist(name):
 def test_readme_links_to_pages_that_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"(?:\]\(|src=\")(doc/[^)\"]+)", readme)
-    assert "doc/images/teacher_and_student.png" in links
+    assert "doc/images/one_table.png" in links
     assert [link for link in links if not (ROOT / link).exists()] == []

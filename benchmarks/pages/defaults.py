@@ -32,6 +32,18 @@ def defaults_ranks() -> Table | str:
 
 
 @block
+def defaults_in_short() -> Table:
+    """Mean ranks by model, with the numbers of tables on which it is the best."""
+    scores = {heading: (n, cells) for heading, n, *cells in suite.places(rows())}
+    heading = " | ".join(f"{name}, {n} tables" for name, (n, _) in scores.items())
+    found = [
+        [who, *(cells[number] for _, cells in scores.values())]
+        for number, who in enumerate(suite.WHO)
+    ]
+    return table(f"model | {heading}", found)
+
+
+@block
 def defaults_lost() -> Table | str:
     """Where the teacher and its students are behind the best peer."""
     found = [

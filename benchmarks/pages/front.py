@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What README and the guide show: why distil, which student, sequences, reached and missed."""
+"""What the guide shows: which student, and students of sequences."""
 
 from __future__ import annotations
 
-from math import inf
 from statistics import mean, median
 from typing import Any
 
-import suite
-import uci
-from _pages import TASKS, Table, block, duration, limits, pick, plus_minus, spread, stored, table
+from _pages import TASKS, Table, block, duration, pick, plus_minus, spread, stored, table
 
-from pages.classification import MOST_GAP
 from pages.defaults import TABLES, of_students
-from pages.posteriors import GPED_AUROC
-from pages.regression import by_set
-
-FIDELITY_NLL = 0.01  # what a student may be behind its teacher, on average
-DEEP_ENSEMBLES_NLL = 0.05  # what a teacher may be behind those published
-MOST_RANK = {"NLL": 1.15, "log loss": 1.8}  # mean ranks of the teacher among peers
-Highlight = tuple[str, str, str, bool, str]  # what, measured, wanted, reached, page
 
 
 def translation(file: str, headings: str, keys: str) -> Table:
@@ -91,62 +80,6 @@ def sentences_less_ambiguous() -> Table:
             f"{of}_less_ambiguous_{by}" for of in ("word", "near", "far") for by in ("eoe", "rmi")
         ),
     )
-
-
-@block
-def why_distil() -> Table:
-    """What one network saves, by its teacher."""
-    forest = stored("forest")["results"]["adult"]
-    trees, student = (forest["scores"][model] for model in ("forest", "student"))
-    one_tree_row = next(row for row in forest["times"] if row["setting"] == "adult, models, 1 row")
-    mixture, _ = worst_mixture()
-    chain = stored("gped_share")["quality"]["0"]
-    heads = of_students("hydra", TABLES["regression"]).values()
-    one_row_us = {row["call"]: row["one_row_us"] for row in stored("predict")["one_row"]}
-    rows = [
-        [
-            "random forest of 500 trees (adult)",
-            duration(one_tree_row["peer_seconds"]),
-            duration(one_tree_row["ours_seconds"]),
-            student["nll"] - trees["nll"],
-            f"{student['parameters'] / trees['parameters']:.3f}",
-            "forest",
-        ],
-        [
-            f"mixture of networks, a Gaussian process and boosting ({mixture['set']})",
-            duration(mixture["teacher_row"]),
-            f"{duration(mixture['graph_row'])}, in ONNX",
-            mixture["gap"],
-            None,
-            "forest",
-        ],
-        [
-            f"Markov chain of {chain['GPED']['iterations']:,} iterations (MNIST)",
-            None,
-            None,
-            chain["GPED"]["nll"] - chain["teacher"]["nll"],
-            "one network for the chain",
-            "gped",
-        ],
-        [
-            f"ensemble of 20 networks ({len(heads)} regression tables)",
-            duration(1e-6 * one_row_us["HydraPlusRegressor.teacher_.predict"]),
-            duration(1e-6 * one_row_us["HydraPlusRegressor.predict"]),
-            mean(row["nll_gap"] for row in heads),
-            spread((o["parameters"] / t["parameters"] for _, t, o in by_set()), ".2f"),
-            "fidelity speed regression",
-        ],
-    ]
-    return table(
-        "teacher | latency, one sample | student's latency | NLL, student minus teacher:+.3f | "
-        "parameters, student / teacher | page",
-        ([*cells, ", ".join(map(link, pages.split()))] for *cells, pages in rows),
-    )
-
-
-def link(page: str) -> str:
-    """A page of measurements, as README names it."""
-    return f"[{page}](doc/measured/{page}.rst)"
 
 
 @block
@@ -243,132 +176,3 @@ def sequence_choice() -> list[Any]:
         f"{seconds:.1f} s",
         None,
     ]
-
-
-@block
-def highlights() -> Table:
-    """Some of the targets, reached and missed."""
-    found = [
-        deep_ensembles(),
-        hydra_student("NLL less the teacher's", "NLL of Hydra+ minus its teacher's"),
-        gaussian_student(),
-        forest_student(),
-        training(),
-        *places(),
-        mixed_student(),
-        hydra_student(
-            "median ratio, classes left out", "Epistemic entropy of unseen classes, Hydra+"
-        ),
-        masked_chain(),
-        cube(),
-    ]
-    rows = (
-        [
-            what,
-            measured,
-            wanted,
-            "yes" if reached else "**no**",
-            link(page),
-        ]
-        for what, measured, wanted, reached, page in found
-    )
-    return table("quantity | measured | target | reached | page", rows)
-
-
-def deep_ensembles() -> Highlight:
-    """Teachers beside the published Deep Ensembles."""
-    behind = {name: theirs["nll"] - uci.DEEP_ENSEMBLES[name][1] for name, theirs, _ in by_set()}
-    name = max(behind, key=behind.__getitem__)
-    what = f"NLL of the teacher minus that of Deep Ensembles, worst of {len(behind)} sets ({name})"
-    reached = behind[name] <= DEEP_ENSEMBLES_NLL
-    return what, f"{behind[name]:+.3f}", f"at most {DEEP_ENSEMBLES_NLL:+g}", reached, "regression"
-
-
-def places() -> list[Highlight]:
-    """Mean ranks of the default teacher among the peers."""
-    rows, found = stored("suite")["results"], []
-    for heading, most in MOST_RANK.items():
-        of = suite.field(rows, "teacher", heading)
-        if len(of.gaps) in (len(suite.NUMBERS), len(suite.CLASSES)):  # all that there are
-            rank, n, n_tables = of.ranks["teacher"], len(of.ranks), len(of.gaps)
-            what = (
-                f"{heading}, mean rank of the default teacher among {n} models, {n_tables} tables"
-            )
-            found.append((what, f"{rank:.2f}", f"at most {most:g}", rank <= most, "defaults"))
-    return found
-
-
-def worst_mixture() -> tuple[dict[str, Any], int]:
-    """The mixture with the largest gap to its student, and how many there are."""
-    found = [row for row in stored("trees")["results"] if row["teacher"] == "mixed"]
-    return max(found, key=lambda row: row["gap"]), len(found)
-
-
-def mixed_student() -> Highlight:
-    """Students of mixtures, where the gap is largest."""
-    row, n_sets = worst_mixture()
-    name, gap, most = row["set"], row["gap"], MOST_GAP.get(row["set"], 0.01)
-    what = f"NLL of its student minus that of the mixed teacher, worst of {n_sets} sets ({name})"
-    return what, f"{gap:+.3f}", f"at most {most:+g}", gap <= most, "forest"
-
-
-def hydra_student(target: str, what: str) -> Highlight:
-    """The worst set, in one of the targets of hydra.py."""
-    rows = {
-        name: row
-        for name, found in stored("hydra")["sets"].items()
-        for row in found["targets"]
-        if row["target"] == target
-    }
-    name, row = min(rows.items(), key=lambda item: margin(item[1]))
-    measured = f"{row['value']:.3f}" + " times the teacher's" * ("ratio" in target)
-    what = f"{what}, worst of {len(rows)} sets ({name})"
-    return what, measured, limits(row), row["reached"], "classification"
-
-
-def margin(target: dict[str, Any]) -> float:
-    """By how much a target is kept; negative where it is missed."""
-    low, high, value = pick(target, "low high value")
-    return min(inf if low is None else value - low, inf if high is None else high - value)
-
-
-def gaussian_student() -> Highlight:
-    """A distribution over numbers from one network."""
-    students = of_students("distribution", TABLES["regression"]).values()
-    found = [row["nll_gap"] for row in students]
-    what = f"NLL of `DistributionDistiller` minus its teacher's, mean of {len(found)} tables"
-    reached = mean(found) <= FIDELITY_NLL
-    return what, f"{mean(found):+.3f}", f"at most {FIDELITY_NLL:+g}", reached, "fidelity"
-
-
-def forest_student() -> Highlight:
-    """A forest as one network."""
-    row = stored("forest")["results"]["adult"]["times"][0]
-    what = "Predictions of a network distilled from 500 trees, test samples of adult"
-    measured = f"{row['ratio']:.0f} times as fast"
-    return what, measured, f"at least {row['target']} times", row["reached"], "forest"
-
-
-def training() -> Highlight:
-    """Speed of training."""
-    rows = stored("engine")["training"]
-    row = rows[0]
-    defaults = next(r for r in rows if (r["ours"], r["peer"]) == ("defaults", row["peer"]))
-    what = "Training ten networks on 506 samples, compared with a loop over skorch nets"
-    measured = f"{row['ratio']:.0f} times as fast, {defaults['ratio']:.0f} times with all defaults"
-    return what, measured, f"at least {row['target']} times", row["reached"], "speed"
-
-
-def masked_chain() -> Highlight:
-    """What a student of a chain keeps on masked images."""
-    rows = stored("gped_share")["quality"]["29"]
-    gap = rows["GPED"]["ood_auroc_epistemic"] - rows["teacher"]["ood_auroc_epistemic"]
-    what = "AUROC by epistemic uncertainty, `GPEDDistiller` minus its chain, masked MNIST"
-    return what, f"{gap:+.3f}", f"at least {-GPED_AUROC}", gap >= -GPED_AUROC, "gped"
-
-
-def cube() -> Highlight:
-    """A booster beside an average."""
-    row = stored("bdistil")["results"]["cube"]["targets"][0]
-    what = "Accuracy of an average of as many networks minus that of `BDistilBooster`, cube"
-    return what, f"{row['value']:.4f}", f"at most {row['high']:g}", row["reached"], "b_distil"
