@@ -196,7 +196,7 @@ def test_a_fit_is_no_longer_than_it_was(estimator, n_functions, n_files):
 # Lines of each package, and of the modules beside them. A change may lower them.
 LINES = {
     **{"_data": 1608, "_engine": 2560, "_estimator": 2393, "_method": 1218, "_report": 731},
-    **{"_serialization": 585, "_training": 1008, "_utils": 1300, "active": 491, "datasets": 381},
+    **{"_serialization": 585, "_training": 1008, "_utils": 1300, "active": 393, "datasets": 381},
     **{"decision": 627, "displays": 929, "distillers": 5657, "distributions": 2174},
     **{"ensembles": 2563, "export": 1934, "families": 1026, "integrations": 145, "losses": 1904},
     **{"metrics": 1394, "model_selection": 555, "modules": 2711, "monitoring": 346},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The picture on the front page: a student's interval and the two parts of its uncertainty.
 
-    python doc/images/one_table.py
+python doc/images/one_table.py
 """
 
 import warnings

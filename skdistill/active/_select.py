@@ -10,27 +10,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import entr
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from .. import modules
 from .._estimator.batched import as_rows, check_rows
-from .._estimator.functions import predict_members, predict_uncertainty
 from .._estimator.unwrapping import innermost
 from .._training.trainer import SEED_LIMIT
 from .._utils.typing import RandomStateLike
 from .._utils.validation import Number, OneOf, Seed
 
-METHODS = ("auto", "lcmd", "margin", "batchbald", "uncertainty")
+METHODS = ("auto", "lcmd", "margin")
 
 _N_FEATURES, _N_FEATURES_OF_MANY = 512, 128  # of the sketch; fewer, in float16, for large pools
 _LARGE = 2**28  # bytes of the features of a pool
-_CANDIDATES_EACH, _FEWEST_CANDIDATES = 10, 2000  # of "batchbald", for each of the batch; at least
 _ROWS = 65_536  # samples that are read of an array or a frame at a time
 _CHUNK_ROWS = 2048  # features, at a time: parts of a larger array in float16 become float32
-_CONFIGURATIONS = 1000  # of the labels of a batch: summed over, or drawn if there are more
 _CHUNK = 1024  # samples at a time: their intermediate values stay in the cache
 
 
@@ -51,8 +47,7 @@ def select_batch(
     model : estimator
         Fitted to the samples that are labelled. For "lcmd" a student or ensemble of this package
         with fully connected layers, or a Pipeline, search or FrozenEstimator around one; for
-        "margin" any classifier with ``predict_proba``; for "batchbald" and "uncertainty" whatever
-        :func:`skdistill.predict_members` and :func:`skdistill.predict_uncertainty` take.
+        "margin" any classifier with ``predict_proba``.
     X_pool : array-like or frame of shape (n_pool, n_features_in)
         Samples without labels. Memory maps are read piece by piece.
     n : int
@@ -60,7 +55,7 @@ def select_batch(
     X_train : array-like or frame, default=None
         The samples that are labelled, without which "lcmd", which alone uses it, may select samples
         like them.
-    method : {"auto", "lcmd", "margin", "batchbald", "uncertainty"}, default="auto"
+    method : {"auto", "lcmd", "margin"}, default="auto"
         How samples are selected, see Notes; "auto" is "margin" for classifiers, else "lcmd".
     max_candidates : int, default=1_000_000
         "lcmd" draws so many samples of a larger pool, and selects among them.
@@ -88,20 +83,11 @@ def select_batch(
         float16.
     margin
         The smallest difference between the two largest class probabilities.
-    batchbald
-        The batch whose labels tell most about which member is right [2]_, among the samples of the
-        largest mutual information, ten for each one to select and at least 2,000. More than about
-        ten samples are told apart by little but the draws.
-    uncertainty
-        The largest epistemic part, for comparison: for regression it is often worse than a random
-        batch, since its samples are alike, and outliers.
 
     References
     ----------
     .. [1] Holzmüller, Zaverkin, Kästner & Steinwart (2023), "A Framework and Benchmark for Deep
            Batch Active Learning for Regression", JMLR 24.
-    .. [2] Kirsch, van Amersfoort & Gal (2019), "BatchBALD: Efficient and Diverse Batch Acquisition
-           for Deep Bayesian Active Learning".
 
     Examples
     --------
@@ -146,39 +132,12 @@ def select_batch(
         dtype = np.float16 if in_half else np.float32
         places, features = _sketched(sketch, X_pool, max_candidates, dtype, rng)
         return places[lcmd(features, n, centres)]
-    if method == "batchbald":
-        if not is_classifier(model):
-            raise TypeError(
-                f'method="batchbald" needs a classifier with members, got {type(model).__name__}.'
-            )
-        # Only the samples of the largest mutual information are held.
-        n_kept = max(_CANDIDATES_EACH * n, _FEWEST_CANDIDATES)
-        places, kept = np.empty(0, np.int64), np.empty((0, 1, len(model.classes_)))
-        for part, piece in _pieces(X_pool):
-            found = predict_members(model, piece)
-            kept = np.concatenate([kept, found]) if len(kept) else found
-            places = np.concatenate([places, np.arange(part.start, part.stop)])
-            if len(kept) > n_kept:
-                best = np.sort(_largest(mutual_information(kept), n_kept))
-                places, kept = places[best], kept[best]
-        return places[batchbald(kept, n, rng)]
-    if method == "margin" and not (is_classifier(model) and hasattr(model, "predict_proba")):
+    if not (is_classifier(model) and hasattr(model, "predict_proba")):
         raise TypeError(
             f'method="margin" needs a classifier with predict_proba, got {type(model).__name__}.'
         )
-    scores = []
-    for _, piece in _pieces(X_pool):
-        if method == "margin":
-            scores.append(-margins(model.predict_proba(piece)))
-        elif (epistemic := predict_uncertainty(model, piece).epistemic) is not None:
-            scores.append(epistemic)
-        else:
-            raise TypeError(
-                'method="uncertainty" needs a model with an epistemic part; that of '
-                f"{type(model).__name__} is None. A student with several heads or a distribution "
-                "family has one."
-            )
-    return _largest(np.concatenate(scores), n)
+    found = np.concatenate([margins(model.predict_proba(piece)) for _, piece in _pieces(X_pool)])
+    return np.argsort(found, kind="stable")[:n]
 
 
 def _as_table(X: Any, name: str) -> Any:
@@ -208,14 +167,6 @@ def _sketched(
     for part, rows in _pieces(X, places):
         features[part] = sketch(rows)
     return places, features
-
-
-def _largest(scores: np.ndarray, n: int) -> np.ndarray:
-    """Return the places of the largest scores, the largest first; of equal ones the first."""
-    if scores.ndim == 2:  # targets in units of their mean
-        means = scores.mean(0)
-        scores = (scores / np.where(means > 0, means, 1)).sum(1)
-    return np.argsort(-scores, kind="stable")[:n]
 
 
 def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.ndarray:
@@ -319,55 +270,6 @@ def margins(proba: np.ndarray) -> np.ndarray:
     """Return how much more probable the first class is than the second, (n,)."""
     two = np.partition(proba, -2, axis=1)[:, -2:]
     return two[:, 1] - two[:, 0]
-
-
-def mutual_information(members: np.ndarray) -> np.ndarray:
-    """Return the mutual information of label and member, (n,), of probabilities (n, S, K)."""
-    return entr(members.mean(1)).sum(-1) - entr(members).sum(-1).mean(1)
-
-
-def batchbald(members: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
-    """Select the batch whose labels together tell the most about the members, (n_pool, S, K).
-
-    Greedily, a sample at a time: the mutual information of the labels of all selected samples and
-    the member (BatchBALD, Kirsch, van Amersfoort & Gal, 2019, Eq 8 and Algorithm 1). Where there
-    are too many configurations of the labels some are drawn (Eq 14).
-    """
-    members = members.astype(np.float64)
-    n_members, n_classes = members.shape[1:]
-    conditional = entr(members).sum(-1).mean(1)  # Eq 9, of each sample
-    joint, weights = np.ones((1, n_members)), np.ones(1)  # of configurations, given a member
-    drawn_by: np.ndarray | None = None  # the member of each drawn configuration
-    is_left, selected = np.ones(len(members), bool), np.empty(n, np.int64)
-    for place in range(n):
-        gains = _joint_entropies(members, joint, weights) - conditional
-        chosen = int(np.where(is_left, gains, -np.inf).argmax())
-        selected[place], is_left[chosen] = chosen, False
-        if drawn_by is None and len(joint) * n_classes <= _CONFIGURATIONS:
-            joint = (joint[:, None] * members[chosen].T).reshape(-1, n_members)
-            weights = np.ones(len(joint))
-            continue
-        latest = [chosen]
-        if drawn_by is None:
-            drawn_by = np.arange(_CONFIGURATIONS) % n_members
-            joint, latest = np.ones((_CONFIGURATIONS, n_members)), list(selected[: place + 1])
-        for one in latest:
-            below = members[one, drawn_by].cumsum(1)
-            label = (below < rng.random_sample((_CONFIGURATIONS, 1)) * below[:, -1:]).sum(1)
-            joint = joint * members[one, :, label]
-            joint /= joint.max(1, keepdims=True)  # only ratios matter from here on
-        weights = 1 / (_CONFIGURATIONS * joint.mean(1))
-    return selected
-
-
-def _joint_entropies(members: np.ndarray, joint: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Entropies of the labels selected and of one more, (n,), but for what all have in common."""
-    found, size = np.empty(len(members)), max(1, 2**22 // (len(joint) * members.shape[2]))
-    for start in range(0, len(members), size):
-        part = members[start : start + size]
-        mean = np.einsum("cs,nsk->nck", joint, part, optimize=True) / len(joint[0])  # Eq 12
-        found[start : start + size] = np.einsum("c,nck->n", weights, entr(mean))
-    return found
 
 
 class GradientSketch:
