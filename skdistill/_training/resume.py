@@ -175,8 +175,8 @@ def resumable(
     is yielded is the generator to use. `data` are what `fit` was given, and must be the same when
     the fit goes on.
     """
-    given = Runtime.of(estimator.runtime).checkpoint
-    if given is None or current_progress() is not None:
+    wanted = Checkpoint.of(Runtime.of(estimator.runtime).checkpoint)
+    if wanted is None or current_progress() is not None:
         yield random_state
         return
     from .._engine import CheckpointFile
@@ -184,7 +184,6 @@ def resumable(
 
     arrays = {k: None if value is None else np.asarray(value) for k, value in data.items()}
     belongs_to = digests(estimator, arrays, NO_MATTER)
-    wanted = Checkpoint.of(given)
     with CheckpointFile(wanted.path, wanted.every, belongs_to) as checkpoint:
         progress = Progress(checkpoint)
         try:

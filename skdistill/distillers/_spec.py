@@ -267,8 +267,7 @@ def read_fit(
         # Half of the time is for the second student, by which this one is calibrated.
         training = replace(training, budget=budget.keeping(budget.seconds / 2))
     of_estimator = type(estimator).__name__, kind, params, transfer, transfer_only
-    checkpoint = None if runtime.checkpoint is None else Checkpoint.of(runtime.checkpoint)
-    of_training = checkpoint, teacher, training, random_state
+    of_training = Checkpoint.of(runtime.checkpoint), teacher, training, random_state
     of_data: Any = arguments, schema, plan, recipe, scaling, rows, encoded, weight, rows[:0], stream
     spec = FitSpec(*of_estimator, *of_training, before, is_pass, *of_data)
     if transfer == "auto" and kind == "regressor" and n_rows > many:

@@ -163,8 +163,7 @@ class EnsembleSpec:
             own["inference"] = DeepEnsemble()
         trained = own["inference"] if isinstance(own["inference"], DeepEnsemble) else DeepEnsemble()
         own |= trained.get_params(deep=False)
-        if not isinstance(given := trained.early_stopping, EarlyStopping):
-            own["early_stopping"] = EarlyStopping() if given else None
+        own["early_stopping"] = EarlyStopping.of(trained.early_stopping)
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
         networks = NetworkSettings.of(params, ensemble._module_defaults[ensemble._kind])
         changed = frozenset(params.keys() - unchanged)
