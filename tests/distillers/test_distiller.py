@@ -423,7 +423,8 @@ def test_auto_draws_no_rows_for_numbers_on_large_tables(witness, task, monkeypat
 
 @pytest.mark.parametrize("transfer", ["mixup", "munge", Mixup(0.5)])
 def test_made_rows_come_on_top_without_labels(transfer, task, witness, further, rows_learnt):
-    model = task.student(witness, transfer=transfer, max_epochs=2)
+    settings = {"max_epochs": 2, "module__embeddings": None}
+    model = task.student(witness, transfer=transfer, **settings)
     (rows,) = rows_learnt(model, *task.data, X_transfer=further)
     assert len(rows) == 2 * 85
     assert rows.targets[1].tolist() == [1.0] * 60 + [0.0] * 110

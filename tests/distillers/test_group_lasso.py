@@ -19,8 +19,9 @@ from skdistill.pruning import GroupLasso, widths
 
 @pytest.fixture(scope="module")
 def pruned(task, frozen):
-    settings = {"module__hidden_units": (40, 30), "max_epochs": 160, "transfer": None}
-    return task.student(frozen, pruning=GroupLasso(0.5), **settings).fit(*task.data)
+    settings = {"module__hidden_units": (40, 30), "max_epochs": 160, "module__embeddings": None}
+    settings |= {"pruning": GroupLasso(0.5), "transfer": None}
+    return task.student(frozen, **settings).fit(*task.data)
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def n_networks(task, n_heads):
     ("n_heads", "expected"), [("auto", 3), (None, 3), (1, 1), (2, 2), (3, 3), (5, 5)]
 )
 def test_any_number_of_heads(n_heads, expected, frozen, task):
-    model = task.student(frozen, heads=n_heads).fit(*task.data)
+    model = task.student(frozen, heads=n_heads, module__embeddings=None).fit(*task.data)
     assert model.n_heads_ == expected
     members = model.predict_members(task.X)
     assert members.shape[:2] == (60, expected)
