@@ -104,7 +104,7 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
     visits = members.unflatten(0, (n_chains, n_steps)).transpose(0, 1)
 
     params = {"optimizer": Optimizer("SGD", lr_schedule=None, clip_norm=None), "batch_size": 60}
-    params["expectations"] = "predictive", "entropy"
+    params |= {"expectations": ("predictive", "entropy"), "module__embeddings": None}
     params["estimate"] = dict(zip(params["expectations"], estimates, strict=True))
     start = student(teacher, **{**params, "lr": 1e-300}).fit(X, y)
     found = student(teacher, **{**params, "lr": 0.2}).fit(X, y, X_monitor=X[:7])
