@@ -150,9 +150,9 @@ def test_pages_say_which_files_are_older(report, defaults, monkeypatch):
     text = "Measured with older defaults, and to be run again: ``gped_share``, ``uci``."
     assert report.older() == text
     monkeypatch.undo()
-    report.older("highlights")
-    assert {"uci", "suite", "hydra", "engine"} < set(report.READ)
-    assert "active" not in report.READ
+    report.older("what_to_do")
+    assert {"active", "conformal", "decisions", "drift"} <= set(report.READ)
+    assert "uci" not in report.READ
 
 
 def test_a_claim_is_older_by_the_rows_that_it_rests_on(report, defaults, pages, monkeypatch):
