@@ -12,7 +12,6 @@ Regret is the best value there is less the best found.
 
 from __future__ import annotations
 
-import copy
 import time
 import warnings
 from functools import partial
@@ -24,13 +23,13 @@ from _common import asked, measured, one_thread, print_table, save
 from botorch import test_functions
 from botorch.acquisition import qLogExpectedImprovement
 from botorch.models import SingleTaskGP
-from botorch.models.ensemble import EnsembleModel
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from skdistill import BayesianEnsembleRegressor
+from skdistill.integrations.botorch import MembersModel
 from skdistill.samplers import DeepEnsemble
 
 FUNCTIONS = {
@@ -51,25 +50,11 @@ WITHOUT_NOISE = {
 }
 
 
-class Members(EnsembleModel):
-    """The means of a fitted regressor's members, with gradients, as BoTorch asks for them."""
-
-    def __init__(self, estimator: BayesianEnsembleRegressor) -> None:
-        super().__init__()
-        self._num_outputs = estimator.n_outputs_
-        self.stack = copy.deepcopy(estimator.module_).eval().requires_grad_(False).double()
-
-    def forward(self, X: Tensor) -> Tensor:
-        rows = X.flatten(0, -2)
-        members = self.stack.members(self.stack.outputs(rows), rows)  # (samples, S, n_targets, 2)
-        return members[..., 0].unflatten(0, X.shape[:-1]).transpose(-3, -2)
-
-
 def model_of(method: str, X: Tensor, y: Tensor, seed: int) -> Any:
     """A model of BoTorch of the points so far."""
     if method == "members":
         ensemble = BayesianEnsembleRegressor(10, **WITHOUT_NOISE, random_state=seed)
-        return Members(ensemble.fit(X.numpy(), y.numpy()))
+        return MembersModel(ensemble.fit(X.numpy(), y.numpy()))
     from botorch import fit_gpytorch_mll
 
     model = SingleTaskGP(X, y.unsqueeze(-1))

@@ -54,6 +54,7 @@ COMMANDS = {
     "gped_small": "gped.py --parts small --seeds 5",
     "scoring_bench": "scoring_bench.py --sets boston --models teacher hydra distribution "
     "xgb_vector_quantile --resume",
+    "optimise": "optimise.py --runs 6",
     "sentences": "translation.py --data real --repeats 2 --students mixture reverse_kl",
     "suite": "suite.py --resume --peers",
     "tab_tune": "tab_tune.py --resume",
