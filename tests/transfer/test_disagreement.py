@@ -150,7 +150,7 @@ SMALL = {
     [
         (BayesianEnsembleRegressor(normalize="X", **SMALL), NUMBERS[:, 0]),
         (BayesianEnsembleRegressor(normalize="X", **SMALL), NUMBERS),
-        (BayesianEnsembleClassifier(**SMALL), CLASSES),
+        (BayesianEnsembleClassifier(module__embeddings=None, **SMALL), CLASSES),
     ],
 )
 def test_networks_disagree_by_the_epistemic_uncertainty(ensemble, y):
