@@ -26,7 +26,6 @@ from skdistill._data.encoding import InputEncoding
 from skdistill._method.random_functions import (
     RandomFunctions,
     UnseenValues,
-    _blocks,
     find_functions,
     squared_exponential,
 )
@@ -248,11 +247,6 @@ def test_the_variance_at_samples_left_out_is_that_of_the_conditioned_process(mon
     assert found.usual == pytest.approx(np.quantile(variances, 0.98), rel=1e-6)
     left = np.maximum(np.array(variances) - found.usual, 0)
     assert found.left_out == pytest.approx(left.mean(), rel=1e-6)
-
-
-def test_blocks_that_are_left_out_are_middle_thirds_and_outer_sixths():
-    rows = np.random.RandomState(0).standard_normal((60, 2))
-    assert {len(block) for block in _blocks(rows, np.random.RandomState(1))} == {20, 10}
 
 
 def test_functions_vanish_at_samples_that_are_dense_and_without_noise():
