@@ -266,7 +266,8 @@ def test_random_heads_learn_the_mean_and_differ(family):
 
 
 def test_in_training_random_heads_are_drawn_for_each_row(data):
-    model = small_student("classifier", family="dropout_head").fit(data[0], data[2])
+    params = {"family": "dropout_head", "module__embeddings": None}
+    model = small_student("classifier", **params).fit(data[0], data[2])
     network, rows = model.module_.network, torch.ones(1, 5, 3, dtype=torch.float64)
     assert network(rows).shape == (1, 100, 5, 3)
     assert (network(rows).diff(dim=-2) == 0).all()
