@@ -17,6 +17,9 @@ hydra     its Hydra+; gaussian, dirichlet: its DistributionDistiller of this fam
 plain     a plain deep ensemble: the teacher without embeddings, calibration and perturbations
 gp        exact Gaussian process with a length scale for each feature and white noise, standardised
           features, at most 1,000 training samples: not beyond
+unperturbed, bagging  the teacher with DeepEnsemble(bootstrap=False), (bootstrap=True)
+dropout   MC dropout
+sgld      a Markov chain by SGLD
 trees     trees of a random forest of scikit-learn
 forest    the same as a teacher, on the scale of halves
 
@@ -63,7 +66,7 @@ from skdistill import (
 )
 from skdistill.metrics import crps, epistemic_calibration
 from skdistill.model_selection import unseen_scores
-from skdistill.samplers import DeepEnsemble
+from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Runtime
 from skdistill.teachers import as_teacher
 
@@ -160,11 +163,15 @@ CONTENDERS = {
     "gaussian": Contender(partial(student, family="gaussian"), True, kinds=(False,)),
     "dirichlet": Contender(partial(student, family="dirichlet"), True, kinds=(True,)),
     "plain": Contender(partial(networks, **PLAIN)),
+    "unperturbed": Contender(partial(networks, inference=DeepEnsemble(bootstrap=False))),
+    "bagging": Contender(partial(networks, inference=DeepEnsemble(bootstrap=True))),
+    "dropout": Contender(partial(networks, inference=MCDropout())),
+    "sgld": Contender(partial(networks, inference=SGLD())),
     "gp": Contender(gaussian_process, kinds=(False,)),
     "trees": Contender(partial(forest, scale=None)),
     "forest": Contender(forest),
 }
-OURS = ("teacher", "hydra", "gaussian", "dirichlet", "plain")
+OURS = tuple(name for name in CONTENDERS if name not in ("gp", "trees", "forest"))
 
 
 def fits(
