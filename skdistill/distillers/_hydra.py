@@ -388,7 +388,7 @@ class HydraPlan(Plan):
         return self.n_heads > 1
 
     @property
-    def read(self) -> Callable[[Tensor], Any] | None:  # type: ignore[override]
+    def read(self) -> Callable[[Tensor], Any] | None:  # type: ignore[override]  # a constant in the base
         return gained if self.has_gain else None
 
     def read_mean(self, outputs: Tensor) -> Tensor:
