@@ -22,6 +22,8 @@ dropout   MC dropout
 sgld      a Markov chain by SGLD
 trees     trees of a random forest of scikit-learn
 forest    the same as a teacher, on the scale of halves
+virtual   CatBoost's virtual ensembles, with their own variance; classes have none
+catboost  CatBoost as a teacher, on the scale of halves
 
 Models have their defaults and random_state=0. Scores are those of
 skdistill.metrics.epistemic_calibration: `cover` is the share within 90 % intervals, `low` and
@@ -145,6 +147,19 @@ def forest(fold: Fold, params: Row, scale: str | None = "halves") -> Any:
     return teacher.fit(fold.X_train, fold.y_train)
 
 
+def catboost(fold: Fold, params: Row, scale: str | None = "halves") -> Any:
+    """Boosted trees with Langevin noise, as virtual ensembles need them."""
+    import catboost
+
+    settings = {"random_seed": 0, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    if fold.are_classes:
+        model = catboost.CatBoostClassifier(**settings)
+    else:
+        settings |= {"loss_function": "RMSEWithUncertainty", "posterior_sampling": True}
+        model = catboost.CatBoostRegressor(**settings)
+    return as_teacher(model, epistemic_scale=scale).fit(fold.X_train, fold.y_train)
+
+
 class Contender(NamedTuple):
     """How a model is fitted, whether it has the teacher, and whether it takes numbers, classes."""
 
@@ -170,8 +185,11 @@ CONTENDERS = {
     "gp": Contender(gaussian_process, kinds=(False,)),
     "trees": Contender(partial(forest, scale=None)),
     "forest": Contender(forest),
+    "virtual": Contender(partial(catboost, scale=None), kinds=(False,)),
+    "catboost": Contender(catboost),
 }
-OURS = tuple(name for name in CONTENDERS if name not in ("gp", "trees", "forest"))
+FOREIGN = ("gp", "trees", "forest", "virtual", "catboost")
+OURS = tuple(name for name in CONTENDERS if name not in FOREIGN)
 
 
 def fits(
