@@ -8,6 +8,7 @@ independent of networks and losses.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -53,17 +54,13 @@ class RegressionTask:
 
         `known` is the task, if it is known before y is.
         """
-        task = cls.of_targets(y)
+        task = cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
         if known is not None and task.size != known.size:
             raise ValueError(
                 f"y must have {known.size} target(s), as in the fit before; got {task.size}."
             )
         with errors_about("y"):
             return y.reshape(len(y), -1).astype(np.float64), task
-
-    @classmethod
-    def of_targets(cls, y: np.ndarray) -> RegressionTask:
-        return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
 
     @staticmethod
     def check_targets(y: np.ndarray) -> np.ndarray:
@@ -363,31 +360,30 @@ def prepare_to_compute(
     dtype: str, device: object, X: np.ndarray, task: Task
 ) -> tuple[np.ndarray, RegressionTask | ClassificationTask]:
     """Return samples in the dtype to compute in, by the parameters, and the task so adapted."""
-    is_open = dtype == "auto" and is_large_table(X.shape)
-    # The smallest and largest values that are not missing.
-    limits = (np.fmin.reduce(X), np.fmax.reduce(X)) if is_open else None
-    wanted = dtype_to_compute(dtype, device, X.dtype.name, limits)
+
+    def limits() -> tuple[np.ndarray, np.ndarray]:  # NaN is missing
+        return np.fmin.reduce(X), np.fmax.reduce(X)
+
+    wanted = dtype_to_compute(dtype, device, X.dtype.name, X.shape, limits)
     if wanted == X.dtype.name:
         return X, task
     check_trainable(X, wanted)
     return X.astype(wanted), replace(task, dtype=X.dtype.name)
 
 
-def is_large_table(shape: tuple[int, ...]) -> bool:
-    """Tell whether samples are a table of so many that float32 is enough."""
-    return len(shape) == 2 and shape[0] >= _MANY_ROWS
-
-
 def dtype_to_compute(
-    wanted: str, device: object, given: str, limits: tuple[np.ndarray, np.ndarray] | None
+    wanted: str,
+    device: object,
+    given: str,
+    shape: tuple[int, ...],
+    limits: Callable[[], tuple[np.ndarray, np.ndarray]],
 ) -> str:
     """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
 
     On Apple's GPUs, which have no float64, it is float32; ValueError where "float64" is wanted.
 
-    `limits` are the smallest and largest values of the columns of a large table, else None. float32
-    must resolve them. It is faster by a factor of two to three, and on a large table the noise of
-    training is far above its rounding.
+    float32 must tell apart values of a column between its `limits`, and hold their squares. It is
+    faster by a factor of two to three, and the noise of training is far above its rounding.
     """
     if str(device).startswith("mps"):
         if wanted == "float64":
@@ -398,16 +394,14 @@ def dtype_to_compute(
         return "float32"
     if wanted != "auto":
         return wanted
-    return "float32" if limits is not None and _is_held_by_float32(*limits) else given
-
-
-def _is_held_by_float32(low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether float32 tells values between these apart, and its squares do not overflow."""
-    low, high = low.astype(np.float64), high.astype(np.float64)
+    if len(shape) != 2 or shape[0] < _MANY_ROWS:
+        return given
+    low, high = (limit.astype(np.float64) for limit in limits())
     largest, spread = np.maximum(np.abs(low), np.abs(high)), high - low
     varies = spread > 0
     is_held = largest.max(initial=0) < math.sqrt(np.finfo(np.float32).max)
-    return is_held and resolves(np.float32, largest[varies], spread[varies])
+    resolved = is_held and resolves(np.float32, largest[varies], spread[varies])
+    return "float32" if resolved else given
 
 
 TASKS: dict[str, type[RegressionTask] | type[ClassificationTask]] = {

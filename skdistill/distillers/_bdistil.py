@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._data.encoding import EMBEDDED_FROM, MANY_ROWS
-from .._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
+from .._estimator.base import Fitted, ObservedTask, available_if
 from .._estimator.batched import as_rows, check_rows, read_distribution, rows_at_a_time
 from .._estimator.predicting import check_return_std, is_a
+from .._method.plan import NetworkSettings
 from .._method.task import Task
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import Number, OneOf, SettingsRule
@@ -37,6 +38,7 @@ from ._bdistil_anytime import (
 )
 from ._bdistil_search import LearnerRecipes, Round, RoundsPlan, play_game
 from ._spec import FitSpec
+from ._teacher import MemberPredictions
 
 
 class BDistilBooster(MetaEstimatorMixin, Distiller):
@@ -231,8 +233,10 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         networks = (NetworkSettings.of(*own, module) for module in self._model_classes())
         return LearnerRecipes(tuple(one.recipe(*how) for one in networks))
 
-    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
-        return play_game(spec, self._fit_teacher(spec, task), task)
+    def _stages(
+        self, spec: FitSpec, predictions: MemberPredictions, task: ObservedTask
+    ) -> Iterator[Fitted]:
+        return play_game(spec, predictions, task)
 
     def predict(self, X: ArrayLike, return_std: bool = False, **limits: Any) -> Any:
         """Predict the class of each sample, or its mean.

@@ -377,7 +377,7 @@ class RoundsPlan(Plan):
         return not isinstance(self.task, RegressionTask)
 
     @property
-    def n_networks(self) -> int:
+    def n_networks(self) -> int:  # type: ignore[override]  # a constant in the base
         return max(1, len(self.structure))
 
     @property

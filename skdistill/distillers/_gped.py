@@ -30,12 +30,12 @@ from ..modules import MLP, DistributionStack
 from ..pruning import GroupLasso
 from ..samplers import SGHMC, SGLD
 from ..settings import Estimate, Optimizer, Runtime
-from ..transfer import Mixup, Munge, TransferMaker, TransferOnly, TransferSet, make_transfer
+from ..transfer import TransferMaker, TransferOnly, TransferSet, make_transfer
 from ._base import PRUNING, Distiller
-from ._spec import FitSpec, check_further_rows, maker_that_changes
+from ._spec import FitSpec
 from ._student import train_student, with_approximation_error
+from ._teacher import MemberPredictions
 
-_MANY_ROWS = 50_000  # samples above which transfer="auto" is None, see doc/design.rst
 _ESTIMATES = ("online", "stochastic")
 # Expectations that a student needs to predict, and those that it learns by default, by its task.
 _NEEDED = {
@@ -169,6 +169,7 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
 
     _plan: ExpectationsPlan
     _parameter_table = {**Distiller._parameter_table, **PRUNING, "estimate": SettingsRule(Estimate)}
+    _auto_transfer = {"classifier": None, "regressor": None}  # beside chains see `distil_online`
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128)},
         "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
@@ -233,58 +234,13 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
             }
         return self
 
-    @property
-    def _runs_online(self) -> bool:
-        """Whether the teacher is an unfitted ensemble whose members are drawn by Markov chains."""
-        ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
-        is_ensemble = isinstance(self.teacher, ensembles)
-        return is_ensemble and isinstance(self.teacher.inference, (SGLD, SGHMC))
-
-    @property
-    def _resumes(self) -> bool:  # type: ignore[override]  # a constant in the base
-        return not self._runs_online  # chains and student have a checkpoint of their own
-
-    def _read_fit(self, *arguments: object, X_monitor: Any = None, **part: object) -> FitSpec:
-        spec, maker = super()._read_fit(*arguments, **part), None
-        if spec.transfer == "auto":
-            is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
-            is_small_table = len(spec.recipe.row_shape) == 1 and is_small
-            if self._runs_online and is_small_table and spec.plan.all_online:
-                maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
-            spec = replace(spec, maker=maker)
-        if X_monitor is None:
-            return spec
-        return replace(spec, X_monitor=check_further_rows(spec, X_monitor, "X_monitor"))
-
-    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
-        if self._runs_online:
-            from .._engine import CheckpointFile
-            from .._serialization.digest import digests
-            from ._gped_chains import distil_online
-
-            checkpoint: Any = nullcontext()
-            if (wanted := spec.checkpoint) is not None:
-                belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
-                checkpoint = CheckpointFile(wanted.path, wanted.every, belongs_to)
-            yield from distil_online(spec, task, checkpoint)
-            return
-        predictions, plan = self._fit_teacher(spec, task), spec.plan
-        if spec.X_monitor is not None and predictions.predict is None:
-            raise ValueError(
-                "X_monitor must be None with member_predictions, which are for X alone."
-            )
-        predictions.count(spec.X)
-        for fitted in train_student(spec, plan, predictions, task):
-            fitted = with_approximation_error(fitted, spec, predictions)
-            yield fitted
-        if spec.X_monitor is not None:
-            expected = plan.target_of(predictions.predict(spec.X_monitor))
-            yield plan.monitored(fitted, torch.from_numpy(expected))
-
     def _plan_of(self, task: Task) -> ExpectationsPlan:
         """Return the plan of a student; raise for parameters that do not go together."""
+        ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
+        is_ensemble = isinstance(self.teacher, ensembles)
+        runs_chains = is_ensemble and isinstance(self.teacher.inference, (SGLD, SGHMC))
         estimate = Estimate.of(self.estimate).kind
-        plan = expectations_plan(task, self.expectations, estimate, not self._runs_online)
+        plan = expectations_plan(task, self.expectations, estimate, not runs_chains)
         if plan.replays:
             return plan
         estimates = plan.estimates
@@ -317,6 +273,29 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
                 f"{finetune_epochs!r}."
             )
         return plan
+
+    def _stages(
+        self, spec: FitSpec, predictions: MemberPredictions | None, task: ObservedTask
+    ) -> Iterator[Fitted]:
+        if predictions is None:
+            from .._engine import CheckpointFile
+            from .._serialization.digest import digests
+            from ._gped_chains import distil_online
+
+            checkpoint: Any = nullcontext()
+            if (wanted := spec.checkpoint) is not None:
+                belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
+                checkpoint = CheckpointFile(wanted.path, wanted.every, belongs_to)
+            yield from distil_online(spec, task, checkpoint)
+            return
+        plan = spec.plan
+        predictions.count(spec.X)
+        for fitted in train_student(spec, plan, predictions, task):
+            fitted = with_approximation_error(fitted, spec, predictions)
+            yield fitted
+        if spec.X_monitor is not None:
+            expected = plan.target_of(predictions.predict(spec.X_monitor))
+            yield plan.monitored(fitted, torch.from_numpy(expected))
 
     def predict_expectation(self, X: object, name: str) -> np.ndarray:
         """Predict an expectation.
@@ -429,7 +408,7 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
     in_distribution: ClassVar[tuple[str, ...]] = ("predictive",)
 
     @property
-    def tells_parts(self) -> bool:
+    def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
         labels = set(self.labels)
         return "predictive" not in labels or not labels.isdisjoint({"share", "entropy"})
 

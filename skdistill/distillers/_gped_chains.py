@@ -50,9 +50,9 @@ from ..ensembles import (
 from ..expectations import Expectation
 from ..pruning import ProximalStep
 from ..settings import Estimate
-from ..transfer import prepare_with_missing
+from ..transfer import Mixup, Munge, prepare_with_missing
 from ._gped import pooled, targets_of
-from ._spec import FitSpec
+from ._spec import FitSpec, maker_that_changes
 from ._student import Student, training_set
 from ._teacher import (
     MemberPredictions,
@@ -63,6 +63,7 @@ from ._teacher import (
 )
 
 # See doc/design.rst.
+_MANY_ROWS = 50_000  # samples above which transfer="auto" is None
 _N_BUFFERED = 100  # minibatches buffered for the student, at most
 _BUFFER_BYTES = 2**25  # of their rows, at most
 _ITERATIONS_TOGETHER = 20  # of the chains, for an epoch of the student
@@ -76,6 +77,11 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
     `checkpoint` is the context of a CheckpointFile or None.
     """
     params, plan, pruning = spec.params, spec.plan, spec.params["pruning"]
+    waits = plan.all_online  # for the final means
+    is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
+    if spec.transfer == "auto" and waits and is_small and len(spec.recipe.row_shape) == 1:
+        maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
+        spec = replace(spec, maker=maker)
     teacher: Any = unfitted_teacher(spec, *spec.draw_seeds(1))
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
@@ -83,7 +89,6 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
     with checkpoint as opened:
         seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
-        waits = plan.all_online  # for the final means
         n_asked = Estimate.of(params["estimate"]).n_asked if "online" in plan.estimates else 1
         n_predicted = len(due) * n_asked * params["batch_size"]
         rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)

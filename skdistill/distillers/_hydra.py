@@ -30,6 +30,7 @@ from ..transfer import GaussianNoise, TransferMaker, TransferOnly
 from ._base import IncrementalDistiller, has_fitted_teacher
 from ._spec import FitSpec
 from ._student import train_student
+from ._teacher import MemberPredictions
 
 # See doc/design.rst.
 _RESIDUAL_FLOOR, _SPREAD_FLOOR = 1e-4, 1e-5  # added to epistemic variances of standardised targets
@@ -99,8 +100,9 @@ class HydraPlus(IncrementalDistiller):
         wanted, ddof = heads.n_heads, int(self.ddof)
         return HydraPlan(task, heads.head_layers, loss, wanted_heads=wanted, ddof=ddof)
 
-    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
-        predictions = self._fit_teacher(spec, task)
+    def _stages(
+        self, spec: FitSpec, predictions: MemberPredictions, task: ObservedTask
+    ) -> Iterator[Fitted]:
         plan = spec.plan.of_members(predictions.count(spec.X))
         return train_student(spec, plan, predictions, task, n_heads_=plan.n_heads)
 
@@ -376,15 +378,15 @@ class HydraPlan(Plan):
         return replace(self, n_networks=n_heads + has_gain, n_members=n_members, has_gain=has_gain)
 
     @property
-    def takes_functions(self) -> bool:
+    def takes_functions(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.wanted_heads != 1
 
     @property
-    def n_heads(self) -> int:
+    def n_heads(self) -> int:  # type: ignore[override]  # a constant in the base
         return self.n_networks - self.has_gain
 
     @property
-    def tells_parts(self) -> bool:
+    def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.n_heads > 1
 
     @property
@@ -451,15 +453,11 @@ class HydraObjective(Objective):
 
 
 def split_gain(outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Split outputs (..., M + 1, n, 2 t) into those of heads and the raw log gain (..., n, t)."""
+    """Split outputs (..., M + 1, n, 2 t) into those of heads and the log gain (..., n, t)."""
     n_heads, n_targets = outputs.shape[-3] - 1, outputs.shape[-1] // 2
     raw = outputs.select(-3, n_heads).narrow(-1, 0, n_targets)
-    return outputs.narrow(-3, 0, n_heads), raw
-
-
-def bounded(raw: Tensor) -> Tensor:
-    """Logarithm of the gain, within its bounds."""
-    return _LARGEST_LOG_GAIN * torch.tanh(raw / _LARGEST_LOG_GAIN)
+    log_gain = _LARGEST_LOG_GAIN * torch.tanh(raw / _LARGEST_LOG_GAIN)  # within its bounds
+    return outputs.narrow(-3, 0, n_heads), log_gain
 
 
 def gained(outputs: Tensor) -> EmpiricalGaussian:
@@ -468,9 +466,9 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
     By the loss a head's variance covers what it misses of its members. What the gain adds to the
     epistemic part is therefore taken from the variances, as far as they have it: the total stays.
     """
-    own, raw = split_gain(outputs)
+    own, log_gain = split_gain(outputs)
     means, variances = Gaussian.from_outputs(own)
-    gain = bounded(raw).exp()
+    gain = log_gain.exp()
     centre = means.mean(0)
     residuals = means - centre
     taken = (gain - 1) * (residuals * residuals).mean(0)
@@ -491,8 +489,7 @@ class GaussianHydraObjective(HydraObjective):
         members = losses.Mixture(*predictions.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
         own, log_gain = outputs, None
         if self.plan.has_gain:
-            own, raw = split_gain(outputs)
-            log_gain = bounded(raw)
+            own, log_gain = split_gain(outputs)
         heads = losses.Mixture(*Gaussian.from_outputs(own))
         alpha, beta = float(self.plan.loss.teacher_weight), float(self.plan.loss.member_weight)
         terms: list[Term] = []  # of the heads, whose weight is not zero
@@ -516,7 +513,7 @@ class GaussianHydraObjective(HydraObjective):
             d_log_gain = d_log_gain.mul_(self.spread_weight).mul_(2 * _SPREAD_WEIGHT)
             d_tanh = 1 - (log_gain / _LARGEST_LOG_GAIN).square()  # 1 - tanh^2
             d_raw = d_log_gain * d_tanh
-            d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
+            d_last = torch.cat((d_raw, torch.zeros_like(d_raw)), dim=-1)
             slope = torch.cat((slope, d_last.unsqueeze(-3)), dim=-3)
         # Where members agree to a floor, residuals of heads that are not trained yet are far off.
         limit = LARGE_LOSS * y.shape[-1]

@@ -48,7 +48,7 @@ ENSEMBLES = [(BayesianEnsembleRegressor, NUMBERS), (BayesianEnsembleClassifier, 
 
 def parts_of(kind, y):
     """The parts that a fit to y with ``random_state=0`` draws."""
-    task = TASKS[kind](np.unique(y)) if kind == "classifier" else TASKS[kind].of_targets(y)
+    task = TASKS[kind](np.unique(y)) if kind == "classifier" else TASKS[kind].check(y)[1]
     return Parts.drawn(task, y, np.random.RandomState(0).randint(SEED_LIMIT), n_networks=20)
 
 
