@@ -197,10 +197,7 @@ class Plan(Protocol):
         return outputs.narrow(-1, 0, self.task.size).mean(dim=0)
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return members' predictions, samples first, in the form that the objective takes.
-
-        With ``ddof=1`` their spread estimates that of infinitely many members without bias.
-        """
+        """Return members' predictions as the objective takes them, spread by `ddof`."""
         n_members, spread = members.shape[1], 1.0
         if 0 < self.ddof < n_members:
             spread = math.sqrt(n_members / (n_members - self.ddof))

@@ -152,10 +152,7 @@ class RandomFunctions(UnknownColumns):
         return grown
 
     def module(self) -> FunctionDraws:
-        """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
-
-        Also draw those of columns that are unknown, and of their gaps, (n_columns + G, S, k).
-        """
+        """Draw weights of features by Matheron's rule, and values of unknown columns, of mean 0."""
         kept = self.inducing, self.frequencies, self.phases
         inducing, frequencies, phases = (values.astype(np.float64) for values in kept)
         n_waves, n_inducing, n_columns = len(phases), len(inducing), len(self.unknown)
@@ -319,10 +316,7 @@ def squared_exponential(a: np.ndarray, b: np.ndarray, length_scale: float) -> np
 def _relevance(
     X: np.ndarray, predict: Predict, unit: np.ndarray, are_classes: bool, random_state
 ) -> np.ndarray:
-    """Factors of columns in distances: how much predictions change where a column is shuffled.
-
-    A column's factor is the root of its share of the largest total effect, with a mean square of 1.
-    """
+    """Factors of columns: roots of the effect of shuffling, over the largest; mean square 1."""
     n_columns = X.shape[1]
     if n_columns > _MOST_COLUMNS:
         return np.ones(n_columns)
@@ -351,10 +345,7 @@ def find_unknown(
 
 
 def _effects_of_unknown(X: np.ndarray, predict: Predict, are_classes: bool) -> np.ndarray:
-    """Root mean square of what predictions change by where a column is unknown, (n_columns, k).
-
-    It is 0 for columns that are often missing in training.
-    """
+    """Root mean square change, (n_columns, k), without a column; 0 where often missing."""
     n_columns = X.shape[1]
     rows = X[: max(20, _N_PREDICTIONS // n_columns)]
     known = predict(rows)
@@ -424,19 +415,13 @@ def _unseen_values(
 
 
 def _missed(inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """Errors, (., k), of a kernel regression for blocks of samples that it goes without.
-
-    Given are the inverse kernel matrix, with noise, and its product with the targets (m, k).
-    """
+    """Errors (., k) for blocks left out, by the inverse kernel and its product with targets."""
     missed = [np.linalg.solve(inverse[np.ix_(block, block)], solved[block]) for block in blocks]
     return np.concatenate(missed)
 
 
 def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
-    """Choose points one by one, each where the variance given the others is largest.
-
-    It is the Cholesky decomposition of the kernel matrix with complete pivoting.
-    """
+    """Choose points one by one by the largest variance given the others: pivoted Cholesky."""
     n_most = min(_N_INDUCING, len(points))
     variance, factor = np.ones(len(points)), np.zeros((len(points), n_most))
     chosen: list[int] = []

@@ -50,10 +50,7 @@ class RegressionTask:
     def check(
         cls, y: np.ndarray, known: RegressionTask | None = None
     ) -> tuple[np.ndarray, RegressionTask]:
-        """Return targets of :func:`read_samples` in the shape (n, t), and their task.
-
-        `known` is the task, if it is known before y is.
-        """
+        """Return targets of :func:`read_samples`, (n, t), and their task; `known` is of before."""
         task = cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
         if known is not None and task.size != known.size:
             raise ValueError(
@@ -103,10 +100,7 @@ class RegressionTask:
         return self.scaling_by(*standardisation(y, weight, constant=0.0), dtype, varies)
 
     def scaling_by(self, y_loc, y_scale, dtype, varies: np.ndarray | bool = False) -> Buffers:
-        """Buffers of a location and scale, (t,), which is 0 where float64 tells no values apart.
-
-        A ValueError says where targets that vary have no scale, or one that `dtype` cannot hold.
-        """
+        """Buffers of a location and scale, (t,), 0 where constant; raise if not held."""
         if ((y_scale == 0) & varies).any():
             raise ValueError(
                 f"y must vary by more than float64 rounds around {y_loc.tolist()}; subtract a "
@@ -139,10 +133,7 @@ class RegressionTask:
     def encode_members(
         self, members: np.ndarray, scaling: Buffers, dtype, spread: float = 1.0
     ) -> np.ndarray:
-        """Return moments of standardised targets, (n, S, t, 2).
-
-        Means are `spread` times as far from their mean.
-        """
+        """Return moments of standardised targets, (n, S, t, 2), spread by a factor."""
         y_loc, y_scale = scaling["y_loc"], scaling["y_scale"]
         if not resolves(members.dtype, y_loc, y_scale):
             raise ValueError(
@@ -302,10 +293,7 @@ class ClassificationTask:
     def encode_members(
         self, members: np.ndarray, scaling: Buffers, dtype, spread: float = 1.0
     ) -> np.ndarray:
-        """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero.
-
-        Logits are `spread` times as far from their mean, but for samples with such a probability.
-        """
+        """Return log-probabilities, (n, S, K), logits `spread` times as far apart if finite."""
         encoded = np.empty(members.shape, dtype)
         with np.errstate(divide="ignore"):
             for part in pieces(members):
@@ -344,10 +332,7 @@ Task = RegressionTask | ClassificationTask
 def read_samples(
     estimator: Any, X: Any, y: Any, schema: InputSchema | None = None
 ) -> tuple[np.ndarray, np.ndarray, InputSchema]:
-    """Check inputs and targets of `fit`, as scikit-learn does and by the estimator's kind of task.
-
-    A schema is that of an earlier fit, against which X is held; else it is found, and returned.
-    """
+    """Check X and y of `fit` by scikit-learn and the task, against the schema of a fit before."""
     task = TASKS[estimator._kind]
     with errors_about("X and y"):
         (X, y), schema = read_table(estimator, X, y, schema=schema, **task.reading)

@@ -125,6 +125,7 @@ class Distiller(DistributionEstimator):
     _auto_transfer: dict[str, TransferMaker | None] = {}
     _embedded_from = EMBEDDED_FROM  # samples of tables whose numbers are embedded, by kind
     _takes_streams = False  # whether X may give batches
+    _takes_model_classes = False  # whether `module` may be several
 
     def fit(
         self,
@@ -201,10 +202,6 @@ class Distiller(DistributionEstimator):
     def _default_teacher(self) -> BaseEstimator | None:
         """Return the unfitted estimator that ``teacher=None`` stands for, if it may be None."""
         return None
-
-    def _model_classes(self) -> list[Any]:
-        """Return the model classes that `module` gives."""
-        return [self.module]
 
     def _recipe_of(self, *how: Any) -> Any:
         """Return how to build networks of a plan for samples of a shape, and their encoding."""

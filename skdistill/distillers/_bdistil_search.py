@@ -111,15 +111,13 @@ def _rows_and_targets(
     return X, np.concatenate(targets), weight
 
 
+@dataclass
 class Barrier:
-    """Weight of the barrier of Eq 6 in a class, bisected.
+    """Weight of the barrier (Eq 6), bisected: too light finds no learner, too heavy overshoots."""
 
-    One that is too light finds no weak learner, one that is too heavy a learner that overshoots.
-    """
-
-    def __init__(self, weight: float):
-        self.weight = weight
-        self._too_light, self._too_heavy = 0.0, math.inf
+    weight: float
+    _too_light: float = 0.0
+    _too_heavy: float = math.inf
 
     def change(self, was_too_light: bool) -> None:
         """Choose the next weight: by steps, until it is known to be between two weights."""
@@ -136,10 +134,7 @@ class Barrier:
 
 
 class Search:
-    """The game, played until there are `n_rounds` learners or no further one is found.
-
-    X are the samples (N, ...), on the device of the training.
-    """
+    """The game, on samples X (N, ...), until there are `n_rounds` learners or no further one."""
 
     def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
         self.spec = spec
@@ -179,7 +174,7 @@ class Search:
                     "it are kept. Try larger networks, a larger max_epochs, more connections "
                     "or a larger max_search."
                 )
-                if budget is not None and self._is_out_of_time:
+                if budget is not None and self.rounds and self.spec.training.is_out_of_time:
                     message = (
                         f"max_time={budget.seconds!r} ended the search after {len(self.rounds)} of "
                         f"n_rounds={n_rounds} rounds, which are kept. Give more time, or fewer "
@@ -197,10 +192,7 @@ class Search:
                 )
 
     def find(self) -> bool:
-        """Find a weak learner and add it (FIND-WL, Algorithm 2); return whether there is one.
-
-        A model class without one is not searched again (Algorithm 1); expansions of others are.
-        """
+        """Find a weak learner (FIND-WL, Algorithm 2), never again in a class that had none."""
         n_searches = 0
         while self.classes:
             number = self.classes[0][0]
@@ -209,8 +201,8 @@ class Search:
                 start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
                 barrier = Barrier(start if self.rounds else 0.0)
                 for _ in range(self.max_search if self.rounds else 1):
-                    if self._is_out_of_time:
-                        return False
+                    if self.rounds and self.spec.training.is_out_of_time:
+                        return False  # beside those that there are
                     n_searches += 1
                     if self._try_learner(number, n_sources, n_searches, barrier):
                         if len(self.rounds) > 1:
@@ -318,11 +310,6 @@ class Search:
         }
         recipe = spec.recipe._replace(functions=functions)
         return Fitted(plan, recipe, module, self.history, TrainingBudget(n_epochs), facts)
-
-    @property
-    def _is_out_of_time(self) -> bool:
-        """Whether `max_time` leaves no time to search a learner beside those that there are."""
-        return bool(self.rounds) and self.spec.training.is_out_of_time
 
 
 class LearnerRecipes(NamedTuple):

@@ -367,13 +367,22 @@ class ExpectationsPlan(Plan):
         values = [expectation.of_members(members) for expectation in self.expectations]
         if not self.all_online:
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
-        return pooled(self.expectations, values).unsqueeze(1).numpy()
+        return self.pooled(values).unsqueeze(1).numpy()
+
+    def pooled(self, values: Sequence[Tensor]) -> Tensor:
+        """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
+        pairs = zip(self.expectations, values, strict=True)
+        return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
+
+    def targets_of(self, mean: Tensor) -> Tensor:
+        """Turn mean values (..., sum of n_values) into a student's targets (..., n_outputs)."""
+        pairs = zip(self.expectations, mean.split(self.n_values, dim=-1), strict=True)
+        return torch.cat([expectation.target(part) for expectation, part in pairs], dim=-1)
 
     def target_of(self, values: np.ndarray) -> np.ndarray:
         """Return the targets of the student, (n, n_outputs), for :meth:`values` of members."""
         parts = torch.from_numpy(values).movedim(1, 0).split(self.n_values, dim=-1)
-        mean = pooled(self.expectations, parts)
-        return targets_of(self.expectations, list(self.n_values), mean).numpy()
+        return self.targets_of(self.pooled(parts)).numpy()
 
     def in_units(self, label: str, values: Tensor, module: DistributionStack) -> Tensor:
         """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
@@ -396,9 +405,7 @@ class ExpectationsPlan(Plan):
         return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
 
     def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
-        if not self.replays:
-            return ExpectationObjective(self.expectations, self.columns)
-        return ReplayObjective(self.expectations, self.columns, self.estimates, list(self.n_values))
+        return ExpectationObjective(self)
 
 
 @dataclass(frozen=True)
@@ -540,70 +547,46 @@ def expectations_plan(
 
 
 class ExpectationObjective(Objective):
-    """Sum of the expectations' losses; `columns` are their places in target and outputs."""
+    """Sum of the expectations' losses.
 
-    def __init__(self, expectations: Sequence[Expectation], columns: Sequence[slice]):
-        super().__init__()
-        self.expectations = expectations
-        self.columns = columns
-
-    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
-        return targets[0]
-
-    def loss_and_gradient(
-        self, outputs: Tensor, targets: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        target = self._target(targets)
-        total, gradient = outputs.new_zeros(outputs.shape[:-1]), torch.empty_like(outputs)
-        for expectation, columns in zip(self.expectations, self.columns, strict=True):
-            loss, slope = expectation.loss_and_gradient(outputs[..., columns], target[..., columns])
-            total.add_(loss, alpha=expectation.weight)
-            torch.mul(slope, expectation.weight, out=gradient[..., columns])
-        return total, gradient
-
-
-class ReplayObjective(ExpectationObjective):
-    """The same for members that are stored: targets hold g of each, (..., n, S, sum of n_values).
-
-    Of an expectation, "online" is the mean over members, which the running mean converges to, and
-    "stochastic" one member, another for every row. With rows in a new order in every epoch this is
-    a random draw; else the members take turns.
+    Targets are theirs, (..., n, n_outputs), or, of members that are stored, g of each, (..., n, S,
+    sum of n_values). Of the latter an "online" expectation is the mean over members, which the
+    running mean converges to, and a "stochastic" one is one member, another for every row. With
+    rows in a new order in every epoch this is a random draw; else the members take turns.
     """
 
     is_online: Tensor
     offset: Tensor
 
-    def __init__(self, expectations, columns, estimates: Sequence[str], n_values: list[int]):
-        super().__init__(expectations, columns)
-        self.n_values = n_values
-        online = torch.tensor([estimate == "online" for estimate in estimates])
-        self.all_online = bool(online.all())
-        self.register_buffer("is_online", online.repeat_interleave(torch.tensor(n_values)))
+    def __init__(self, plan: ExpectationsPlan):
+        super().__init__()
+        self.plan = plan
+        online = torch.tensor([estimate == "online" for estimate in plan.estimates])
+        self.register_buffer("is_online", online.repeat_interleave(torch.tensor(plan.n_values)))
         self.register_buffer("offset", torch.zeros((), dtype=torch.int64))
 
     def begin_epoch(self, epoch: int) -> None:
         self.offset.fill_(epoch)
 
-    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
-        members = targets[0]
-        values = members.movedim(-2, 0).split(self.n_values, dim=-1)
-        mean = pooled(self.expectations, values)  # Eq 4
-        if not self.all_online:
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        plan = self.plan
+        target = self.of_members(targets[0]) if plan.replays else targets[0]
+        total, gradient = outputs.new_zeros(outputs.shape[:-1]), torch.empty_like(outputs)
+        for expectation, columns in zip(plan.expectations, plan.columns, strict=True):
+            loss, slope = expectation.loss_and_gradient(outputs[..., columns], target[..., columns])
+            total.add_(loss, alpha=expectation.weight)
+            torch.mul(slope, expectation.weight, out=gradient[..., columns])
+        return total, gradient
+
+    def of_members(self, members: Tensor) -> Tensor:
+        """Return the targets, given g of stored members."""
+        mean = self.plan.pooled(members.movedim(-2, 0).split(self.plan.n_values, dim=-1))  # Eq 4
+        if not self.plan.all_online:
             n_rows, n_members, n_values = members.shape[-3:]
             turn = (torch.arange(n_rows, device=members.device) + self.offset) % n_members
             turn = turn.view(-1, 1, 1).expand(*members.shape[:-2], 1, n_values)
             one = members.gather(-2, turn).squeeze(-2)  # U_s, Eq 9
             mean = torch.where(self.is_online, mean, one)
-        return targets_of(self.expectations, self.n_values, mean)
-
-
-def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Tensor:
-    """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
-    pairs = zip(expectations, values, strict=True)
-    return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
-
-
-def targets_of(expectations: Sequence[Expectation], n_values: list[int], mean: Tensor) -> Tensor:
-    """Turn mean values (..., sum of n_values) into a student's targets (..., n_outputs)."""
-    parts = mean.split(n_values, dim=-1)
-    return torch.cat([e.target(part) for e, part in zip(expectations, parts, strict=True)], dim=-1)
+        return self.plan.targets_of(mean)

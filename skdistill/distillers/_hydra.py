@@ -477,10 +477,7 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
 
 
 class GaussianHydraObjective(HydraObjective):
-    """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t).
-
-    With a gain there is one more network, whose first t outputs are the raw logarithm of it.
-    """
+    """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t)."""
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
@@ -522,9 +519,7 @@ class GaussianHydraObjective(HydraObjective):
 
 
 class CategoricalHydraObjective(HydraObjective):
-    """The loss for classes: members' log probabilities (S, n, N, K), codes (S, n), logits
-    (S, M, n, K).
-    """
+    """Of members' log probabilities (S, n, N, K), codes (S, n) and logits (S, M, n, K)."""
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]

@@ -134,11 +134,7 @@ def read_fit(
     classes: object = None,
     X_monitor: object = None,
 ) -> FitSpec:
-    """Read what the fit of a distiller needs, and check all that can be before it takes time.
-
-    Nothing that the fit calls later gets it. `is_pass` and `classes` are for `partial_fit`,
-    `X_monitor` for GPED.
-    """
+    """Read what a fit needs, and check all that can be before it takes time; it ends here."""
     params, has_teacher = estimator.get_params(deep=False), member_predictions is None
     teacher = params["teacher"]
     teacher = estimator._default_teacher() if teacher is None else teacher
@@ -153,7 +149,10 @@ def read_fit(
             f"teacher={teacher!r} goes with member_predictions, which are None; without "
             "them teacher must be an estimator."
         )
-    training = checked_training(estimator, estimator._model_classes())
+    modules = params["module"]
+    if not (estimator._takes_model_classes and isinstance(modules, (list, tuple))):
+        modules = [modules]
+    training = checked_training(estimator, modules)
     transfer_only = isinstance(params["transfer"], TransferOnly)
     transfer = params["transfer"].transfer if transfer_only else params["transfer"]
     is_streamed = estimator._takes_streams and is_stream(X)

@@ -183,10 +183,7 @@ def adapted_to_teacher(spec: FitSpec, teacher: object) -> FitSpec:
 
 
 def best_thresholds(thresholds: np.ndarray, gains: np.ndarray, size: int) -> np.ndarray:
-    """Return at most `size` of the thresholds of a feature, those of the largest gain.
-
-    Many are first put in cells of as many each, with the gain of all and the best threshold.
-    """
+    """Return at most `size` thresholds of a feature, those of the largest gain, one a cell."""
     values, which = np.unique(thresholds, return_inverse=True)
     totals = np.bincount(which, weights=gains)
     n_cells = min(len(values), _CELLS * size)
@@ -198,10 +195,7 @@ def best_thresholds(thresholds: np.ndarray, gains: np.ndarray, size: int) -> np.
 
 
 def training_set(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, ...]:
-    """Join X and `X_transfer`, or take the latter alone.
-
-    Return samples, targets, weights, members' predictions or None, and 1 where there is a label.
-    """
+    """Join X and `X_transfer`: samples, targets, weights, members or None, 1 where labelled."""
     X, y, weight, transfer = spec.X, spec.y, spec.weight, spec.X_transfer
     n_transfer, members = len(transfer), predictions.of_X
     labelled = np.repeat([1.0, 0.0], [len(X), n_transfer])
@@ -439,10 +433,7 @@ def _planned(
 
 
 def low_noise_factor(predictions: np.ndarray, weight: np.ndarray) -> float:
-    """Return by what to divide the learning rate where a teacher predicts next to no variance.
-
-    Its predictions are of members, (n, M, t, 2), on standardised targets.
-    """
+    """Return what divides the rate, by members (n, M, t, 2) of standardised targets."""
     every = -(-len(predictions) // _ROWS_FOR_START)
     members = torch.as_tensor(predictions[::every]).double().transpose(0, 1)
     total, _ = moments(Gaussian(*members.unbind(-1)))
@@ -621,10 +612,7 @@ class OwnFunctions(NamedTuple):
 def with_approximation_error(
     fitted: Fitted, spec: FitSpec, predictions: MemberPredictions
 ) -> Fitted:
-    """Return a student of numbers whose variance includes its own error in the teacher's mean.
-
-    It is measured on new samples beside those of a table, else on the samples themselves.
-    """
+    """Return a student whose variance includes its error in the teacher's mean, on new samples."""
     plan: Any = fitted.plan
     if plan.task.kind == "classifier":
         return fitted

@@ -143,10 +143,7 @@ def fit_teacher(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
 
 
 def fit_on_samples(teacher, X, y, sample_weight, task, verbose):
-    """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline.
-
-    One of ours, or a search over one, prints as much as its student.
-    """
+    """Fit a teacher as a task of its student; one of ours prints as much as its student."""
     model = _last_step(teacher)
     if has_members(model) and "verbose" in model.get_params(deep=False):
         model.set_params(verbose=max(model.verbose, verbose))

@@ -32,10 +32,7 @@ def run_chains(
     task: ObservedTask | None,
     observer: ChainObserver | None,
 ) -> None:
-    """Run Markov chains side by side, and keep their states as members, finite ones only.
-
-    Members of the same chain follow one another: member ``c * n_draws + d`` is draw d of chain c.
-    """
+    """Run chains side by side; member ``c * n_draws + d`` is draw d of chain c, if it is finite."""
     inference = spec.inference.resolved(spec.n_members if observer is None else None)
     seeds = random_state.randint(SEED_LIMIT, size=inference.n_chains + 1).tolist()
     noise = torch.Generator(spec.training.device).manual_seed(seeds.pop())

@@ -328,11 +328,7 @@ class EnsemblePlan(Plan):
         return [k * network + member for network in networks for member in range(k)]
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> nn.Module:
-        """Build the stack.
-
-        The weights of bins of smooth networks are zero, and remain so; the others begin as they
-        would if there were no bins.
-        """
+        """Build the stack; smooth networks have weights of bins of zero, which remain so."""
         members: list[Any] = recipe.build(seeds)
         if any(self.are_smooth):
             settings = {**recipe.settings, "activation": _SMOOTH}

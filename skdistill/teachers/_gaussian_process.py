@@ -68,10 +68,7 @@ def _(model, X):
 
 
 def _with_mean(odds: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Probabilities (n, S, K) of odds whose classes are weighted so that their mean is (n, K).
-
-    The mean of a few draws is not the model's prediction, which integrates over all functions.
-    """
+    """Weight the classes of odds (n, S, K) so that the mean is the model's prediction (n, K)."""
     for _ in range(_MOST_STEPS):
         members = odds / odds.sum(axis=-1, keepdims=True)
         found = members.mean(axis=1)
@@ -164,10 +161,7 @@ def without_noise(kernel) -> Any:
 
 
 def _scale_of(model) -> np.ndarray:
-    """Units of y (t,) to one of the standardised targets, which the model keeps to itself.
-
-    Predictions are a line over the means in its units: two rows tell its slope.
-    """
+    """Return units of y (t,) to a standardised one: predictions are a line over the means."""
     X = model.X_train_
     means = (model.kernel_(X, X) @ model.alpha_).reshape(len(X), -1)
     if not model.normalize_y:
