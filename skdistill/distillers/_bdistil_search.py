@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -356,7 +356,7 @@ class RoundsPlan(Plan):
     structure: tuple[tuple[int, int], ...] = ()  # the same for each learner that was found
     calibration: Any = None  # of the fitted student
 
-    tells_parts: ClassVar[bool] = False  # learners correct each other
+    tells_parts = False  # learners correct each other
 
     @property
     def is_centred(self) -> bool:

@@ -334,7 +334,7 @@ class ExpectationsPlan(Plan):
     replays: bool = True  # whether it learns from stored members, not from running estimates
     calibration: Any = None  # of the fitted student
 
-    has_members: ClassVar[bool] = False
+    has_members = False
     in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
 
     @property

@@ -379,10 +379,11 @@ def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:
     functions = None if ensemble is None else ensemble._recipe.functions
     if functions is None:
         return model, 0
-    networks = copy.copy(ensemble)
-    networks._recipe = replace(ensemble._recipe, functions=None)
-    module = rebuild_module(ensemble._plan, networks._recipe, weights_of(ensemble.module_))
-    networks.module_ = module.to(next(ensemble.module_.parameters()).device)
+    recipe = replace(ensemble._recipe, functions=None)
+    module = rebuild_module(ensemble._plan, recipe, weights_of(ensemble.module_))
+    module = module.to(next(ensemble.module_.parameters()).device)
+    networks = object.__new__(type(ensemble))  # a copy would build the module twice
+    networks.__dict__.update({**vars(ensemble), "_recipe": recipe, "module_": module})
     return with_inside(model, networks), len(functions.members)
 
 
