@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -257,15 +257,10 @@ def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
 
 
-def scaling_in(weights: Mapping[str, object]) -> dict[str, Any]:
-    """Return the location and scale of the targets, if any, among a module's buffers."""
-    return {name: value for name, value in weights.items() if "." not in name}
-
-
 def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> DistributionStack:
     """Build a fitted module anew, with these parameters and buffers."""
     tensors = as_tensors(weights)
-    buffers = scaling_in(tensors)
+    buffers = {name: value for name, value in tensors.items() if "." not in name}
     # The location and scale of the targets may be kept more precisely than the network.
     dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)

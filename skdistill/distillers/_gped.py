@@ -315,11 +315,9 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
         check_is_fitted(self)
         plan = self._plan
         X = check_rows(self, X, self._recipe.row_shape)
-        OneOf(tuple(plan.labels)).check(name, "name")
-        columns = plan.columns_of(name)
-        outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
-        values = plan.predicted(name, torch.from_numpy(outputs))
-        return plan.in_units(name, values, self.module_).numpy()
+        OneOf(tuple(plan.by_label)).check(name, "name")
+        values = read_in_chunks(self.module_, X, lambda o, _: plan.predicted(name, o[0]))
+        return plan.in_units(name, torch.from_numpy(values), self.module_).numpy()
 
 
 @dataclass(frozen=True)
@@ -348,19 +346,18 @@ class ExpectationsPlan(Plan):
 
     @property
     def meaning_of_outputs(self) -> str:
-        return f"as many as {self.labels} have values"
+        return f"as many as {list(self.by_label)} have values"
 
     @property
-    def labels(self) -> list[str]:
-        return [expectation.label for expectation in self.expectations]
-
-    def columns_of(self, label: str) -> slice | None:
-        """Return the place of an expectation among the outputs."""
-        return dict(zip(self.labels, self.columns, strict=True)).get(label)
+    def by_label(self) -> dict[str, tuple[Expectation, slice]]:
+        """Expectations, and their places among the outputs."""
+        pairs = zip(self.expectations, self.columns, strict=True)
+        return {expectation.label: (expectation, columns) for expectation, columns in pairs}
 
     def predicted(self, label: str, outputs: Tensor) -> Tensor:
-        """Return the values of an expectation, given its outputs, both (..., k)."""
-        return self.expectations[self.labels.index(label)].predict(outputs)
+        """Return the values of an expectation, (n, k), for outputs (n, p)."""
+        expectation, columns = self.by_label[label]
+        return expectation.predict(outputs[:, columns])
 
     def values(self, members: object) -> np.ndarray:
         """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
@@ -391,16 +388,16 @@ class ExpectationsPlan(Plan):
     def auxiliary_outputs(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return the other expectations, as ``expectation_<name>``."""
         return {
-            f"expectation_{e.label}": self.in_units(e.label, e.predict(outputs[0, :, at]), module)
-            for e, at in zip(self.expectations, self.columns, strict=True)
-            if e.label not in self.in_distribution
+            f"expectation_{label}": self.in_units(label, e.predict(outputs[0, :, at]), module)
+            for label, (e, at) in self.by_label.items()
+            if label not in self.in_distribution
         }
 
     def monitored(self, fitted: Fitted, means: Tensor) -> Fitted:
         """Return a student with the teacher's expectations for `X_monitor`, given as targets."""
         monitor = {
             label: self.in_units(label, means[:, columns].cpu(), fitted.module).numpy()
-            for label, columns in zip(self.labels, self.columns, strict=True)
+            for label, (_, columns) in self.by_label.items()
         }
         return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
 
@@ -416,22 +413,23 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
 
     @property
     def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
-        labels = set(self.labels)
+        labels = self.by_label.keys()
         return "predictive" not in labels or not labels.isdisjoint({"share", "entropy"})
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         return self.values(torch.from_numpy(members.astype(dtype)).transpose(0, 1))
 
     def read(self, outputs: Tensor) -> ExpectedCategorical | Dirichlet:
-        known, predictive = KNOWN["classifier"], self.columns_of("predictive")
-        if predictive is None:
-            return Dirichlet.from_outputs(outputs[..., self.columns_of("dirichlet")], 0.0)
-        log_mean, expected = outputs[0, :, predictive].log_softmax(-1), None
-        if share := self.columns_of("share"):
-            rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
+        known, expected = KNOWN["classifier"], None
+        at = {label: columns for label, (_, columns) in self.by_label.items()}
+        if "predictive" not in at:
+            return Dirichlet.from_outputs(outputs[..., at["dirichlet"]], 0.0)
+        log_mean = outputs[0, :, at["predictive"]].log_softmax(-1)
+        if "share" in at:
+            rest = known["share"].predict(-outputs[0, :, at["share"]]).squeeze(-1)  # 1 - sigmoid(z)
             expected = rest * torch.special.entr(log_mean.exp()).sum(-1)
-        elif entropy := self.columns_of("entropy"):
-            expected = known["entropy"].predict(outputs[0, :, entropy]).squeeze(-1)
+        elif "entropy" in at:
+            expected = known["entropy"].predict(outputs[0, :, at["entropy"]]).squeeze(-1)
         return ExpectedCategorical(log_mean, expected)
 
     def members_of(self, student: BaseEstimator, chains: object, outputs: Tensor) -> Tensor:
@@ -450,9 +448,8 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         return self.values(Gaussian(*torch.from_numpy(moments).transpose(0, 1).unbind(-1)))
 
     def read(self, outputs: Tensor) -> ExpectedGaussian:
-        pairs = zip(self.expectations, self.columns, strict=True)
-        values = {e.label: e.predict(outputs[0, :, columns]) for e, columns in pairs}
-        return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
+        parts = (self.by_label[label] for label in ("mean", "aleatoric", "epistemic"))
+        return ExpectedGaussian(*(e.predict(outputs[0, :, columns]) for e, columns in parts))
 
     def predicted(self, label: str, outputs: Tensor) -> Tensor:
         values = super().predicted(label, outputs)
@@ -461,7 +458,7 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         return values
 
     def read_mean(self, outputs: Tensor) -> Tensor:
-        return self.predicted("mean", outputs[0, :, self.columns_of("mean")])
+        return self.predicted("mean", outputs[0])
 
     def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Gaussian:
         """Return the members' predictions for outputs (S, n, p) of the chains' module."""

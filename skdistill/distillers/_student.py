@@ -407,13 +407,16 @@ def _planned(
     Smaller steps need more epochs: they are smaller by no more than `max_epochs` exceeds "auto".
     """
     before, max_epochs, factor = spec.before, spec.params["max_epochs"], 1.0
-    most = math.inf if max_epochs == "auto" else int(max_epochs) / _n_epochs("auto", n_rows)
+    # "auto" shows samples in proportion to the root of their number.
+    low, high = _EPOCHS_WITHIN
+    usual = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
+    most = math.inf if max_epochs == "auto" else int(max_epochs) / round(usual)
     if not spec.is_pass and spec.kind == "regressor" and most > 1:
         members, weight = first_predictions(spec, predictions)
         if np.ndim(members) == 4:  # no expectations, of GPED
             factor = min(low_noise_factor(members, weight), most)
     more_epochs = factor * max(1.0, 2 * factor / _LARGEST_FACTOR) * spec.more_epochs
-    n_planned = _n_epochs(max_epochs, n_rows, more_epochs)
+    n_planned = round(usual * more_epochs) if max_epochs == "auto" else int(max_epochs)
     n_before, n_of_first = 0, n_planned
     if before is not None:
         n_before, n_of_first = n_epochs_in(before.history), before.training_budget.n_epochs
@@ -442,15 +445,6 @@ def low_noise_factor(predictions: np.ndarray, weight: np.ndarray) -> float:
     variance = math.exp(np.average(log_variance, weights=weight[::every]))
     # Rounded, as answers to portions of other sizes are, so that these do not matter.
     return max(1.0, round((_ORDINARY_VARIANCE / variance) ** 0.25, 2))
-
-
-def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
-    """Return `max_epochs`; "auto" shows samples in proportion to the root of their number."""
-    if max_epochs != "auto":
-        return int(max_epochs)
-    low, high = _EPOCHS_WITHIN
-    within = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
-    return round(within * more)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from .._utils.warnings import warn
 from ..modules import MLP, shares_weights
 from ..samplers import MCDropout
 from ..settings import Runtime
-from ._chains import ChainObserver, run_chains, train_dropout
+from ._chains import run_chains, train_dropout
 from ._diagnostics import diagnose
 from ._members import Members, train_members
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
@@ -55,13 +55,11 @@ _WITH_STREAM = {
 
 
 @with_callbacks
-def fit_ensemble(
-    ensemble: BaseEstimator, X, y, sample_weight=None, observer: ChainObserver | None = None
-):
+def fit_ensemble(ensemble: BaseEstimator, X, y, sample_weight=None, observer: Any = None):
     """Train the members of an ensemble, and return it.
 
-    An observer is called with the samples of Markov chains; only the last of them become members
-    then.
+    An observer is a callback of the net that runs Markov chains, with `after_step(net, iteration)`
+    and `diagnostics()`; only their last samples become members then.
     """
     read, given = EnsembleSpec.of(ensemble), (X, y, sample_weight)
     if is_stream(X):
