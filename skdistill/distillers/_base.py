@@ -140,12 +140,8 @@ class Distiller(DistributionEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, or images or series of shape (n_samples, ...) if `module` takes them. float32 is
-            computed in float32, all else in float64. Predictions have the same dtype, but are
-            float64 where float32 would round targets that are far from 0. A memory map is not
-            copied. Hydra+ and :class:`DistributionDistiller` also take batches that need not fit in
-            memory, see :mod:`skdistill.streams`: an object that gives ``(X, y)`` or ``(X, y,
-            sample_weight)`` each time that it is iterated over.
+            Inputs, as in :meth:`BayesianEnsembleRegressor.fit`. Only Hydra+ and
+            :class:`DistributionDistiller` take batches.
         y : array-like of shape (n_samples,), default=None
             Targets, for regression also of shape (n_samples, n_targets), or class labels; None with
             batches.
@@ -249,11 +245,10 @@ class IncrementalDistiller(Distiller):
     ) -> Self:
         """Train for one epoch on the given samples, going on from the calls before, or from `fit`.
 
-        So samples may come in parts, or not fit in memory. The classes, the location and scale of
-        the targets, and `teacher_` are those of the first call. The optimizer's state, the order of
-        the samples and the noise go on from call to call, also through pickle and
-        :func:`skdistill.save`; after a `fit` with ``warm_start=False`` they begin anew. `transfer`
-        generates samples from the given ones.
+        The classes, the location and scale of the targets, and `teacher_` are those of the first
+        call. The optimizer's state, the order of the samples and the noise go on from call to call,
+        also through pickle and :func:`skdistill.save`; after a `fit` with ``warm_start=False`` they
+        begin anew. `transfer` generates samples from the given ones.
 
         Parameters
         ----------

@@ -85,15 +85,13 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         the rounds found are kept, with a warning if they are fewer than `n_rounds`.
     batch_size : int, default=64
         Rows of a minibatch.
-    optimizer, lr, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    normalize, categorical_features
-        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+    lr : float, default=0.01
+        Learning rate.
+    optimizer, callbacks, runtime, normalize, categorical_features, random_state
+        As in :class:`HydraPlusRegressor`.
     verbose : int, default=0
-        As in :class:`DistributionDistiller`. All rounds are one stage; 2 also prints a line after
+        As in :class:`HydraPlusRegressor`. All rounds are one stage; 2 also prints a line after
         each: what was found, and about how long the rest takes.
-    random_state : int, RandomState instance or None, default=None
-        Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 

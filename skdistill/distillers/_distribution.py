@@ -76,13 +76,12 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too, and half of it of a
         teacher that has trees or mixes models.
-    teacher_cv, memory, max_epochs, max_time, batch_size, pruning, lr
+    teacher_cv, memory, max_epochs, max_time, batch_size, pruning, lr, optimizer, callbacks, \
+            runtime, normalize, categorical_features, verbose, random_state
         As in :class:`HydraPlusRegressor`.
     calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
-    optimizer, callbacks, runtime, normalize, categorical_features, verbose, random_state
-        As in :class:`HydraPlusRegressor`.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before: `max_epochs` is the number of
         epochs in all, so ``set_params(max_epochs=more)`` trains for the further ones. With

@@ -93,22 +93,15 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
         ``estimate="stochastic"`` new ones take the samples' places each time. With chains,
         "disagreement" is refused, and estimates must not be of both kinds. With other teachers, see
         :class:`HydraPlusRegressor`.
-    lr
-        As in :class:`HydraPlusRegressor`.
     pruning
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
         means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
-    optimizer, batch_size, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`, for the student. Beside chains the epochs of a
-        ``runtime__checkpoint`` are those of the chains.
-    normalize, categorical_features
-        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
-    verbose : int, default=0
-        As in :class:`DistributionDistiller`. Chains and a student beside them are one stage.
-    random_state : int, RandomState instance or None, default=None
-        Unless None, it also seeds every ``random_state`` of the teacher that is None.
+    lr, optimizer, batch_size, callbacks, runtime, normalize, categorical_features, verbose, \
+            random_state
+        As in :class:`HydraPlusRegressor`, but 100 rows a minibatch. Beside chains the epochs of a
+        ``runtime__checkpoint`` are those of the chains, with which the student is one stage.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 

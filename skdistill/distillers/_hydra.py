@@ -174,12 +174,10 @@ class HydraPlusRegressor(RegressorMixin, HydraPlus):
         on tables of more than 19,200 samples it is one in 150 of them, up to 256.
     lr : float or "auto", default="auto"
         Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
-        their number: each step moves a unit by so much. See `max_epochs` for tables next to
-        without noise.
-    optimizer, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    normalize, categorical_features
-        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+        their number. See `max_epochs` for tables next to without noise.
+    optimizer, callbacks, runtime, normalize, categorical_features, verbose
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are, and
+        prints as much.
     memory : None, str or joblib.Memory, default=None
         Where the fit of the teacher is cached, so that a grid search over the student fits it once
         for each fold.
@@ -200,8 +198,6 @@ class HydraPlusRegressor(RegressorMixin, HydraPlus):
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
-    verbose
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
@@ -300,15 +296,13 @@ class HydraPlusClassifier(ClassifierMixin, HydraPlus):
         ``module__activation=("relu", "silu")``.
     ddof : {0, 1}, default=1
         As in :class:`HydraPlusRegressor`, of the members' logits.
-    heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs
+    heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs, \
+            max_time, batch_size, normalize, categorical_features, verbose, random_state, \
+            optimizer, callbacks, runtime
         As in :class:`HydraPlusRegressor`.
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    max_time, batch_size, normalize, categorical_features, verbose, random_state
-        As in :class:`HydraPlusRegressor`.
-    optimizer, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 

@@ -363,12 +363,12 @@ class AnswersThatDisagree:
         self.task, self.predict = task, predict
 
     def of_some(self, generator: torch.Generator) -> Measure:
-        return self._measure
+        def measure(rows: Tensor) -> Tensor:
+            members = torch.from_numpy(self.predict(rows.cpu().numpy()))
+            epistemic = distribution_of(self.task, members).uncertainty().epistemic
+            return epistemic.reshape(len(rows), -1).sum(-1).to(rows)
 
-    def _measure(self, rows: Tensor) -> Tensor:
-        members = torch.from_numpy(self.predict(rows.cpu().numpy()))
-        epistemic = distribution_of(self.task, members).uncertainty().epistemic
-        return epistemic.reshape(len(rows), -1).sum(-1).to(rows)
+        return measure
 
 
 def _initial(

@@ -331,12 +331,11 @@ class BayesianEnsembleClassifier(ClassifierMixin, BayesianEnsemble):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 samples as many as show
         each member 3,000,000 samples in all, and at least 10. Chains run for 50 in any case.
-    inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs
+    inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs, callbacks, \
+            runtime, verbose
         As in :class:`BayesianEnsembleRegressor`; "auto" is a learning rate of .01.
     normalize : bool, "X" or "y", default=True
         As in :class:`BayesianEnsembleRegressor`. Labels stay as they are: "y" is False.
-    callbacks, runtime, verbose
-        As in :class:`BayesianEnsembleRegressor`.
     warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
     distance_aware : bool, default=True
