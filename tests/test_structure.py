@@ -180,7 +180,7 @@ def first_calls(estimator, *arguments):
 TRACES = [
     (clone(TEACHERS["regressor"]).set_params(random_state=0), 286, 35),
     (HydraPlusRegressor(TEACHERS["regressor"], random_state=0, **SMALL), 448, 48),
-    (GPEDDistiller(TEACHERS["regressor"], random_state=0, **SMALL), 442, 50),
+    (GPEDDistiller(TEACHERS["regressor"], random_state=0, **SMALL), 441, 50),
     (BDistilBooster(TEACHERS["regressor"], n_rounds=2, random_state=0, **SMALL), 449, 53),
 ]
 
@@ -201,7 +201,7 @@ LINES = {
     **{"decision": 627, "displays": 929, "distillers": 5514, "distributions": 2174},
     **{"ensembles": 2471, "export": 1934, "families": 1026, "integrations": 145, "losses": 1904},
     **{"metrics": 1394, "model_selection": 555, "modules": 2711, "monitoring": 346},
-    **{"persistence": 359, "pruning": 621, "samplers": 706, "sequences": 735, "skdistill": 1127},
+    **{"persistence": 359, "pruning": 621, "samplers": 706, "sequences": 728, "skdistill": 1127},
     **{"teachers": 2637, "transfer": 907},
 }
 
