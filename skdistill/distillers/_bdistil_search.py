@@ -15,7 +15,6 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .. import losses
-from .._data.encoding import InputEncoding
 from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import rows_within
 from .._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget, as_tensors
@@ -313,33 +312,19 @@ class Search:
 
 
 class LearnerRecipes(NamedTuple):
-    """How to build the networks of each model class."""
+    """How to build the networks of each model class, which read the same samples."""
 
     of_classes: tuple[NetworkRecipe, ...]
     functions: UnknownColumns | None = None
-
-    @property
-    def module(self) -> Any:
-        return self.of_classes[0].module
 
     @property
     def is_builtin(self) -> bool:
         """Whether all networks are of :mod:`skdistill.modules`."""
         return all(recipe.is_builtin for recipe in self.of_classes)
 
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        return self.of_classes[0].row_shape
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of what networks take for a sample."""
-        return self.of_classes[0].input_shape
-
-    @property
-    def inputs(self) -> InputEncoding | None:
-        """What is done to samples before networks take them."""
-        return self.of_classes[0].inputs
+    def __getattr__(self, name: str) -> Any:
+        """Return what all have in common, such as `row_shape` and `inputs`, from the first."""
+        return getattr(self.of_classes[0], name)
 
 
 @dataclass(frozen=True)
