@@ -42,7 +42,6 @@ from .._utils.reporting import stage
 from ..ensembles import (
     EnsembleSpec,
     RunningRHat,
-    SamplerDiagnostics,
     amount_of_training,
     diagnosed_rows,
     fit_ensemble,
@@ -282,7 +281,7 @@ class OnlineDistillation(Callback):
         number_in_epoch = np.arange(1, len(epoch) + 1) - np.searchsorted(epoch, epoch)
         noted = self.due[is_last | (number_in_epoch % _NOTED_EVERY == 0)]
         self.is_noted = frozenset(noted.tolist())
-        self.r_hat = RunningRHat(len(noted))
+        self.r_hat = RunningRHat(len(noted))  # which the fit of the chains reads
         self.buffer = Buffer()
         saved = None if self.checkpoint is None else self.checkpoint.read()
         if saved is not None:
@@ -350,10 +349,6 @@ class OnlineDistillation(Callback):
         self.is_loading = False
         if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))
-
-    def diagnostics(self) -> SamplerDiagnostics:
-        """Return the chains' R-hat, by a sample of each of their epochs, or several."""
-        return self.r_hat.diagnostics()
 
     def _stateful(self) -> dict[str, Any]:
         """Parts whose state is saved between two epochs of the chains, beside that of their net."""

@@ -59,7 +59,7 @@ def fit_ensemble(ensemble: BaseEstimator, X, y, sample_weight=None, observer: An
     """Train the members of an ensemble, and return it.
 
     An observer is a callback of the net that runs Markov chains, with `after_step(net, iteration)`
-    and `diagnostics()`; only their last samples become members then.
+    and a RunningRHat `r_hat`; only their last samples become members then.
     """
     read, given = EnsembleSpec.of(ensemble), (X, y, sample_weight)
     if is_stream(X):
@@ -174,7 +174,7 @@ def fit_ensemble(ensemble: BaseEstimator, X, y, sample_weight=None, observer: An
                 if observer is None:
                     diagnostics = diagnose(ensemble.module_, spec)
                 else:
-                    diagnostics = observer.diagnostics()
+                    diagnostics = observer.r_hat.diagnostics()
                 ensemble._keep({"sampler_diagnostics_": diagnostics})
     return ensemble
 
