@@ -76,8 +76,9 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too, and half of it of a
         teacher that has trees or mixes models.
-    teacher_cv, memory, max_epochs, max_time, batch_size, pruning, lr, optimizer, callbacks, \
-            runtime, normalize, categorical_features, verbose, random_state
+    teacher_cv, memory, max_epochs, max_time, batch_size, pruning, lr
+        As in :class:`HydraPlusRegressor`.
+    optimizer, callbacks, runtime, normalize, categorical_features, verbose, random_state
         As in :class:`HydraPlusRegressor`.
     calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose

@@ -98,10 +98,11 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
         means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
-    lr, optimizer, batch_size, callbacks, runtime, normalize, categorical_features, verbose, \
-            random_state
+    lr, optimizer, batch_size, callbacks, runtime, normalize, categorical_features, verbose
         As in :class:`HydraPlusRegressor`, but 100 rows a minibatch. Beside chains the epochs of a
         ``runtime__checkpoint`` are those of the chains, with which the student is one stage.
+    random_state : int, RandomState instance or None, default=None
+        As in :class:`HydraPlusRegressor`.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 

@@ -296,10 +296,11 @@ class HydraPlusClassifier(ClassifierMixin, HydraPlus):
         ``module__activation=("relu", "silu")``.
     ddof : {0, 1}, default=1
         As in :class:`HydraPlusRegressor`, of the members' logits.
-    heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs, \
-            max_time, batch_size, normalize, categorical_features, verbose, random_state, \
-            optimizer, callbacks, runtime
+    heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs
         As in :class:`HydraPlusRegressor`.
+    max_time, batch_size, optimizer, callbacks, runtime, normalize, categorical_features, verbose
+        As in :class:`HydraPlusRegressor`.
+    random_state : int, RandomState instance or None, default=None
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.

@@ -331,9 +331,12 @@ class BayesianEnsembleClassifier(ClassifierMixin, BayesianEnsemble):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 samples as many as show
         each member 3,000,000 samples in all, and at least 10. Chains run for 50 in any case.
-    inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs, callbacks, \
-            runtime, verbose
-        As in :class:`BayesianEnsembleRegressor`; "auto" is a learning rate of .01.
+    lr : float or "auto", default="auto"
+        Learning rate; "auto" is .01.
+    inference, optimizer, max_time, batch_size, categorical_features, n_jobs, callbacks, runtime
+        As in :class:`BayesianEnsembleRegressor`.
+    verbose : int, default=0
+        As in :class:`BayesianEnsembleRegressor`.
     normalize : bool, "X" or "y", default=True
         As in :class:`BayesianEnsembleRegressor`. Labels stay as they are: "y" is False.
     warm_start
