@@ -460,7 +460,8 @@ def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale, capfd):
 
 @pytest.fixture
 def every_table_is_large(monkeypatch):
-    monkeypatch.setattr("skdistill.ensembles._spec.MANY_ROWS", len(X))
+    for file in ("_spec", "_fit"):
+        monkeypatch.setattr(f"skdistill.ensembles.{file}.MANY_ROWS", len(X))
 
 
 def left_out_brier(model, parts):
