@@ -142,7 +142,7 @@ def test_the_package_holds_its_layers():
         ),
         (
             "skdistill.distillers._hydra",
-            "from ..ensembles._regressor import BayesianEnsembleRegressor",
+            "from ..ensembles._estimators import BayesianEnsembleRegressor",
             "an internal of ensembles",
         ),
         ("skdistill.teachers", "from .displays import X", "estimators may not import around"),

@@ -176,11 +176,12 @@ def first_calls(estimator, *arguments):
 
 
 # Distinct functions and files of a whole fit, its teacher's included. A change may lower them.
+# With a seed: whether transfer samples are far from the table decides which functions are called.
 TRACES = [
-    (TEACHERS["regressor"], 298, 35),
-    (HydraPlusRegressor(TEACHERS["regressor"], random_state=0, **SMALL), 473, 48),
-    (GPEDDistiller(TEACHERS["regressor"], random_state=0, **SMALL), 475, 50),
-    (BDistilBooster(TEACHERS["regressor"], n_rounds=2, random_state=0, **SMALL), 471, 53),
+    (clone(TEACHERS["regressor"]).set_params(random_state=0), 286, 35),
+    (HydraPlusRegressor(TEACHERS["regressor"], random_state=0, **SMALL), 448, 48),
+    (GPEDDistiller(TEACHERS["regressor"], random_state=0, **SMALL), 441, 50),
+    (BDistilBooster(TEACHERS["regressor"], n_rounds=2, random_state=0, **SMALL), 447, 53),
 ]
 
 
@@ -195,13 +196,13 @@ def test_a_fit_is_no_longer_than_it_was(estimator, n_functions, n_files):
 
 # Lines of each package, and of the modules beside them. A change may lower them.
 LINES = {
-    **{"_data": 1608, "_engine": 2560, "_estimator": 2393, "_method": 1218, "_report": 731},
-    **{"_serialization": 585, "_training": 1007, "_utils": 1300, "active": 393, "datasets": 381},
-    **{"decision": 627, "displays": 929, "distillers": 5656, "distributions": 2174},
-    **{"ensembles": 2567, "export": 1934, "families": 1026, "integrations": 145, "losses": 1904},
+    **{"_data": 1608, "_engine": 2560, "_estimator": 2354, "_method": 1171, "_report": 731},
+    **{"_serialization": 585, "_training": 1005, "_utils": 1300, "active": 393, "datasets": 381},
+    **{"decision": 627, "displays": 929, "distillers": 5497, "distributions": 2174},
+    **{"ensembles": 2474, "export": 1934, "families": 1026, "integrations": 145, "losses": 1904},
     **{"metrics": 1394, "model_selection": 555, "modules": 2711, "monitoring": 346},
-    **{"persistence": 359, "pruning": 621, "samplers": 706, "sequences": 735, "skdistill": 1127},
-    **{"teachers": 2662, "transfer": 907},
+    **{"persistence": 359, "pruning": 621, "samplers": 706, "sequences": 728, "skdistill": 1127},
+    **{"teachers": 2637, "transfer": 907},
 }
 
 
@@ -228,7 +229,7 @@ def used_once(paths):
 
 
 def test_small_functions_that_are_used_once_belong_into_their_caller(tmp_path):
-    assert len(list(used_once(ROOT.rglob("*.py")))) <= 43
+    assert len(list(used_once(ROOT.rglob("*.py")))) <= 41
     (tmp_path / "a.py").write_text("def _f():\n    return 1\n\n\nx = _f()\n")
     assert len(list(used_once([tmp_path / "a.py"]))) == 1
 

@@ -17,9 +17,8 @@ from sklearn.utils import metaestimators
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._data.encoding import InputEncoding
 from .._data.schema import InputSchema, Schema
-from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
+from .._method.plan import Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_signature, device_of
 from .._utils.process import torch_threads
 from .._utils.reporting import reporting
@@ -37,7 +36,6 @@ from .._utils.validation import (
 )
 from .._utils.warnings import each_warning_once, warn, without_schema_warnings
 from .._version import API_PAGE, __version__
-from ..modules import MLP, shares_weights
 from ..settings import Optimizer, Runtime
 
 try:
@@ -342,42 +340,6 @@ def checked_training(estimator: NetEstimator, modules: list[object] | None = Non
     return Training.of(params, estimator._clip_norm)
 
 
-@dataclass(frozen=True)
-class NetworkSettings:
-    """A class of networks, one of several perhaps, and its arguments as parameters give them."""
-
-    module: Any
-    settings: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls, params: dict[str, Any], defaults: dict[str, Any], module: nn.Module | None = None
-    ) -> NetworkSettings:
-        """Read an estimator's parameters; `defaults` are those of an MLP."""
-        module = params["module"] if module is None else module
-        return cls(module, {**(defaults if module is MLP else {}), **part_of(params, "module")})
-
-    def recipe(
-        self, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
-    ) -> NetworkRecipe:
-        """Return how to build the networks of a plan for samples of a shape, encoded."""
-        settings = self.settings
-        if shares_weights(self.module):
-            if plan.n_sharing is None:
-                raise ValueError(
-                    f"module must build one network, got {self.module.__name__}, an ensemble in "
-                    "one: BayesianEnsembleRegressor and BayesianEnsembleClassifier take it."
-                )
-            settings = settings | {"n_members": plan.n_sharing}
-        return NetworkRecipe.of(self.module, row_shape, plan.n_outputs, settings, inputs)
-
-
-def for_callbacks(X: object, y: object, sample_weight: object = None) -> dict[str, object]:
-    """Return what `fit` is given as keywords of the hooks of scikit-learn's callbacks."""
-    metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-    return {"X": X, "y": y, "metadata": metadata}
-
-
 class ObservedTask:
     """A task of a fit, of which scikit-learn's callbacks are told; they ask for the estimator."""
 
@@ -415,12 +377,11 @@ class ObservedTask:
 
 @contextlib.contextmanager
 def fit_task(
-    estimator: NetEstimator, given: dict[str, object], n_subtasks: int
+    estimator: NetEstimator, n_subtasks: int, X: object, y: object, sample_weight: object
 ) -> Iterator[ObservedTask]:
-    """Tell callbacks that a fit begins, and has ended well; `given` is of :func:`for_callbacks`.
-
-    The user is told of its stages by `verbose`.
-    """
+    """Tell callbacks that a fit begins, and has ended well, and the user of its stages."""
+    metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+    given = {"X": X, "y": y, "metadata": metadata}
     task = estimator._init_callback_context(max_subtasks=n_subtasks)
     task.call_on_fit_task_begin(estimator=estimator, **given)
     with (

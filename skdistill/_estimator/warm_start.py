@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from .._data.checks import check_trainable
-from .._method.plan import NetworkRecipe, scaling_in, weights_of
+from .._method.plan import NetworkRecipe, weights_of
 from .._method.task import Buffers
 from .._serialization.digest import digest
 from .._training.trainer import FILLED_IN
@@ -25,7 +25,7 @@ def in_dtype_of(module: DistributionStack, X: np.ndarray) -> np.ndarray:
 
 def scaling_of(module: DistributionStack) -> Buffers:
     """Return the location and scale of the targets that the fitted networks have learnt in."""
-    return scaling_in(weights_of(module))
+    return {name: value for name, value in weights_of(module).items() if "." not in name}
 
 
 def all_weights(module: DistributionStack) -> np.ndarray:

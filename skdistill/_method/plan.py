@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .._data.encoding import InputEncoding
 from .._utils.messages import name_of
 from .._utils.process import DISPATCH_MODE_LOCK
+from .._utils.validation import part_of
 from ..losses import by_autograd, differentiable
 from ..modules import (
     MLP,
@@ -28,6 +29,7 @@ from ..modules import (
     TabM,
     build_members,
     parts_of,
+    shares_weights,
     stack,
 )
 from ..pruning import narrow
@@ -50,23 +52,6 @@ class NetworkRecipe:
     inputs: InputEncoding | None = None  # what is done to samples before networks take them
     functions: RandomFunctions | None = None  # by which members differ away from the samples
 
-    @classmethod
-    def of(
-        cls, module, row_shape: tuple[int, ...], n_outputs: int, settings: dict, inputs=None
-    ) -> NetworkRecipe:
-        """Return the recipe for a network that takes samples of this shape, encoded."""
-        shape = row_shape if inputs is None else (inputs.n_inputs,)
-        in_features = shape[0] if len(shape) == 1 else shape
-        copied: dict[str, Any] = {"in_features": in_features, "out_features": n_outputs}
-        for name, value in settings.items():
-            try:
-                copied[name] = copy.deepcopy(value)
-            except TypeError as error:
-                raise TypeError(
-                    f"module__{name} must be something that can be copied, got {value!r}: {error}."
-                ) from error
-        return cls(module, copied, row_shape, inputs=inputs)
-
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of what networks take for a sample."""
@@ -87,6 +72,47 @@ class NetworkRecipe:
         if self.widths is None:
             return networks
         return [narrow(network, self.widths) for network in networks]
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """A class of networks, one of several perhaps, and its arguments as parameters give them."""
+
+    module: Any
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls, params: dict[str, Any], defaults: dict[str, Any], module: Any = None
+    ) -> NetworkSettings:
+        """Read an estimator's parameters; `defaults` are those of an MLP."""
+        module = params["module"] if module is None else module
+        return cls(module, {**(defaults if module is MLP else {}), **part_of(params, "module")})
+
+    def recipe(
+        self, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
+    ) -> NetworkRecipe:
+        """Return how to build the networks of a plan for samples of a shape, encoded."""
+        shape = row_shape if inputs is None else (inputs.n_inputs,)
+        settings: dict[str, Any] = {
+            "in_features": shape[0] if len(shape) == 1 else shape,
+            "out_features": plan.n_outputs,
+        }
+        for name, value in self.settings.items():
+            try:
+                settings[name] = copy.deepcopy(value)
+            except TypeError as error:
+                raise TypeError(
+                    f"module__{name} must be something that can be copied, got {value!r}: {error}."
+                ) from error
+        if shares_weights(self.module):
+            if plan.n_sharing is None:
+                raise ValueError(
+                    f"module must build one network, got {self.module.__name__}, an ensemble in "
+                    "one: BayesianEnsembleRegressor and BayesianEnsembleClassifier take it."
+                )
+            settings["n_members"] = plan.n_sharing
+        return NetworkRecipe(self.module, settings, row_shape, inputs=inputs)
 
 
 class Objective(nn.Module):
@@ -114,10 +140,6 @@ class Objective(nn.Module):
 
     first_epoch = 0  # number of the epoch that training begins with
 
-    def start_at(self, epoch: int) -> None:
-        """Let the training begin with that number of an epoch."""
-        self.first_epoch = epoch
-
     def begin_epoch(self, epoch: int) -> None:
         """Prepare for epoch number `epoch`, counted from 0."""
 
@@ -142,36 +164,13 @@ class Plan(Protocol):
     read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
     calibration: Callable[[Any], Any] | None = None  # takes this to the one that is predicted
     ddof: int = 0  # S - ddof divides the squares in the variance of S members
-
-    @property
-    def n_heads(self) -> int:
-        """Number of heads of a network."""
-        return 1
-
-    @property
-    def n_networks(self) -> int:
-        """Number of seeds that `build` takes."""
-        return 1
-
-    @property
-    def tells_parts(self) -> bool:
-        """Whether aleatoric and epistemic uncertainty can be told apart."""
-        return True
-
-    @property
-    def takes_functions(self) -> bool:
-        """Whether random functions of the teacher can displace what is predicted."""
-        return False
-
-    @property
-    def has_members(self) -> bool:
-        """Whether members, or draws that stand for them, can be predicted."""
-        return True
-
-    @property
-    def has_start(self) -> bool:
-        """Whether `start` initialises the module."""
-        return False
+    replays: bool = True  # whether a student learns from members that are fitted before
+    n_heads: int = 1  # of a network
+    n_networks: int = 1  # seeds that `build` takes
+    tells_parts: bool = True  # whether aleatoric and epistemic uncertainty can be told apart
+    takes_functions: bool = False  # whether random functions of the teacher can displace outputs
+    has_members: bool = True  # whether members, or draws for them, can be predicted
+    has_start: bool = False  # whether `start` initialises the module
 
     @property
     def n_outputs(self) -> int:
@@ -198,10 +197,7 @@ class Plan(Protocol):
         return outputs.narrow(-1, 0, self.task.size).mean(dim=0)
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return members' predictions, samples first, in the form that the objective takes.
-
-        With ``ddof=1`` their spread estimates that of infinitely many members without bias.
-        """
+        """Return members' predictions as the objective takes them, spread by `ddof`."""
         n_members, spread = members.shape[1], 1.0
         if 0 < self.ddof < n_members:
             spread = math.sqrt(n_members / (n_members - self.ddof))
@@ -261,15 +257,10 @@ def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
 
 
-def scaling_in(weights: Mapping[str, object]) -> dict[str, Any]:
-    """Return the location and scale of the targets, if any, among a module's buffers."""
-    return {name: value for name, value in weights.items() if "." not in name}
-
-
 def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> DistributionStack:
     """Build a fitted module anew, with these parameters and buffers."""
     tensors = as_tensors(weights)
-    buffers = scaling_in(tensors)
+    buffers = {name: value for name, value in tensors.items() if "." not in name}
     # The location and scale of the targets may be kept more precisely than the network.
     dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -151,10 +152,7 @@ class RandomFunctions(UnknownColumns):
         return grown
 
     def module(self) -> FunctionDraws:
-        """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
-
-        Also draw those of columns that are unknown, and of their gaps, (n_columns + G, S, k).
-        """
+        """Draw weights of features by Matheron's rule, and values of unknown columns, of mean 0."""
         kept = self.inducing, self.frequencies, self.phases
         inducing, frequencies, phases = (values.astype(np.float64) for values in kept)
         n_waves, n_inducing, n_columns = len(phases), len(inducing), len(self.unknown)
@@ -234,12 +232,8 @@ def find_functions(
     encoder = (encoding := InputEncoding.for_distances(X, n_categories)).module(torch.float64)
     inputs, further = (encoder(torch.from_numpy(part)).numpy() for part in (X, fresh))
 
-    def standardised(rows: np.ndarray) -> np.ndarray:
-        found = predict(rows).astype(np.float64)
-        return (np.exp(found) if are_classes else found) / unit
-
     # Lengths, by the likelihood of some targets, and points where functions are zero.
-    relevance = _relevance(X, standardised, random_state)[encoder.columns]
+    relevance = _relevance(X, predict, unit, are_classes, random_state)[encoder.columns]
     weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
     ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
     inducing = weighted[_inducing_points(weighted, ridge.length_scale)].astype(np.float32)
@@ -319,11 +313,10 @@ def squared_exponential(a: np.ndarray, b: np.ndarray, length_scale: float) -> np
     return kernel
 
 
-def _relevance(X: np.ndarray, predict: Predict, random_state) -> np.ndarray:
-    """Factors of columns in distances: how much predictions change where a column is shuffled.
-
-    A column's factor is the root of its share of the largest total effect, with a mean square of 1.
-    """
+def _relevance(
+    X: np.ndarray, predict: Predict, unit: np.ndarray, are_classes: bool, random_state
+) -> np.ndarray:
+    """Factors of columns: roots of the effect of shuffling, over the largest; mean square 1."""
     n_columns = X.shape[1]
     if n_columns > _MOST_COLUMNS:
         return np.ones(n_columns)
@@ -331,7 +324,9 @@ def _relevance(X: np.ndarray, predict: Predict, random_state) -> np.ndarray:
     shuffled = np.repeat(rows[None], n_columns, axis=0)
     for column in range(n_columns):
         shuffled[column, :, column] = X[random_state.randint(len(X), size=len(rows)), column]
-    found = predict(np.concatenate([rows, *shuffled])).reshape(1 + n_columns, len(rows), -1)
+    found = predict(np.concatenate([rows, *shuffled])).astype(np.float64)
+    found = (np.exp(found) if are_classes else found) / unit
+    found = found.reshape(1 + n_columns, len(rows), -1)
     effects = np.square(found[1:] - found[0]).mean(axis=(1, 2))
     if not effects.any():
         return np.ones(n_columns)
@@ -350,10 +345,7 @@ def find_unknown(
 
 
 def _effects_of_unknown(X: np.ndarray, predict: Predict, are_classes: bool) -> np.ndarray:
-    """Root mean square of what predictions change by where a column is unknown, (n_columns, k).
-
-    It is 0 for columns that are often missing in training.
-    """
+    """Root mean square change, (n_columns, k), without a column; 0 where often missing."""
     n_columns = X.shape[1]
     rows = X[: max(20, _N_PREDICTIONS // n_columns)]
     known = predict(rows)
@@ -423,19 +415,13 @@ def _unseen_values(
 
 
 def _missed(inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """Errors, (., k), of a kernel regression for blocks of samples that it goes without.
-
-    Given are the inverse kernel matrix, with noise, and its product with the targets (m, k).
-    """
+    """Errors (., k) for blocks left out, by the inverse kernel and its product with targets."""
     missed = [np.linalg.solve(inverse[np.ix_(block, block)], solved[block]) for block in blocks]
     return np.concatenate(missed)
 
 
 def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
-    """Choose points one by one, each where the variance given the others is largest.
-
-    It is the Cholesky decomposition of the kernel matrix with complete pivoting.
-    """
+    """Choose points one by one by the largest variance given the others: pivoted Cholesky."""
     n_most = min(_N_INDUCING, len(points))
     variance, factor = np.ones(len(points)), np.zeros((len(points), n_most))
     chosen: list[int] = []
@@ -470,19 +456,16 @@ class _Ridge(NamedTuple):
         """Fit targets (n, q) at points (n, d), by the length scale and noise most likely."""
         fits = []
         for length_scale in (np.sqrt(points.shape[1]) - _LESS) * np.array(_LENGTH_SCALES):
-            found = np.linalg.eigh(squared_exponential(points, points, length_scale))
-            fits += [cls(float(length_scale), *found, noise) for noise in _NOISES]
-        return max(fits, key=lambda fit: fit.log_likelihood(y))
-
-    def log_likelihood(self, y: np.ndarray) -> float:
-        """Log marginal likelihood of targets (n, q), up to a constant, of the likeliest variance.
-
-        Rasmussen & Williams (2006), Eq 5.8, for the Gaussian process with this kernel.
-        """
-        values = self.values.clip(min=0) + self.noise
-        squares = np.square(self.vectors.T @ y) / values[:, None]
-        of_targets = len(y) * np.log(squares.mean(axis=0)) + np.log(values).sum()
-        return float(-0.5 * of_targets.sum())
+            values, vectors = np.linalg.eigh(squared_exponential(points, points, length_scale))
+            projected = np.square(vectors.T @ y)
+            for noise in _NOISES:
+                # Log marginal likelihood of the Gaussian process, up to a constant and with the
+                # likeliest variance: Rasmussen & Williams (2006), Eq 5.8.
+                noisy = values.clip(min=0) + noise
+                squares = (projected / noisy[:, None]).mean(axis=0)
+                likelihood = -0.5 * (len(y) * np.log(squares) + np.log(noisy).sum()).sum()
+                fits.append((likelihood, cls(float(length_scale), values, vectors, noise)))
+        return max(fits, key=itemgetter(0))[1]
 
     def squared_errors(self, y: np.ndarray) -> np.ndarray:
         """Squared leave-one-out errors (n, q) of the regression of targets (n, q)."""

@@ -8,6 +8,7 @@ independent of networks and losses.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -49,21 +50,14 @@ class RegressionTask:
     def check(
         cls, y: np.ndarray, known: RegressionTask | None = None
     ) -> tuple[np.ndarray, RegressionTask]:
-        """Return targets of :func:`read_samples` in the shape (n, t), and their task.
-
-        `known` is the task, if it is known before y is.
-        """
-        task = cls.of_targets(y)
+        """Return targets of :func:`read_samples`, (n, t), and their task; `known` is of before."""
+        task = cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
         if known is not None and task.size != known.size:
             raise ValueError(
                 f"y must have {known.size} target(s), as in the fit before; got {task.size}."
             )
         with errors_about("y"):
             return y.reshape(len(y), -1).astype(np.float64), task
-
-    @classmethod
-    def of_targets(cls, y: np.ndarray) -> RegressionTask:
-        return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
 
     @staticmethod
     def check_targets(y: np.ndarray) -> np.ndarray:
@@ -106,10 +100,7 @@ class RegressionTask:
         return self.scaling_by(*standardisation(y, weight, constant=0.0), dtype, varies)
 
     def scaling_by(self, y_loc, y_scale, dtype, varies: np.ndarray | bool = False) -> Buffers:
-        """Buffers of a location and scale, (t,), which is 0 where float64 tells no values apart.
-
-        A ValueError says where targets that vary have no scale, or one that `dtype` cannot hold.
-        """
+        """Buffers of a location and scale, (t,), 0 where constant; raise if not held."""
         if ((y_scale == 0) & varies).any():
             raise ValueError(
                 f"y must vary by more than float64 rounds around {y_loc.tolist()}; subtract a "
@@ -142,10 +133,7 @@ class RegressionTask:
     def encode_members(
         self, members: np.ndarray, scaling: Buffers, dtype, spread: float = 1.0
     ) -> np.ndarray:
-        """Return moments of standardised targets, (n, S, t, 2).
-
-        Means are `spread` times as far from their mean.
-        """
+        """Return moments of standardised targets, (n, S, t, 2), spread by a factor."""
         y_loc, y_scale = scaling["y_loc"], scaling["y_scale"]
         if not resolves(members.dtype, y_loc, y_scale):
             raise ValueError(
@@ -305,10 +293,7 @@ class ClassificationTask:
     def encode_members(
         self, members: np.ndarray, scaling: Buffers, dtype, spread: float = 1.0
     ) -> np.ndarray:
-        """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero.
-
-        Logits are `spread` times as far from their mean, but for samples with such a probability.
-        """
+        """Return log-probabilities, (n, S, K), logits `spread` times as far apart if finite."""
         encoded = np.empty(members.shape, dtype)
         with np.errstate(divide="ignore"):
             for part in pieces(members):
@@ -347,10 +332,7 @@ Task = RegressionTask | ClassificationTask
 def read_samples(
     estimator: Any, X: Any, y: Any, schema: InputSchema | None = None
 ) -> tuple[np.ndarray, np.ndarray, InputSchema]:
-    """Check inputs and targets of `fit`, as scikit-learn does and by the estimator's kind of task.
-
-    A schema is that of an earlier fit, against which X is held; else it is found, and returned.
-    """
+    """Check X and y of `fit` by scikit-learn and the task, against the schema of a fit before."""
     task = TASKS[estimator._kind]
     with errors_about("X and y"):
         (X, y), schema = read_table(estimator, X, y, schema=schema, **task.reading)
@@ -363,31 +345,30 @@ def prepare_to_compute(
     dtype: str, device: object, X: np.ndarray, task: Task
 ) -> tuple[np.ndarray, RegressionTask | ClassificationTask]:
     """Return samples in the dtype to compute in, by the parameters, and the task so adapted."""
-    is_open = dtype == "auto" and is_large_table(X.shape)
-    # The smallest and largest values that are not missing.
-    limits = (np.fmin.reduce(X), np.fmax.reduce(X)) if is_open else None
-    wanted = dtype_to_compute(dtype, device, X.dtype.name, limits)
+
+    def limits() -> tuple[np.ndarray, np.ndarray]:  # NaN is missing
+        return np.fmin.reduce(X), np.fmax.reduce(X)
+
+    wanted = dtype_to_compute(dtype, device, X.dtype.name, X.shape, limits)
     if wanted == X.dtype.name:
         return X, task
     check_trainable(X, wanted)
     return X.astype(wanted), replace(task, dtype=X.dtype.name)
 
 
-def is_large_table(shape: tuple[int, ...]) -> bool:
-    """Tell whether samples are a table of so many that float32 is enough."""
-    return len(shape) == 2 and shape[0] >= _MANY_ROWS
-
-
 def dtype_to_compute(
-    wanted: str, device: object, given: str, limits: tuple[np.ndarray, np.ndarray] | None
+    wanted: str,
+    device: object,
+    given: str,
+    shape: tuple[int, ...],
+    limits: Callable[[], tuple[np.ndarray, np.ndarray]],
 ) -> str:
     """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
 
     On Apple's GPUs, which have no float64, it is float32; ValueError where "float64" is wanted.
 
-    `limits` are the smallest and largest values of the columns of a large table, else None. float32
-    must resolve them. It is faster by a factor of two to three, and on a large table the noise of
-    training is far above its rounding.
+    float32 must tell apart values of a column between its `limits`, and hold their squares. It is
+    faster by a factor of two to three, and the noise of training is far above its rounding.
     """
     if str(device).startswith("mps"):
         if wanted == "float64":
@@ -398,16 +379,14 @@ def dtype_to_compute(
         return "float32"
     if wanted != "auto":
         return wanted
-    return "float32" if limits is not None and _is_held_by_float32(*limits) else given
-
-
-def _is_held_by_float32(low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether float32 tells values between these apart, and its squares do not overflow."""
-    low, high = low.astype(np.float64), high.astype(np.float64)
+    if len(shape) != 2 or shape[0] < _MANY_ROWS:
+        return given
+    low, high = (limit.astype(np.float64) for limit in limits())
     largest, spread = np.maximum(np.abs(low), np.abs(high)), high - low
     varies = spread > 0
     is_held = largest.max(initial=0) < math.sqrt(np.finfo(np.float32).max)
-    return is_held and resolves(np.float32, largest[varies], spread[varies])
+    resolved = is_held and resolves(np.float32, largest[varies], spread[varies])
+    return "float32" if resolved else given
 
 
 TASKS: dict[str, type[RegressionTask] | type[ClassificationTask]] = {

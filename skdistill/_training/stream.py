@@ -25,7 +25,6 @@ from .._method.task import (
     RegressionTask,
     Task,
     dtype_to_compute,
-    is_large_table,
     read_samples,
 )
 from .._utils.moments import Moments
@@ -161,13 +160,12 @@ class Stream:
             raise ValueError("X must give at least one batch with a sample of positive weight.")
         self.X_limits, self.examples = limits, examples.part()
         self.schema = schema.with_limits(*limits, self.n_rows)
-        is_large = is_large_table((self.n_rows, *self.row_shape))
-        runtime = Runtime.of(estimator.runtime)
+        runtime, shape = Runtime.of(estimator.runtime), (self.n_rows, *self.row_shape)
         wanted = runtime.dtype, runtime.device, self.given_dtype.name
-        self.dtype = np.dtype(dtype_to_compute(*wanted, limits if is_large else None))
+        self.dtype = np.dtype(dtype_to_compute(*wanted, shape, lambda: limits))
         self.task: Task
         if kind is RegressionTask:
-            self.task = RegressionTask.of_targets(np.empty((0, *y_shape)))
+            self.task = RegressionTask.check(np.zeros((1, *y_shape)))[1]
         else:
             self.task = ClassificationTask.of_labels(labels, "y")
         if self.dtype != self.given_dtype:

@@ -18,15 +18,14 @@ from .._data.columns import COLUMN_PARAMETERS
 from .._data.encoding import EMBEDDED_FROM
 from .._estimator.base import (
     Fitted,
-    NetworkSettings,
     ObservedTask,
     available_if,
     fit_task,
-    for_callbacks,
     with_callbacks,
 )
 from .._estimator.predicting import DistributionEstimator
 from .._estimator.unwrapping import is_prefitted
+from .._method.plan import NetworkSettings
 from .._method.task import Task
 from .._training.resume import resumable
 from .._utils.validation import Number, OneOf, SettingsRule, is_number
@@ -37,7 +36,7 @@ from ..teachers import Teacher
 from ..transfer import MAKERS, TransferMaker, TransferOnly, make_transfer
 from ._spec import FitSpec, kind_of, read_fit
 from ._student import calibrated
-from ._teacher import MemberPredictions, fit_teacher_of, inside_wrappers
+from ._teacher import fit_teacher, inside_wrappers
 
 PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}
 
@@ -106,8 +105,9 @@ class Distiller(DistributionEstimator):
     """Base of the students of a teacher."""
 
     _plan_of: Callable[[Task], Any]  # the plan; it raises for parameters that do not go together
-    # Fits teacher and student, and gives the student after each stage of its training.
-    _stages: Callable[[FitSpec, ObservedTask], Iterator[Fitted]]
+    # Gives the student after each stage of its training, by the members of the fitted teacher, or
+    # None where the student learns while the teacher is fitted.
+    _stages: Callable[[FitSpec, Any, ObservedTask], Iterator[Fitted]]
 
     _parameter_table = {
         **DistributionEstimator._parameter_table,
@@ -122,10 +122,10 @@ class Distiller(DistributionEstimator):
     _kind: Any = property(kind_of_distiller)
 
     # What transfer="auto" stands for, by the kind of the student, where it is not as usual.
-    _auto_transfer: dict[str, TransferMaker] = {}
+    _auto_transfer: dict[str, TransferMaker | None] = {}
     _embedded_from = EMBEDDED_FROM  # samples of tables whose numbers are embedded, by kind
     _takes_streams = False  # whether X may give batches
-    _resumes = True  # whether a checkpoint is of trainings one after the other
+    _takes_model_classes = False  # whether `module` may be several
 
     def fit(
         self,
@@ -140,12 +140,8 @@ class Distiller(DistributionEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, or images or series of shape (n_samples, ...) if `module` takes them. float32 is
-            computed in float32, all else in float64. Predictions have the same dtype, but are
-            float64 where float32 would round targets that are far from 0. A memory map is not
-            copied. Hydra+ and :class:`DistributionDistiller` also take batches that need not fit in
-            memory, see :mod:`skdistill.streams`: an object that gives ``(X, y)`` or ``(X, y,
-            sample_weight)`` each time that it is iterated over.
+            Inputs, as in :meth:`BayesianEnsembleRegressor.fit`. Only Hydra+ and
+            :class:`DistributionDistiller` take batches.
         y : array-like of shape (n_samples,), default=None
             Targets, for regression also of shape (n_samples, n_targets), or class labels; None with
             batches.
@@ -178,40 +174,30 @@ class Distiller(DistributionEstimator):
     @with_callbacks
     def _fit(self, *arguments: object, **part: object) -> Self:
         """Fit teacher and student; for `part` see :func:`read_fit`."""
-        spec = self._read_fit(*arguments, **part)
+        spec = read_fit(self, *arguments, **part)  # type: ignore[arg-type]  # checked there
         self._keep({"_input_schema": spec.schema, **spec.plan.task.fitted_attributes})
-        resumes = self._resumes and not spec.is_pass and spec.checkpoint is not None
+        fits_teacher = spec.plan.replays
+        resumes = fits_teacher and not spec.is_pass and spec.checkpoint is not None
         with (
-            fit_task(self, for_callbacks(*spec.arguments), 2) as task,
+            fit_task(self, 2, *spec.arguments) as task,
             resumable(self, spec.random_state, spec.data)
             if resumes
             else nullcontext(spec.random_state) as random_state,
         ):
             fitted: Any = spec.before
             spec = replace(spec, random_state=random_state)
-            for fitted in self._stages(spec, task):
+            predictions = fit_teacher(spec, task) if fits_teacher else None
+            if predictions is not None and predictions.teacher is not None:
+                self._keep({"teacher_": predictions.teacher})
+            for fitted in self._stages(spec, predictions, task):
                 self._keep(fitted.attributes)
             if spec.params.get("calibration_fraction") is not None:
                 self._keep(calibrated(fitted, spec, clone(self)).attributes)
         return self
 
-    def _read_fit(self, *arguments: object, **part: object) -> FitSpec:
-        return read_fit(self, *arguments, **part)  # type: ignore[arg-type]  # checked there
-
-    def _fit_teacher(self, spec: FitSpec, task: ObservedTask) -> MemberPredictions:
-        """Fit the teacher and keep it; return what predicts with its members."""
-        predictions = fit_teacher_of(spec, task)
-        if predictions.teacher is not None:
-            self._keep({"teacher_": predictions.teacher})
-        return predictions
-
     def _default_teacher(self) -> BaseEstimator | None:
         """Return the unfitted estimator that ``teacher=None`` stands for, if it may be None."""
         return None
-
-    def _model_classes(self) -> list[Any]:
-        """Return the model classes that `module` gives."""
-        return [self.module]
 
     def _recipe_of(self, *how: Any) -> Any:
         """Return how to build networks of a plan for samples of a shape, and their encoding."""
@@ -259,11 +245,10 @@ class IncrementalDistiller(Distiller):
     ) -> Self:
         """Train for one epoch on the given samples, going on from the calls before, or from `fit`.
 
-        So samples may come in parts, or not fit in memory. The classes, the location and scale of
-        the targets, and `teacher_` are those of the first call. The optimizer's state, the order of
-        the samples and the noise go on from call to call, also through pickle and
-        :func:`skdistill.save`; after a `fit` with ``warm_start=False`` they begin anew. `transfer`
-        generates samples from the given ones.
+        The classes, the location and scale of the targets, and `teacher_` are those of the first
+        call. The optimizer's state, the order of the samples and the noise go on from call to call,
+        also through pickle and :func:`skdistill.save`; after a `fit` with ``warm_start=False`` they
+        begin anew. `transfer` generates samples from the given ones.
 
         Parameters
         ----------

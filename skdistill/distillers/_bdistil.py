@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._data.encoding import EMBEDDED_FROM, MANY_ROWS
-from .._estimator.base import Fitted, NetworkSettings, ObservedTask, available_if
+from .._estimator.base import available_if
 from .._estimator.batched import as_rows, check_rows, read_distribution, rows_at_a_time
 from .._estimator.predicting import check_return_std, is_a
+from .._method.plan import NetworkSettings
 from .._method.task import Task
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import Number, OneOf, SettingsRule
@@ -36,7 +37,6 @@ from ._bdistil_anytime import (
     predict_within,
 )
 from ._bdistil_search import LearnerRecipes, Round, RoundsPlan, play_game
-from ._spec import FitSpec
 
 
 class BDistilBooster(MetaEstimatorMixin, Distiller):
@@ -85,15 +85,13 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         the rounds found are kept, with a warning if they are fewer than `n_rounds`.
     batch_size : int, default=64
         Rows of a minibatch.
-    optimizer, lr, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    normalize, categorical_features
-        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+    lr : float, default=0.01
+        Learning rate.
+    optimizer, callbacks, runtime, normalize, categorical_features, random_state
+        As in :class:`HydraPlusRegressor`.
     verbose : int, default=0
-        As in :class:`DistributionDistiller`. All rounds are one stage; 2 also prints a line after
+        As in :class:`HydraPlusRegressor`. All rounds are one stage; 2 also prints a line after
         each: what was found, and about how long the rest takes.
-    random_state : int, RandomState instance or None, default=None
-        Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -165,6 +163,8 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
     }
 
     _embedded_from = dict.fromkeys(EMBEDDED_FROM, MANY_ROWS)  # inputs are most of its cost
+    _takes_model_classes = True
+    _stages = staticmethod(play_game)
     rounds_: list[Round]
 
     def __init__(
@@ -194,13 +194,6 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
     ):
         self._set_arguments(locals())
 
-    def _model_classes(self) -> list[Any]:
-        if not isinstance(self.module, (list, tuple)):
-            return [self.module]
-        if not self.module:
-            raise ValueError("module must have at least one model class, got an empty list.")
-        return list(self.module)
-
     def _plan_of(self, task: Task) -> RoundsPlan:
         connection, search = Connection.of(self.connection), WeakLearnerSearch.of(self.search)
         if task.kind == "regressor" and search.temperature != 1:
@@ -215,7 +208,9 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
             )
         last = 0 if connection.kind == "none" else connection.expansions - 1
         first = min(last, 1) if connection.connect == "always" else 0
-        numbers = range(len(self._model_classes()))
+        numbers = range(len(self.module) if isinstance(self.module, (list, tuple)) else 1)
+        if not numbers:
+            raise ValueError("module must have at least one model class, got an empty list.")
         return RoundsPlan(
             task,
             connection.head_layers,
@@ -228,11 +223,9 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
 
     def _recipe_of(self, *how: Any) -> LearnerRecipes:
         own = self.get_params(deep=False), self._module_defaults[self._kind]
-        networks = (NetworkSettings.of(*own, module) for module in self._model_classes())
+        modules = self.module if isinstance(self.module, (list, tuple)) else [self.module]
+        networks = (NetworkSettings.of(*own, module) for module in modules)
         return LearnerRecipes(tuple(one.recipe(*how) for one in networks))
-
-    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
-        return play_game(spec, self._fit_teacher(spec, task), task)
 
     def predict(self, X: ArrayLike, return_std: bool = False, **limits: Any) -> Any:
         """Predict the class of each sample, or its mean.
@@ -305,7 +298,8 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         -------
         predictions : iterator of ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        return self._after_each_round(X, self._points)
+        X = self._rows(X)
+        return predict_after_each_round(self.module_, X, self._points, self.n_rounds_)
 
     @available_if(is_a("classifier"))
     def staged_predict_proba(self, X: ArrayLike) -> Iterator[np.ndarray]:
@@ -319,7 +313,8 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
         -------
         probabilities : iterator of ndarray of shape (n_samples, n_classes)
         """
-        return self._after_each_round(X, _probabilities)
+        X = self._rows(X)
+        return predict_after_each_round(self.module_, X, _probabilities, self.n_rounds_)
 
     def staged_score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -455,10 +450,6 @@ class BDistilBooster(MetaEstimatorMixin, Distiller):
             return read(read_distribution(self.module_, X, run))
         found, taken = predict_within(self.module_, X, read, n_rounds, given)
         return (found, EarlyExits.after(taken, costs)) if return_exits else found
-
-    def _after_each_round(self, X, read: Callable[[Any], np.ndarray]):
-        X = self._rows(X)
-        return predict_after_each_round(self.module_, X, read, self.n_rounds_)
 
 
 def _probabilities(distribution: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .. import losses
-from .._data.encoding import InputEncoding
 from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import rows_within
 from .._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget, as_tensors
@@ -111,15 +110,13 @@ def _rows_and_targets(
     return X, np.concatenate(targets), weight
 
 
+@dataclass
 class Barrier:
-    """Weight of the barrier of Eq 6 in a class, bisected.
+    """Weight of the barrier (Eq 6), bisected: too light finds no learner, too heavy overshoots."""
 
-    One that is too light finds no weak learner, one that is too heavy a learner that overshoots.
-    """
-
-    def __init__(self, weight: float):
-        self.weight = weight
-        self._too_light, self._too_heavy = 0.0, math.inf
+    weight: float
+    _too_light: float = 0.0
+    _too_heavy: float = math.inf
 
     def change(self, was_too_light: bool) -> None:
         """Choose the next weight: by steps, until it is known to be between two weights."""
@@ -136,10 +133,7 @@ class Barrier:
 
 
 class Search:
-    """The game, played until there are `n_rounds` learners or no further one is found.
-
-    X are the samples (N, ...), on the device of the training.
-    """
+    """The game, on samples X (N, ...), until there are `n_rounds` learners or no further one."""
 
     def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
         self.spec = spec
@@ -179,7 +173,7 @@ class Search:
                     "it are kept. Try larger networks, a larger max_epochs, more connections "
                     "or a larger max_search."
                 )
-                if budget is not None and self._is_out_of_time:
+                if budget is not None and self.rounds and self.spec.training.is_out_of_time:
                     message = (
                         f"max_time={budget.seconds!r} ended the search after {len(self.rounds)} of "
                         f"n_rounds={n_rounds} rounds, which are kept. Give more time, or fewer "
@@ -197,10 +191,7 @@ class Search:
                 )
 
     def find(self) -> bool:
-        """Find a weak learner and add it (FIND-WL, Algorithm 2); return whether there is one.
-
-        A model class without one is not searched again (Algorithm 1); expansions of others are.
-        """
+        """Find a weak learner (FIND-WL, Algorithm 2), never again in a class that had none."""
         n_searches = 0
         while self.classes:
             number = self.classes[0][0]
@@ -209,8 +200,8 @@ class Search:
                 start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
                 barrier = Barrier(start if self.rounds else 0.0)
                 for _ in range(self.max_search if self.rounds else 1):
-                    if self._is_out_of_time:
-                        return False
+                    if self.rounds and self.spec.training.is_out_of_time:
+                        return False  # beside those that there are
                     n_searches += 1
                     if self._try_learner(number, n_sources, n_searches, barrier):
                         if len(self.rounds) > 1:
@@ -319,40 +310,21 @@ class Search:
         recipe = spec.recipe._replace(functions=functions)
         return Fitted(plan, recipe, module, self.history, TrainingBudget(n_epochs), facts)
 
-    @property
-    def _is_out_of_time(self) -> bool:
-        """Whether `max_time` leaves no time to search a learner beside those that there are."""
-        return bool(self.rounds) and self.spec.training.is_out_of_time
-
 
 class LearnerRecipes(NamedTuple):
-    """How to build the networks of each model class."""
+    """How to build the networks of each model class, which read the same samples."""
 
     of_classes: tuple[NetworkRecipe, ...]
     functions: UnknownColumns | None = None
-
-    @property
-    def module(self) -> Any:
-        return self.of_classes[0].module
 
     @property
     def is_builtin(self) -> bool:
         """Whether all networks are of :mod:`skdistill.modules`."""
         return all(recipe.is_builtin for recipe in self.of_classes)
 
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        return self.of_classes[0].row_shape
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of what networks take for a sample."""
-        return self.of_classes[0].input_shape
-
-    @property
-    def inputs(self) -> InputEncoding | None:
-        """What is done to samples before networks take them."""
-        return self.of_classes[0].inputs
+    def __getattr__(self, name: str) -> Any:
+        """Return what all have in common, such as `row_shape` and `inputs`, from the first."""
+        return getattr(self.of_classes[0], name)
 
 
 @dataclass(frozen=True)
@@ -369,7 +341,7 @@ class RoundsPlan(Plan):
     structure: tuple[tuple[int, int], ...] = ()  # the same for each learner that was found
     calibration: Any = None  # of the fitted student
 
-    tells_parts: ClassVar[bool] = False  # learners correct each other
+    tells_parts = False  # learners correct each other
 
     @property
     def is_centred(self) -> bool:
@@ -377,7 +349,7 @@ class RoundsPlan(Plan):
         return not isinstance(self.task, RegressionTask)
 
     @property
-    def n_networks(self) -> int:
+    def n_networks(self) -> int:  # type: ignore[override]  # a constant in the base
         return max(1, len(self.structure))
 
     @property

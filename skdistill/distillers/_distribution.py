@@ -34,6 +34,7 @@ from ..transfer import TransferMaker, TransferOnly
 from ._base import FamilyRule, IncrementalDistiller
 from ._spec import FitSpec
 from ._student import first_predictions, train_student, with_plan
+from ._teacher import MemberPredictions
 
 _ROUNDING = 1e-6  # difference of members that agree: of standardised targets, or in nats
 
@@ -77,11 +78,11 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
         teacher that has trees or mixes models.
     teacher_cv, memory, max_epochs, max_time, batch_size, pruning, lr
         As in :class:`HydraPlusRegressor`.
+    optimizer, callbacks, runtime, normalize, categorical_features, verbose, random_state
+        As in :class:`HydraPlusRegressor`.
     calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
-    optimizer, callbacks, runtime, normalize, categorical_features, verbose, random_state
-        As in :class:`HydraPlusRegressor`.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before: `max_epochs` is the number of
         epochs in all, so ``set_params(max_epochs=more)`` trains for the further ones. With
@@ -194,22 +195,19 @@ class DistributionDistiller(MetaEstimatorMixin, IncrementalDistiller):
                 "supervised_weight must be 0 with transfer=TransferOnly(...), whose samples have "
                 f"no labels; got {weight!r}."
             )
-        return FamilyPlan(task, clone(family).for_task(task), weight, ddof=int(self.ddof))
-
-    def _read_fit(self, *arguments: object, **part: object) -> FitSpec:
-        spec = super()._read_fit(*arguments, **part)
-        known = None if spec.before is None else spec.before.facts["family_"]
-        if known is not None and type(make_family(self.family, spec.kind)) is not type(known):
+        known = vars(self).get("family_", family)  # of the fit that training goes on from
+        if type(family) is not type(known):
             raise ValueError(
                 f"family must be {known!r}, as in the fit that training goes on from; got "
                 f"{self.family!r}."
             )
-        return spec
+        return FamilyPlan(task, clone(family).for_task(task), weight, ddof=int(self.ddof))
 
-    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
+    def _stages(
+        self, spec: FitSpec, predictions: MemberPredictions, task: ObservedTask
+    ) -> Iterator[Fitted]:
         before: Any = spec.before
         family = clone(make_family(self.family, spec.kind))
-        predictions = self._fit_teacher(spec, task)
         agree = before is None or before.plan.members_agree  # in all that they have predicted
 
         def compared(members: np.ndarray) -> np.ndarray:
@@ -344,19 +342,19 @@ class FamilyPlan(Plan):
     ddof: int = 0
 
     @property
-    def tells_parts(self) -> bool:
+    def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.family.tells_parts and self.n_members > 1
 
     @property
-    def takes_functions(self) -> bool:
+    def takes_functions(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.family.takes_functions
 
     @property
-    def has_members(self) -> bool:
+    def has_members(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.family.has_members
 
     @property
-    def has_start(self) -> bool:
+    def has_start(self) -> bool:  # type: ignore[override]  # a constant in the base
         return _defines(self.family, "initial_outputs")
 
     @property

@@ -30,12 +30,12 @@ from ..modules import MLP, DistributionStack
 from ..pruning import GroupLasso
 from ..samplers import SGHMC, SGLD
 from ..settings import Estimate, Optimizer, Runtime
-from ..transfer import Mixup, Munge, TransferMaker, TransferOnly, TransferSet, make_transfer
+from ..transfer import TransferMaker, TransferOnly, TransferSet, make_transfer
 from ._base import PRUNING, Distiller
-from ._spec import FitSpec, check_further_rows, maker_that_changes
+from ._spec import FitSpec
 from ._student import train_student, with_approximation_error
+from ._teacher import MemberPredictions
 
-_MANY_ROWS = 50_000  # samples above which transfer="auto" is None, see doc/design.rst
 _ESTIMATES = ("online", "stochastic")
 # Expectations that a student needs to predict, and those that it learns by default, by its task.
 _NEEDED = {
@@ -93,22 +93,16 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
         ``estimate="stochastic"`` new ones take the samples' places each time. With chains,
         "disagreement" is refused, and estimates must not be of both kinds. With other teachers, see
         :class:`HydraPlusRegressor`.
-    lr
-        As in :class:`HydraPlusRegressor`.
     pruning
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
         means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
-    optimizer, batch_size, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`, for the student. Beside chains the epochs of a
-        ``runtime__checkpoint`` are those of the chains.
-    normalize, categorical_features
-        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
-    verbose : int, default=0
-        As in :class:`DistributionDistiller`. Chains and a student beside them are one stage.
+    lr, optimizer, batch_size, callbacks, runtime, normalize, categorical_features, verbose
+        As in :class:`HydraPlusRegressor`, but 100 rows a minibatch. Beside chains the epochs of a
+        ``runtime__checkpoint`` are those of the chains, with which the student is one stage.
     random_state : int, RandomState instance or None, default=None
-        Unless None, it also seeds every ``random_state`` of the teacher that is None.
+        As in :class:`HydraPlusRegressor`.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -169,6 +163,7 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
 
     _plan: ExpectationsPlan
     _parameter_table = {**Distiller._parameter_table, **PRUNING, "estimate": SettingsRule(Estimate)}
+    _auto_transfer = {"classifier": None, "regressor": None}  # beside chains see `distil_online`
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128)},
         "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
@@ -233,58 +228,13 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
             }
         return self
 
-    @property
-    def _runs_online(self) -> bool:
-        """Whether the teacher is an unfitted ensemble whose members are drawn by Markov chains."""
-        ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
-        is_ensemble = isinstance(self.teacher, ensembles)
-        return is_ensemble and isinstance(self.teacher.inference, (SGLD, SGHMC))
-
-    @property
-    def _resumes(self) -> bool:  # type: ignore[override]  # a constant in the base
-        return not self._runs_online  # chains and student have a checkpoint of their own
-
-    def _read_fit(self, *arguments: object, X_monitor: Any = None, **part: object) -> FitSpec:
-        spec, maker = super()._read_fit(*arguments, **part), None
-        if spec.transfer == "auto":
-            is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
-            is_small_table = len(spec.recipe.row_shape) == 1 and is_small
-            if self._runs_online and is_small_table and spec.plan.all_online:
-                maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
-            spec = replace(spec, maker=maker)
-        if X_monitor is None:
-            return spec
-        return replace(spec, X_monitor=check_further_rows(spec, X_monitor, "X_monitor"))
-
-    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
-        if self._runs_online:
-            from .._engine import CheckpointFile
-            from .._serialization.digest import digests
-            from ._gped_chains import distil_online
-
-            checkpoint: Any = nullcontext()
-            if (wanted := spec.checkpoint) is not None:
-                belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
-                checkpoint = CheckpointFile(wanted.path, wanted.every, belongs_to)
-            yield from distil_online(spec, task, checkpoint)
-            return
-        predictions, plan = self._fit_teacher(spec, task), spec.plan
-        if spec.X_monitor is not None and predictions.predict is None:
-            raise ValueError(
-                "X_monitor must be None with member_predictions, which are for X alone."
-            )
-        predictions.count(spec.X)
-        for fitted in train_student(spec, plan, predictions, task):
-            fitted = with_approximation_error(fitted, spec, predictions)
-            yield fitted
-        if spec.X_monitor is not None:
-            expected = plan.target_of(predictions.predict(spec.X_monitor))
-            yield plan.monitored(fitted, torch.from_numpy(expected))
-
     def _plan_of(self, task: Task) -> ExpectationsPlan:
         """Return the plan of a student; raise for parameters that do not go together."""
+        ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
+        is_ensemble = isinstance(self.teacher, ensembles)
+        runs_chains = is_ensemble and isinstance(self.teacher.inference, (SGLD, SGHMC))
         estimate = Estimate.of(self.estimate).kind
-        plan = expectations_plan(task, self.expectations, estimate, not self._runs_online)
+        plan = expectations_plan(task, self.expectations, estimate, not runs_chains)
         if plan.replays:
             return plan
         estimates = plan.estimates
@@ -318,6 +268,29 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
             )
         return plan
 
+    def _stages(
+        self, spec: FitSpec, predictions: MemberPredictions | None, task: ObservedTask
+    ) -> Iterator[Fitted]:
+        if predictions is None:
+            from .._engine import CheckpointFile
+            from .._serialization.digest import digests
+            from ._gped_chains import distil_online
+
+            checkpoint: Any = nullcontext()
+            if (wanted := spec.checkpoint) is not None:
+                belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
+                checkpoint = CheckpointFile(wanted.path, wanted.every, belongs_to)
+            yield from distil_online(spec, task, checkpoint)
+            return
+        plan = spec.plan
+        predictions.count(spec.X)
+        for fitted in train_student(spec, plan, predictions, task):
+            fitted = with_approximation_error(fitted, spec, predictions)
+            yield fitted
+        if spec.X_monitor is not None:
+            expected = plan.target_of(predictions.predict(spec.X_monitor))
+            yield plan.monitored(fitted, torch.from_numpy(expected))
+
     def predict_expectation(self, X: object, name: str) -> np.ndarray:
         """Predict an expectation.
 
@@ -336,11 +309,9 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
         check_is_fitted(self)
         plan = self._plan
         X = check_rows(self, X, self._recipe.row_shape)
-        OneOf(tuple(plan.labels)).check(name, "name")
-        columns = plan.columns_of(name)
-        outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
-        values = plan.predicted(name, torch.from_numpy(outputs))
-        return plan.in_units(name, values, self.module_).numpy()
+        OneOf(tuple(plan.by_label)).check(name, "name")
+        values = read_in_chunks(self.module_, X, lambda o, _: plan.predicted(name, o[0]))
+        return plan.in_units(name, torch.from_numpy(values), self.module_).numpy()
 
 
 @dataclass(frozen=True)
@@ -355,7 +326,7 @@ class ExpectationsPlan(Plan):
     replays: bool = True  # whether it learns from stored members, not from running estimates
     calibration: Any = None  # of the fitted student
 
-    has_members: ClassVar[bool] = False
+    has_members = False
     in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
 
     @property
@@ -369,32 +340,40 @@ class ExpectationsPlan(Plan):
 
     @property
     def meaning_of_outputs(self) -> str:
-        return f"as many as {self.labels} have values"
+        return f"as many as {list(self.by_label)} have values"
 
     @property
-    def labels(self) -> list[str]:
-        return [expectation.label for expectation in self.expectations]
-
-    def columns_of(self, label: str) -> slice | None:
-        """Return the place of an expectation among the outputs."""
-        return dict(zip(self.labels, self.columns, strict=True)).get(label)
+    def by_label(self) -> dict[str, tuple[Expectation, slice]]:
+        """Expectations, and their places among the outputs."""
+        pairs = zip(self.expectations, self.columns, strict=True)
+        return {expectation.label: (expectation, columns) for expectation, columns in pairs}
 
     def predicted(self, label: str, outputs: Tensor) -> Tensor:
-        """Return the values of an expectation, given its outputs, both (..., k)."""
-        return self.expectations[self.labels.index(label)].predict(outputs)
+        """Return the values of an expectation, (n, k), for outputs (n, p)."""
+        expectation, columns = self.by_label[label]
+        return expectation.predict(outputs[:, columns])
 
     def values(self, members: object) -> np.ndarray:
         """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
         values = [expectation.of_members(members) for expectation in self.expectations]
         if not self.all_online:
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
-        return pooled(self.expectations, values).unsqueeze(1).numpy()
+        return self.pooled(values).unsqueeze(1).numpy()
+
+    def pooled(self, values: Sequence[Tensor]) -> Tensor:
+        """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
+        pairs = zip(self.expectations, values, strict=True)
+        return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
+
+    def targets_of(self, mean: Tensor) -> Tensor:
+        """Turn mean values (..., sum of n_values) into a student's targets (..., n_outputs)."""
+        pairs = zip(self.expectations, mean.split(self.n_values, dim=-1), strict=True)
+        return torch.cat([expectation.target(part) for expectation, part in pairs], dim=-1)
 
     def target_of(self, values: np.ndarray) -> np.ndarray:
         """Return the targets of the student, (n, n_outputs), for :meth:`values` of members."""
         parts = torch.from_numpy(values).movedim(1, 0).split(self.n_values, dim=-1)
-        mean = pooled(self.expectations, parts)
-        return targets_of(self.expectations, list(self.n_values), mean).numpy()
+        return self.targets_of(self.pooled(parts)).numpy()
 
     def in_units(self, label: str, values: Tensor, module: DistributionStack) -> Tensor:
         """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
@@ -403,23 +382,21 @@ class ExpectationsPlan(Plan):
     def auxiliary_outputs(self, outputs: Tensor, module: DistributionStack) -> dict[str, Tensor]:
         """Return the other expectations, as ``expectation_<name>``."""
         return {
-            f"expectation_{e.label}": self.in_units(e.label, e.predict(outputs[0, :, at]), module)
-            for e, at in zip(self.expectations, self.columns, strict=True)
-            if e.label not in self.in_distribution
+            f"expectation_{label}": self.in_units(label, e.predict(outputs[0, :, at]), module)
+            for label, (e, at) in self.by_label.items()
+            if label not in self.in_distribution
         }
 
     def monitored(self, fitted: Fitted, means: Tensor) -> Fitted:
         """Return a student with the teacher's expectations for `X_monitor`, given as targets."""
         monitor = {
             label: self.in_units(label, means[:, columns].cpu(), fitted.module).numpy()
-            for label, columns in zip(self.labels, self.columns, strict=True)
+            for label, (_, columns) in self.by_label.items()
         }
         return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
 
     def objective(self, module: DistributionStack, training_budget: TrainingBudget) -> Objective:
-        if not self.replays:
-            return ExpectationObjective(self.expectations, self.columns)
-        return ReplayObjective(self.expectations, self.columns, self.estimates, list(self.n_values))
+        return ExpectationObjective(self)
 
 
 @dataclass(frozen=True)
@@ -429,23 +406,24 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
     in_distribution: ClassVar[tuple[str, ...]] = ("predictive",)
 
     @property
-    def tells_parts(self) -> bool:
-        labels = set(self.labels)
+    def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
+        labels = self.by_label.keys()
         return "predictive" not in labels or not labels.isdisjoint({"share", "entropy"})
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         return self.values(torch.from_numpy(members.astype(dtype)).transpose(0, 1))
 
     def read(self, outputs: Tensor) -> ExpectedCategorical | Dirichlet:
-        known, predictive = KNOWN["classifier"], self.columns_of("predictive")
-        if predictive is None:
-            return Dirichlet.from_outputs(outputs[..., self.columns_of("dirichlet")], 0.0)
-        log_mean, expected = outputs[0, :, predictive].log_softmax(-1), None
-        if share := self.columns_of("share"):
-            rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
+        known, expected = KNOWN["classifier"], None
+        at = {label: columns for label, (_, columns) in self.by_label.items()}
+        if "predictive" not in at:
+            return Dirichlet.from_outputs(outputs[..., at["dirichlet"]], 0.0)
+        log_mean = outputs[0, :, at["predictive"]].log_softmax(-1)
+        if "share" in at:
+            rest = known["share"].predict(-outputs[0, :, at["share"]]).squeeze(-1)  # 1 - sigmoid(z)
             expected = rest * torch.special.entr(log_mean.exp()).sum(-1)
-        elif entropy := self.columns_of("entropy"):
-            expected = known["entropy"].predict(outputs[0, :, entropy]).squeeze(-1)
+        elif "entropy" in at:
+            expected = known["entropy"].predict(outputs[0, :, at["entropy"]]).squeeze(-1)
         return ExpectedCategorical(log_mean, expected)
 
     def members_of(self, student: BaseEstimator, chains: object, outputs: Tensor) -> Tensor:
@@ -464,9 +442,8 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         return self.values(Gaussian(*torch.from_numpy(moments).transpose(0, 1).unbind(-1)))
 
     def read(self, outputs: Tensor) -> ExpectedGaussian:
-        pairs = zip(self.expectations, self.columns, strict=True)
-        values = {e.label: e.predict(outputs[0, :, columns]) for e, columns in pairs}
-        return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
+        parts = (self.by_label[label] for label in ("mean", "aleatoric", "epistemic"))
+        return ExpectedGaussian(*(e.predict(outputs[0, :, columns]) for e, columns in parts))
 
     def predicted(self, label: str, outputs: Tensor) -> Tensor:
         values = super().predicted(label, outputs)
@@ -475,7 +452,7 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         return values
 
     def read_mean(self, outputs: Tensor) -> Tensor:
-        return self.predicted("mean", outputs[0, :, self.columns_of("mean")])
+        return self.predicted("mean", outputs[0])
 
     def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Gaussian:
         """Return the members' predictions for outputs (S, n, p) of the chains' module."""
@@ -561,70 +538,46 @@ def expectations_plan(
 
 
 class ExpectationObjective(Objective):
-    """Sum of the expectations' losses; `columns` are their places in target and outputs."""
+    """Sum of the expectations' losses.
 
-    def __init__(self, expectations: Sequence[Expectation], columns: Sequence[slice]):
-        super().__init__()
-        self.expectations = expectations
-        self.columns = columns
-
-    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
-        return targets[0]
-
-    def loss_and_gradient(
-        self, outputs: Tensor, targets: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        target = self._target(targets)
-        total, gradient = outputs.new_zeros(outputs.shape[:-1]), torch.empty_like(outputs)
-        for expectation, columns in zip(self.expectations, self.columns, strict=True):
-            loss, slope = expectation.loss_and_gradient(outputs[..., columns], target[..., columns])
-            total.add_(loss, alpha=expectation.weight)
-            torch.mul(slope, expectation.weight, out=gradient[..., columns])
-        return total, gradient
-
-
-class ReplayObjective(ExpectationObjective):
-    """The same for members that are stored: targets hold g of each, (..., n, S, sum of n_values).
-
-    Of an expectation, "online" is the mean over members, which the running mean converges to, and
-    "stochastic" one member, another for every row. With rows in a new order in every epoch this is
-    a random draw; else the members take turns.
+    Targets are theirs, (..., n, n_outputs), or, of members that are stored, g of each, (..., n, S,
+    sum of n_values). Of the latter an "online" expectation is the mean over members, which the
+    running mean converges to, and a "stochastic" one is one member, another for every row. With
+    rows in a new order in every epoch this is a random draw; else the members take turns.
     """
 
     is_online: Tensor
     offset: Tensor
 
-    def __init__(self, expectations, columns, estimates: Sequence[str], n_values: list[int]):
-        super().__init__(expectations, columns)
-        self.n_values = n_values
-        online = torch.tensor([estimate == "online" for estimate in estimates])
-        self.all_online = bool(online.all())
-        self.register_buffer("is_online", online.repeat_interleave(torch.tensor(n_values)))
+    def __init__(self, plan: ExpectationsPlan):
+        super().__init__()
+        self.plan = plan
+        online = torch.tensor([estimate == "online" for estimate in plan.estimates])
+        self.register_buffer("is_online", online.repeat_interleave(torch.tensor(plan.n_values)))
         self.register_buffer("offset", torch.zeros((), dtype=torch.int64))
 
     def begin_epoch(self, epoch: int) -> None:
         self.offset.fill_(epoch)
 
-    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
-        members = targets[0]
-        values = members.movedim(-2, 0).split(self.n_values, dim=-1)
-        mean = pooled(self.expectations, values)  # Eq 4
-        if not self.all_online:
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        plan = self.plan
+        target = self.of_members(targets[0]) if plan.replays else targets[0]
+        total, gradient = outputs.new_zeros(outputs.shape[:-1]), torch.empty_like(outputs)
+        for expectation, columns in zip(plan.expectations, plan.columns, strict=True):
+            loss, slope = expectation.loss_and_gradient(outputs[..., columns], target[..., columns])
+            total.add_(loss, alpha=expectation.weight)
+            torch.mul(slope, expectation.weight, out=gradient[..., columns])
+        return total, gradient
+
+    def of_members(self, members: Tensor) -> Tensor:
+        """Return the targets, given g of stored members."""
+        mean = self.plan.pooled(members.movedim(-2, 0).split(self.plan.n_values, dim=-1))  # Eq 4
+        if not self.plan.all_online:
             n_rows, n_members, n_values = members.shape[-3:]
             turn = (torch.arange(n_rows, device=members.device) + self.offset) % n_members
             turn = turn.view(-1, 1, 1).expand(*members.shape[:-2], 1, n_values)
             one = members.gather(-2, turn).squeeze(-2)  # U_s, Eq 9
             mean = torch.where(self.is_online, mean, one)
-        return targets_of(self.expectations, self.n_values, mean)
-
-
-def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Tensor:
-    """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
-    pairs = zip(expectations, values, strict=True)
-    return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
-
-
-def targets_of(expectations: Sequence[Expectation], n_values: list[int], mean: Tensor) -> Tensor:
-    """Turn mean values (..., sum of n_values) into a student's targets (..., n_outputs)."""
-    parts = mean.split(n_values, dim=-1)
-    return torch.cat([e.target(part) for e, part in zip(expectations, parts, strict=True)], dim=-1)
+        return self.plan.targets_of(mean)

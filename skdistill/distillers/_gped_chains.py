@@ -42,27 +42,25 @@ from .._utils.reporting import stage
 from ..ensembles import (
     EnsembleSpec,
     RunningRHat,
-    SamplerDiagnostics,
     amount_of_training,
     diagnosed_rows,
     fit_ensemble,
 )
-from ..expectations import Expectation
 from ..pruning import ProximalStep
 from ..settings import Estimate
-from ..transfer import prepare_with_missing
-from ._gped import pooled, targets_of
-from ._spec import FitSpec
+from ..transfer import Mixup, Munge, prepare_with_missing
+from ._gped import ExpectationsPlan
+from ._spec import FitSpec, maker_that_changes
 from ._student import Student, training_set
 from ._teacher import (
     MemberPredictions,
     check_teacher,
-    pass_on_verbose,
     unfitted_teacher,
     warn_of_refit,
 )
 
 # See doc/design.rst.
+_MANY_ROWS = 50_000  # samples above which transfer="auto" is None
 _N_BUFFERED = 100  # minibatches buffered for the student, at most
 _BUFFER_BYTES = 2**25  # of their rows, at most
 _ITERATIONS_TOGETHER = 20  # of the chains, for an epoch of the student
@@ -71,19 +69,20 @@ _NOTED_EVERY = 100  # samples of a chain's epoch, of which one counts for R-hat 
 
 
 def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fitted]:
-    """Run the chains of the teacher and train the student; give the student after each stage.
-
-    `checkpoint` is the context of a CheckpointFile or None.
-    """
+    """Run the teacher's chains and train the student; `checkpoint` gives a file or None."""
     params, plan, pruning = spec.params, spec.plan, spec.params["pruning"]
+    waits = plan.all_online  # for the final means
+    is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
+    if spec.transfer == "auto" and waits and is_small and len(spec.recipe.row_shape) == 1:
+        maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
+        spec = replace(spec, maker=maker)
     teacher: Any = unfitted_teacher(spec, *spec.draw_seeds(1))
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
-    pass_on_verbose(teacher, params["verbose"])
+    teacher.set_params(verbose=max(teacher.verbose, params["verbose"]))
     with checkpoint as opened:
         seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
-        waits = plan.all_online  # for the final means
         n_asked = Estimate.of(params["estimate"]).n_asked if "online" in plan.estimates else 1
         n_predicted = len(due) * n_asked * params["batch_size"]
         rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)
@@ -111,15 +110,13 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
             ).initialize()
         monitor, monitored = None, spec.X_monitor
         if monitored is not None:  # of which all expectations are means over the samples so far
-            all_online = ["online"] * len(plan.expectations)
-            learnt = plan.expectations, plan.n_values, all_online
-            means = Targets(*learnt, len(monitored), device, math.inf)
+            all_online = replace(plan, estimates=("online",) * len(plan.expectations))
+            means = Targets(all_online, len(monitored), device, math.inf)
             monitor = on_device(monitored, device=device).split(rows.batch_size), means
-        learnt = plan.expectations, plan.n_values, plan.estimates
         distillation = OnlineDistillation(
             net,
             Stream(rows),
-            Targets(*learnt, len(rows), device, working_memory()),
+            Targets(plan, len(rows), device, working_memory()),
             partial(plan.members_of, module),
             due,
             epoch_length,
@@ -284,7 +281,7 @@ class OnlineDistillation(Callback):
         number_in_epoch = np.arange(1, len(epoch) + 1) - np.searchsorted(epoch, epoch)
         noted = self.due[is_last | (number_in_epoch % _NOTED_EVERY == 0)]
         self.is_noted = frozenset(noted.tolist())
-        self.r_hat = RunningRHat(len(noted))
+        self.r_hat = RunningRHat(len(noted))  # which the fit of the chains reads
         self.buffer = Buffer()
         saved = None if self.checkpoint is None else self.checkpoint.read()
         if saved is not None:
@@ -352,10 +349,6 @@ class OnlineDistillation(Callback):
         self.is_loading = False
         if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))
-
-    def diagnostics(self) -> SamplerDiagnostics:
-        """Return the chains' R-hat, by a sample of each of their epochs, or several."""
-        return self.r_hat.diagnostics()
 
     def _stateful(self) -> dict[str, Any]:
         """Parts whose state is saved between two epochs of the chains, beside that of their net."""
@@ -461,11 +454,7 @@ class RunningMean:
         self.several = several
 
     def update(self, index: Tensor, values: Tensor, n_samples: int = 1) -> Tensor:
-        """Add values of some rows, and return the means of those rows, (m, n_values).
-
-        `index`, of shape (m,), has no row twice; values (m, n_values) are means over `n_samples`
-        samples, or variances over them.
-        """
+        """Add means over `n_samples` of some rows, none twice, and return their means."""
         index = index.to(self.sums.device)
         new = values.to(self.sums)
         sums, before = self.sums.index_select(0, index), self.counts.index_select(0, index)
@@ -500,30 +489,20 @@ class RunningMean:
 class Targets:
     """Targets of a student for rows of the transfer set, given the chains' last samples.
 
-    `n_values` are the numbers of values of the expectations, and `estimates` are "online", for
-    U_o, the mean over all samples so far (Eq 10), or "stochastic", for U_s, the last ones (Eq 9).
-    `limit` is the number of bytes that U_o may take in memory, see :class:`RunningMean`.
+    "online" estimates are U_o, the mean over all samples so far (Eq 10), and "stochastic" ones U_s,
+    the last (Eq 9). `limit` is the number of bytes that U_o may take in memory.
     """
 
-    def __init__(
-        self,
-        expectations: Sequence[Expectation],
-        n_values: list[int],
-        estimates: Sequence[str],
-        n_rows: int,
-        device: torch.device,
-        limit: float,
-    ):
-        self.expectations = expectations
-        self.n_values = n_values
-        is_online = [estimate == "online" for estimate in estimates]
-        columns = torch.tensor(is_online).repeat_interleave(torch.tensor(n_values))
-        self.all_online = all(is_online)
+    def __init__(self, plan: ExpectationsPlan, n_rows: int, device: torch.device, limit: float):
+        self.plan = plan
+        is_online = [estimate == "online" for estimate in plan.estimates]
+        columns = torch.tensor(is_online).repeat_interleave(torch.tensor(plan.n_values))
         self.online = columns.nonzero().squeeze(1).to(device)
         self.running = None
         if any(is_online):
             variances, several, start = [], [], 0
-            for expectation, width in compress(zip(expectations, n_values, strict=True), is_online):
+            pairs = zip(plan.expectations, plan.n_values, strict=True)
+            for expectation, width in compress(pairs, is_online):
                 stop, middle = start + width, start + width // 2
                 if expectation.is_variance:
                     variances.append((slice(start, middle), slice(middle, stop)))
@@ -533,22 +512,19 @@ class Targets:
             self.running = RunningMean(n_rows, start, device, limit, variances, several)
 
     def update(self, members: object, index: Tensor) -> Tensor:
-        """Targets, of shape (m, n_outputs), for the rows at `index`, of shape (m,).
-
-        Members are the chains' samples' predictions of these rows, see ``skdistill.expectations``.
-        """
-        values = [expectation.of_members(members) for expectation in self.expectations]
-        mean, n_samples = pooled(self.expectations, values), len(values[0])  # U_s, Eq 9
-        if self.running is not None and self.all_online:
+        """Return targets (m, n_outputs) for rows at `index`, which the last samples predict so."""
+        values = [expectation.of_members(members) for expectation in self.plan.expectations]
+        mean, n_samples = self.plan.pooled(values), len(values[0])  # U_s, Eq 9
+        if self.running is not None and self.plan.all_online:
             mean = self.running.update(index, mean, n_samples)
         elif self.running is not None:
             mean[:, self.online] = self.running.update(index, mean[:, self.online], n_samples)
-        return targets_of(self.expectations, self.n_values, mean)
+        return self.plan.targets_of(mean)
 
     def of_rows(self, index: Tensor | slice) -> Tensor:
         """Targets of rows by the means so far, if all estimates are online; NaN without a mean."""
         assert self.running is not None
-        return targets_of(self.expectations, self.n_values, self.running.means()[index])
+        return self.plan.targets_of(self.running.means()[index])
 
     def met(self) -> tuple[Tensor, Tensor]:
         """Rows (m,) that a sample has predicted, and their targets, if all estimates are online."""

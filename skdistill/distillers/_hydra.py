@@ -30,6 +30,7 @@ from ..transfer import GaussianNoise, TransferMaker, TransferOnly
 from ._base import IncrementalDistiller, has_fitted_teacher
 from ._spec import FitSpec
 from ._student import train_student
+from ._teacher import MemberPredictions
 
 # See doc/design.rst.
 _RESIDUAL_FLOOR, _SPREAD_FLOOR = 1e-4, 1e-5  # added to epistemic variances of standardised targets
@@ -99,8 +100,9 @@ class HydraPlus(IncrementalDistiller):
         wanted, ddof = heads.n_heads, int(self.ddof)
         return HydraPlan(task, heads.head_layers, loss, wanted_heads=wanted, ddof=ddof)
 
-    def _stages(self, spec: FitSpec, task: ObservedTask) -> Iterator[Fitted]:
-        predictions = self._fit_teacher(spec, task)
+    def _stages(
+        self, spec: FitSpec, predictions: MemberPredictions, task: ObservedTask
+    ) -> Iterator[Fitted]:
         plan = spec.plan.of_members(predictions.count(spec.X))
         return train_student(spec, plan, predictions, task, n_heads_=plan.n_heads)
 
@@ -172,12 +174,10 @@ class HydraPlusRegressor(RegressorMixin, HydraPlus):
         on tables of more than 19,200 samples it is one in 150 of them, up to 256.
     lr : float or "auto", default="auto"
         Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
-        their number: each step moves a unit by so much. See `max_epochs` for tables next to
-        without noise.
-    optimizer, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    normalize, categorical_features
-        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+        their number. See `max_epochs` for tables next to without noise.
+    optimizer, callbacks, runtime, normalize, categorical_features, verbose
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are, and
+        prints as much.
     memory : None, str or joblib.Memory, default=None
         Where the fit of the teacher is cached, so that a grid search over the student fits it once
         for each fold.
@@ -198,8 +198,6 @@ class HydraPlusRegressor(RegressorMixin, HydraPlus):
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
-    verbose
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
@@ -300,13 +298,12 @@ class HydraPlusClassifier(ClassifierMixin, HydraPlus):
         As in :class:`HydraPlusRegressor`, of the members' logits.
     heads, loss, teacher_cv, calibration_fraction, memory, warm_start, pruning, lr, max_epochs
         As in :class:`HydraPlusRegressor`.
+    max_time, batch_size, optimizer, callbacks, runtime, normalize, categorical_features, verbose
+        As in :class:`HydraPlusRegressor`.
+    random_state : int, RandomState instance or None, default=None
     transfer : str, TransferMaker, TransferOnly or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    max_time, batch_size, normalize, categorical_features, verbose, random_state
-        As in :class:`HydraPlusRegressor`.
-    optimizer, callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -376,15 +373,15 @@ class HydraPlan(Plan):
         return replace(self, n_networks=n_heads + has_gain, n_members=n_members, has_gain=has_gain)
 
     @property
-    def takes_functions(self) -> bool:
+    def takes_functions(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.wanted_heads != 1
 
     @property
-    def n_heads(self) -> int:
+    def n_heads(self) -> int:  # type: ignore[override]  # a constant in the base
         return self.n_networks - self.has_gain
 
     @property
-    def tells_parts(self) -> bool:
+    def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.n_heads > 1
 
     @property
@@ -451,15 +448,11 @@ class HydraObjective(Objective):
 
 
 def split_gain(outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Split outputs (..., M + 1, n, 2 t) into those of heads and the raw log gain (..., n, t)."""
+    """Split outputs (..., M + 1, n, 2 t) into those of heads and the log gain (..., n, t)."""
     n_heads, n_targets = outputs.shape[-3] - 1, outputs.shape[-1] // 2
     raw = outputs.select(-3, n_heads).narrow(-1, 0, n_targets)
-    return outputs.narrow(-3, 0, n_heads), raw
-
-
-def bounded(raw: Tensor) -> Tensor:
-    """Logarithm of the gain, within its bounds."""
-    return _LARGEST_LOG_GAIN * torch.tanh(raw / _LARGEST_LOG_GAIN)
+    log_gain = _LARGEST_LOG_GAIN * torch.tanh(raw / _LARGEST_LOG_GAIN)  # within its bounds
+    return outputs.narrow(-3, 0, n_heads), log_gain
 
 
 def gained(outputs: Tensor) -> EmpiricalGaussian:
@@ -468,9 +461,9 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
     By the loss a head's variance covers what it misses of its members. What the gain adds to the
     epistemic part is therefore taken from the variances, as far as they have it: the total stays.
     """
-    own, raw = split_gain(outputs)
+    own, log_gain = split_gain(outputs)
     means, variances = Gaussian.from_outputs(own)
-    gain = bounded(raw).exp()
+    gain = log_gain.exp()
     centre = means.mean(0)
     residuals = means - centre
     taken = (gain - 1) * (residuals * residuals).mean(0)
@@ -479,10 +472,7 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
 
 
 class GaussianHydraObjective(HydraObjective):
-    """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t).
-
-    With a gain there is one more network, whose first t outputs are the raw logarithm of it.
-    """
+    """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t)."""
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
@@ -491,8 +481,7 @@ class GaussianHydraObjective(HydraObjective):
         members = losses.Mixture(*predictions.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
         own, log_gain = outputs, None
         if self.plan.has_gain:
-            own, raw = split_gain(outputs)
-            log_gain = bounded(raw)
+            own, log_gain = split_gain(outputs)
         heads = losses.Mixture(*Gaussian.from_outputs(own))
         alpha, beta = float(self.plan.loss.teacher_weight), float(self.plan.loss.member_weight)
         terms: list[Term] = []  # of the heads, whose weight is not zero
@@ -516,7 +505,7 @@ class GaussianHydraObjective(HydraObjective):
             d_log_gain = d_log_gain.mul_(self.spread_weight).mul_(2 * _SPREAD_WEIGHT)
             d_tanh = 1 - (log_gain / _LARGEST_LOG_GAIN).square()  # 1 - tanh^2
             d_raw = d_log_gain * d_tanh
-            d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
+            d_last = torch.cat((d_raw, torch.zeros_like(d_raw)), dim=-1)
             slope = torch.cat((slope, d_last.unsqueeze(-3)), dim=-3)
         # Where members agree to a floor, residuals of heads that are not trained yet are far off.
         limit = LARGE_LOSS * y.shape[-1]
@@ -525,9 +514,7 @@ class GaussianHydraObjective(HydraObjective):
 
 
 class CategoricalHydraObjective(HydraObjective):
-    """The loss for classes: members' log probabilities (S, n, N, K), codes (S, n), logits
-    (S, M, n, K).
-    """
+    """Of members' log probabilities (S, n, N, K), codes (S, n) and logits (S, M, n, K)."""
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]

@@ -21,7 +21,6 @@ from .._estimator.base import (
     NetEstimator,
     checked_training,
     fit_task,
-    for_callbacks,
     with_callbacks,
 )
 from .._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget, build_module
@@ -212,7 +211,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         recipe = NetworkRecipe(self.module, module_settings, rows.shape[1:])
         named = dict(zip(("X and y", "tokens", "sample_weight"), data, strict=True))
         with (
-            fit_task(self, for_callbacks(X, y, sample_weight), self.max_epochs) as task,
+            fit_task(self, self.max_epochs, X, y, sample_weight) as task,
             resumable(self, random_state, named) as random_state,
         ):
             seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
@@ -355,7 +354,7 @@ class TokensPlan(Plan):
     task: Any = None  # neither numbers nor classes of samples
 
     @property
-    def tells_parts(self) -> bool:
+    def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.family.tells_parts and self.n_members > 1
 
     @property

@@ -132,11 +132,9 @@ def read_fit(
     *,
     is_pass: bool = False,
     classes: object = None,
+    X_monitor: object = None,
 ) -> FitSpec:
-    """Read what the fit of a distiller needs, and check all that can be before it takes time.
-
-    Nothing that the fit calls later gets it. `is_pass` and `classes` are for `partial_fit`.
-    """
+    """Read what a fit needs, and check all that can be before it takes time; it ends here."""
     params, has_teacher = estimator.get_params(deep=False), member_predictions is None
     teacher = params["teacher"]
     teacher = estimator._default_teacher() if teacher is None else teacher
@@ -151,7 +149,10 @@ def read_fit(
             f"teacher={teacher!r} goes with member_predictions, which are None; without "
             "them teacher must be an estimator."
         )
-    training = checked_training(estimator, estimator._model_classes())
+    modules = params["module"]
+    if not (estimator._takes_model_classes and isinstance(modules, (list, tuple))):
+        modules = [modules]
+    training = checked_training(estimator, modules)
     transfer_only = isinstance(params["transfer"], TransferOnly)
     transfer = params["transfer"].transfer if transfer_only else params["transfer"]
     is_streamed = estimator._takes_streams and is_stream(X)
@@ -185,7 +186,7 @@ def read_fit(
                 f"alone; got {transfer!r}."
             )
         if isinstance(maker, Disagreement) and maker.base is None:
-            maker = clone(maker).set_params(base=auto)
+            maker = clone(maker).set_params(base=auto or AUTO_NOISE[kind])
     known: Any = None if before is None else before.plan.task
     if is_pass and kind == "classifier":
         if classes is None and known is None:
@@ -280,6 +281,12 @@ def read_fit(
             "transfer=TransferOnly(...) needs X_transfer in fit, or a transfer that makes samples; "
             f"got None and TransferOnly({transfer!r})."
         )
+    if X_monitor is not None:
+        if not has_teacher:
+            raise ValueError(
+                "X_monitor must be None with member_predictions, which are for X alone."
+            )
+        spec = replace(spec, X_monitor=check_further_rows(spec, X_monitor, "X_monitor"))
     # A module that does not fit is found here, before the teacher is fitted.
     module = build_module(plan, recipe, [0], torch.float64)
     if pruning is not None:

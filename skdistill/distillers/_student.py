@@ -98,20 +98,19 @@ def train_student(
         seeds = spec.draw_seeds(plan.n_networks + 1)
         rows, total_weight = training_rows(spec, predictions, seeds.pop())
         recipe, module = _initial(spec, plan, predictions, seeds, rows.X.dtype)
-        low_noise_factor = _low_noise_factor(spec, predictions, len(rows))
-    n_before, n_epochs, n_of_first = _planned_epochs(spec, len(rows), low_noise_factor)
+        factor, n_before, n_epochs, n_of_first = _planned(spec, predictions, len(rows))
     if n_epochs == 0:
         return
-    budget = TrainingBudget(n_of_first, total_weight, low_noise_factor)
+    budget = TrainingBudget(n_of_first, total_weight, factor)
     objective = plan.objective(module, budget)
-    objective.start_at(n_before)
+    objective.first_epoch = n_before
     continued, share = None, predictions.share_of_functions
     if spec.is_pass or spec.params.get("warm_start", False):
         # There is no state where warm_start has come later.
         state = None if before is None else before.facts.get("_training_state")
         continued = ContinuedTraining(rows, draws_globally(module), state)
     student = Student(
-        replace(spec.training, low_noise_factor=low_noise_factor),
+        replace(spec.training, low_noise_factor=factor),
         plan,
         recipe,
         budget,
@@ -144,7 +143,7 @@ def train_student(
             _, module = _initial(smaller, plan, predictions, seeds, rows.X.dtype)
             objective = plan.objective(module, budget)
         else:
-            objective.start_at(n_epochs)  # weights that grow over the epochs have grown
+            objective.first_epoch = n_epochs  # weights that grow over the epochs have grown
         how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
         yield from student.train(module, objective, rows, n_more, [per_epoch], **how)
 
@@ -184,10 +183,7 @@ def adapted_to_teacher(spec: FitSpec, teacher: object) -> FitSpec:
 
 
 def best_thresholds(thresholds: np.ndarray, gains: np.ndarray, size: int) -> np.ndarray:
-    """Return at most `size` of the thresholds of a feature, those of the largest gain.
-
-    Many are first put in cells of as many each, with the gain of all and the best threshold.
-    """
+    """Return at most `size` thresholds of a feature, those of the largest gain, one a cell."""
     values, which = np.unique(thresholds, return_inverse=True)
     totals = np.bincount(which, weights=gains)
     n_cells = min(len(values), _CELLS * size)
@@ -199,10 +195,7 @@ def best_thresholds(thresholds: np.ndarray, gains: np.ndarray, size: int) -> np.
 
 
 def training_set(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, ...]:
-    """Join X and `X_transfer`, or take the latter alone.
-
-    Return samples, targets, weights, members' predictions or None, and 1 where there is a label.
-    """
+    """Join X and `X_transfer`: samples, targets, weights, members or None, 1 where labelled."""
     X, y, weight, transfer = spec.X, spec.y, spec.weight, spec.X_transfer
     n_transfer, members = len(transfer), predictions.of_X
     labelled = np.repeat([1.0, 0.0], [len(X), n_transfer])
@@ -370,12 +363,12 @@ class AnswersThatDisagree:
         self.task, self.predict = task, predict
 
     def of_some(self, generator: torch.Generator) -> Measure:
-        return self._measure
+        def measure(rows: Tensor) -> Tensor:
+            members = torch.from_numpy(self.predict(rows.cpu().numpy()))
+            epistemic = distribution_of(self.task, members).uncertainty().epistemic
+            return epistemic.reshape(len(rows), -1).sum(-1).to(rows)
 
-    def _measure(self, rows: Tensor) -> Tensor:
-        members = torch.from_numpy(self.predict(rows.cpu().numpy()))
-        epistemic = distribution_of(self.task, members).uncertainty().epistemic
-        return epistemic.reshape(len(rows), -1).sum(-1).to(rows)
+        return measure
 
 
 def _initial(
@@ -406,46 +399,29 @@ def first_predictions(spec: FitSpec, predictions: MemberPredictions) -> tuple[An
     return np.concatenate(answers), spec.weight[::every]
 
 
-def _low_noise_factor(spec: FitSpec, predictions: MemberPredictions, n_rows: int) -> float:
-    """Return by what to divide the learning rate where the teacher predicts next to no variance.
+def _planned(
+    spec: FitSpec, predictions: MemberPredictions, n_rows: int
+) -> tuple[float, int, int, int]:
+    """Return the low-noise factor, and how many epochs were before, are now, and the first planned.
 
     Smaller steps need more epochs: they are smaller by no more than `max_epochs` exceeds "auto".
     """
-    max_epochs = spec.params["max_epochs"]
-    most = math.inf if max_epochs == "auto" else int(max_epochs) / _n_epochs("auto", n_rows)
-    if spec.is_pass or spec.kind != "regressor" or most <= 1:
-        return 1.0
-    members, weight = first_predictions(spec, predictions)
-    if np.ndim(members) < 4:  # expectations, of GPED
-        return 1.0
-    return min(_low_noise_factor_for(members, weight), most)
-
-
-def _low_noise_factor_for(predictions: np.ndarray, weight: np.ndarray) -> float:
-    """Return the factor for predictions of members, (n, M, t, 2), on standardised targets."""
-    every = -(-len(predictions) // _ROWS_FOR_START)
-    members = torch.as_tensor(predictions[::every]).double().transpose(0, 1)
-    total, _ = moments(Gaussian(*members.unbind(-1)))
-    least = _ORDINARY_VARIANCE / _LARGEST_FACTOR**4
-    log_variance = total.variance.clamp(min=least).log().mean(-1).numpy()
-    variance = math.exp(np.average(log_variance, weights=weight[::every]))
-    # Rounded, as answers to portions of other sizes are, so that these do not matter.
-    return max(1.0, round((_ORDINARY_VARIANCE / variance) ** 0.25, 2))
-
-
-def _planned_epochs(spec: FitSpec, n_rows: int, low_noise_factor: float) -> tuple[int, int, int]:
-    """Return how many epochs were trained before, are to be now, and the first fit planned."""
-    before, max_epochs = spec.before, spec.params["max_epochs"]
-    more_epochs = (
-        low_noise_factor * max(1.0, 2 * low_noise_factor / _LARGEST_FACTOR) * spec.more_epochs
-    )
-    n_planned = _n_epochs(max_epochs, n_rows, more_epochs)
+    before, max_epochs, factor = spec.before, spec.params["max_epochs"], 1.0
+    # "auto" shows samples in proportion to the root of their number.
+    low, high = _EPOCHS_WITHIN
+    usual = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
+    most = math.inf if max_epochs == "auto" else int(max_epochs) / round(usual)
+    if not spec.is_pass and spec.kind == "regressor" and most > 1:
+        members, weight = first_predictions(spec, predictions)
+        if np.ndim(members) == 4:  # no expectations, of GPED
+            factor = min(low_noise_factor(members, weight), most)
+    more_epochs = factor * max(1.0, 2 * factor / _LARGEST_FACTOR) * spec.more_epochs
+    n_planned = round(usual * more_epochs) if max_epochs == "auto" else int(max_epochs)
     n_before, n_of_first = 0, n_planned
     if before is not None:
-        n_before = n_epochs_in(before.history)
-        n_of_first = before.training_budget.n_epochs
+        n_before, n_of_first = n_epochs_in(before.history), before.training_budget.n_epochs
     if spec.is_pass:
-        return n_before, 1, n_of_first
+        return factor, n_before, 1, n_of_first
     if n_planned < n_before and max_epochs != "auto":
         raise ValueError(
             f"max_epochs must be at least {n_before} with warm_start=True, as the student has "
@@ -456,16 +432,19 @@ def _planned_epochs(spec: FitSpec, n_rows: int, low_noise_factor: float) -> tupl
             f"With warm_start=True, all of the {n_planned} epochs that max_epochs={max_epochs!r} "
             "stands for are trained already, and the student stays as it is."
         )
-    return n_before, max(0, n_planned - n_before), n_of_first
+    return factor, n_before, max(0, n_planned - n_before), n_of_first
 
 
-def _n_epochs(max_epochs: int | str, n_rows: int, more: float = 1.0) -> int:
-    """Return `max_epochs`; "auto" shows samples in proportion to the root of their number."""
-    if max_epochs != "auto":
-        return int(max_epochs)
-    low, high = _EPOCHS_WITHIN
-    within = min(max(_SEEN_PER_ROOT / math.sqrt(n_rows), low), high)
-    return round(within * more)
+def low_noise_factor(predictions: np.ndarray, weight: np.ndarray) -> float:
+    """Return what divides the rate, by members (n, M, t, 2) of standardised targets."""
+    every = -(-len(predictions) // _ROWS_FOR_START)
+    members = torch.as_tensor(predictions[::every]).double().transpose(0, 1)
+    total, _ = moments(Gaussian(*members.unbind(-1)))
+    least = _ORDINARY_VARIANCE / _LARGEST_FACTOR**4
+    log_variance = total.variance.clamp(min=least).log().mean(-1).numpy()
+    variance = math.exp(np.average(log_variance, weights=weight[::every]))
+    # Rounded, as answers to portions of other sizes are, so that these do not matter.
+    return max(1.0, round((_ORDINARY_VARIANCE / variance) ** 0.25, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -627,10 +606,7 @@ class OwnFunctions(NamedTuple):
 def with_approximation_error(
     fitted: Fitted, spec: FitSpec, predictions: MemberPredictions
 ) -> Fitted:
-    """Return a student of numbers whose variance includes its own error in the teacher's mean.
-
-    It is measured on new samples beside those of a table, else on the samples themselves.
-    """
+    """Return a student whose variance includes its error in the teacher's mean, on new samples."""
     plan: Any = fitted.plan
     if plan.task.kind == "classifier":
         return fitted

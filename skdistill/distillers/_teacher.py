@@ -82,15 +82,16 @@ class MemberPredictions(NamedTuple):
         return counts[0]
 
 
-def fit_teacher_of(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
+def fit_teacher(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
     """Fit the teacher, as a part of `task`, unless there are `member_predictions`."""
     (seed,) = spec.draw_seeds(1)
     if spec.member_predictions is not None:
         return MemberPredictions(spec.member_predictions, None)
-    params, budget, teacher = spec.params, spec.training.budget, unfitted_teacher(spec, seed)
-    cv, model = params["teacher_cv"], _last_step(teacher)
-    has_time = (has_members(model) or isinstance(model, MixedModels)) and not is_prefitted(model)
-    settings = model.get_params(deep=False) if has_time else {}
+    params, teacher, task = spec.params, unfitted_teacher(spec, seed), task.subtask("teacher")
+    model, cv = inside_wrappers(teacher, Teacher), params["teacher_cv"]
+    is_fitted_before, last = is_prefitted(model), _last_step(model)
+    budget, is_ours = spec.training.budget, has_members(last) or isinstance(last, MixedModels)
+    settings = last.get_params(deep=False) if is_ours and not is_fitted_before else {}
     runs_chains = isinstance(settings.get("inference"), (SGLD, SGHMC))
     if budget is not None and settings.get("max_time", ...) is None and not runs_chains:
         # A teacher of ours gets a part of its student's time, which the fits of the folds share.
@@ -99,47 +100,87 @@ def fit_teacher_of(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
             n_fits += length_hint(cv, 5)
         elif cv is not None:
             n_fits += check_cv(cv, spec.y).get_n_splits(spec.X, spec.y)
-        model.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
-    task, of_X = task.subtask("teacher"), None
+        last.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
     of_folds = None if cv is None else clone(teacher)  # the fit changes `verbose`
     fitted = None if spec.before is None else spec.before.facts.get("teacher_")
     if fitted is None:
-        fitted = _fitted(teacher, spec, task)
+        given, stream = spec.arguments, spec.stream
+        if stream is not None and not isinstance(model, _ENSEMBLES):
+            if not is_fitted_before:
+                raise ValueError(
+                    "teacher must be fitted, in a FrozenEstimator, or be a "
+                    "BayesianEnsembleClassifier or BayesianEnsembleRegressor where X gives "
+                    f"batches; got {model!r}."
+                )
+            X, y, weight = stream.examples
+            as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
+            given = FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
+        # Only one ensemble tells how much of its fit is done.
+        ensemble = None if is_search(model) else ensemble_inside(model, _ENSEMBLES, fitted=False)
+        shown: Any = stage(f"teacher, {type(model).__name__}", is_measured=False)
+        if is_fitted_before:
+            shown = nullcontext()
+        elif ensemble is not None:
+            shown = stage(f"teacher, {ensemble.n_members} members")
+        warn_of_refit(spec.teacher)
+        memory = check_memory(None if is_fitted_before else params["memory"])
+        with shown:
+            fit = memory.cache(fit_on_samples, ignore=["task", "verbose"])
+            fitted = fit(teacher, *given, task, params["verbose"])
+        check_teacher(fitted, spec)
+        # Ensembles of this package, which are no Teacher, are regularised.
+        if cv is None and isinstance(final_step(fitted)[0], Teacher):
+            _warn_of_interpolation(fitted, given, is_fitted_before)
+        if is_fitted_before:
+            _warn_of_useless(spec, fitted)
     else:
         check_teacher(fitted, spec)
-    if of_folds is not None:
-        memory = check_memory(params["memory"])
-        ensemble = ensemble_inside(of_folds, _ENSEMBLES, fitted=False)
-        scaled, _ = final_step(fitted)
-        if spec.plan.takes_functions and ensemble is not None:
-            ensemble.set_params(distance_aware=False)
-        if isinstance(scaled, Teacher):
-            final_step(of_folds)[0].set_params(epistemic_scale=None)
-        X, y, sample_weight = spec.arguments
-        with stage("out-of-fold predictions"):
-            members = memory.cache(out_of_fold_members, ignore=["verbose"])(
-                of_folds,
-                X,
-                y,
-                cv=cv,
-                sample_weight=sample_weight,
-                # A seed of chance would keep the predictions from being found in the memory again.
-                random_state=None if params["random_state"] is None else seed,
-                name="teacher_cv",
-                verbose=params["verbose"],
-            )
-        name, plan = f"the predictions of teacher {type(teacher).__name__}", spec.plan
-        shape = plan.task.shape_of_members
-        members = check_member_predictions(members, len(members), name=name, **shape)
-        if isinstance(scaled, Teacher):
-            members = scaled.on_scale(members)
-        weight = plan.task.weights_of_rows(members, sample_weight)
-        members = members if weight is None else members[weight > 0]
-        of_X = plan.encode_members(members, spec.scaling, spec.X.dtype)
+    of_X = None if of_folds is None else _out_of_fold(spec, of_folds, fitted, seed)
     networks, functions, share = networks_and_functions(fitted, spec)
     is_ensemble = isinstance(inside_wrappers(fitted, FrozenEstimator), _ENSEMBLES)
     predict = predictor_of(networks, spec)
     return MemberPredictions(of_X, predict, functions, share, fitted, is_ensemble)
+
+
+def fit_on_samples(teacher, X, y, sample_weight, task, verbose):
+    """Fit a teacher as a task of its student; one of ours prints as much as its student."""
+    model = _last_step(teacher)
+    if has_members(model) and "verbose" in model.get_params(deep=False):
+        model.set_params(verbose=max(model.verbose, verbose))
+    with task.fitting(teacher, X, y):
+        teacher.fit(X, y, **weights_for(teacher, sample_weight))
+    return teacher
+
+
+def _out_of_fold(spec: FitSpec, teacher: Any, fitted: Any, seed: int) -> np.ndarray:
+    """Return encoded predictions for X of clones of a teacher that have not seen the sample."""
+    params, plan = spec.params, spec.plan
+    X, y, sample_weight = spec.arguments
+    ensemble, (scaled, _) = ensemble_inside(teacher, _ENSEMBLES, fitted=False), final_step(fitted)
+    if plan.takes_functions and ensemble is not None:
+        ensemble.set_params(distance_aware=False)
+    if isinstance(scaled, Teacher):
+        final_step(teacher)[0].set_params(epistemic_scale=None)
+    with stage("out-of-fold predictions"):
+        members = check_memory(params["memory"]).cache(out_of_fold_members, ignore=["verbose"])(
+            teacher,
+            X,
+            y,
+            cv=params["teacher_cv"],
+            sample_weight=sample_weight,
+            # A seed of chance would keep the predictions from being found in the memory again.
+            random_state=None if params["random_state"] is None else seed,
+            name="teacher_cv",
+            verbose=params["verbose"],
+        )
+    name = f"the predictions of teacher {type(teacher).__name__}"
+    shape = plan.task.shape_of_members
+    members = check_member_predictions(members, len(members), name=name, **shape)
+    if isinstance(scaled, Teacher):
+        members = scaled.on_scale(members)
+    weight = plan.task.weights_of_rows(members, sample_weight)
+    members = members if weight is None else members[weight > 0]
+    return plan.encode_members(members, spec.scaling, spec.X.dtype)
 
 
 def unfitted_teacher(spec: FitSpec, seed: int) -> BaseEstimator:
@@ -163,56 +204,25 @@ def _last_step(teacher: BaseEstimator) -> BaseEstimator:
     return model
 
 
-def _fitted(teacher: object, spec: FitSpec, task: ObservedTask) -> BaseEstimator:
-    """Return the teacher, fitted on the samples of its student and held against them."""
-    model, stream, verbose = inside_wrappers(teacher, Teacher), spec.stream, spec.params["verbose"]
-    name, is_fitted_before = type(final_step(model)[0]).__name__, is_prefitted(model)
-    given = spec.arguments
-    if stream is not None and not isinstance(model, _ENSEMBLES):
-        if not is_fitted_before:
-            raise ValueError(
-                "teacher must be fitted, in a FrozenEstimator, or be a BayesianEnsembleClassifier "
-                f"or BayesianEnsembleRegressor where X gives batches; got {model!r}."
-            )
-        X, y, weight = stream.examples
-        as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
-        given = FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
-    # Only one ensemble tells how much of its fit is done.
-    ensemble = None if is_search(model) else ensemble_inside(model, _ENSEMBLES, fitted=False)
-    shown: Any = stage(f"teacher, {type(model).__name__}", is_measured=False)
+def _warn_of_interpolation(fitted: Any, given: FitArguments, is_fitted_before: bool) -> None:
+    """Warn of a teacher that nearly hits its targets."""
+    if not interpolates(fitted, *given):
+        return
+    name = type(final_step(inside_wrappers(fitted, Teacher))[0]).__name__
     if is_fitted_before:
-        shown = nullcontext()
-    elif ensemble is not None:
-        shown = stage(f"teacher, {ensemble.n_members} members")
-    warn_of_refit(spec.teacher)
-    memory = check_memory(None if is_fitted_before else spec.params["memory"])
-    with shown:
-        fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
-        fitted = fit(teacher, *given, task, verbose)
-    check_teacher(fitted, spec)
-    # Ensembles of this package, which are no Teacher, are regularised.
-    may_interpolate = spec.params["teacher_cv"] is None and isinstance(
-        final_step(fitted)[0], Teacher
-    )
-    if may_interpolate and interpolates(fitted, *given):
-        if is_fitted_before:
-            warn(
-                f"The fitted teacher, {name}, nearly hits the targets given to fit, as it hits "
-                "those that it was fitted on: its variance for these samples may say little of the "
-                "others. Give fit samples that the teacher has not seen; or give it the model "
-                "unfitted, with teacher_cv=5, so that models that have not seen a sample answer "
-                "for it."
-            )
-        else:
-            warn(
-                f"The teacher, {name}, nearly hits the targets that it was fitted on, so that its "
-                "variance for these samples may say little of the others. teacher_cv=5 lets models "
-                "that have not seen a sample answer for it, and so does a teacher fitted on other "
-                "samples, in a FrozenEstimator."
-            )
-    if is_fitted_before:
-        _warn_of_useless(spec, name, predictor_of(fitted, spec, spec.plan.task))
-    return fitted
+        warn(
+            f"The fitted teacher, {name}, nearly hits the targets given to fit, as it hits those "
+            "that it was fitted on: its variance for these samples may say little of the others. "
+            "Give fit samples that the teacher has not seen; or give it the model unfitted, with "
+            "teacher_cv=5, so that models that have not seen a sample answer for it."
+        )
+    else:
+        warn(
+            f"The teacher, {name}, nearly hits the targets that it was fitted on, so that its "
+            "variance for these samples may say little of the others. teacher_cv=5 lets models "
+            "that have not seen a sample answer for it, and so does a teacher fitted on other "
+            "samples, in a FrozenEstimator."
+        )
 
 
 def warn_of_refit(teacher: BaseEstimator) -> None:
@@ -234,21 +244,6 @@ def warn_of_refit(teacher: BaseEstimator) -> None:
     )
 
 
-def fit_teacher(teacher, X, y, sample_weight, task, verbose):
-    """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
-    pass_on_verbose(teacher, verbose)
-    with task.fitting(teacher, X, y):
-        teacher.fit(X, y, **weights_for(teacher, sample_weight))
-    return teacher
-
-
-def pass_on_verbose(teacher: BaseEstimator, verbose: int) -> None:
-    """Let a teacher of ours, or a search over one, print as much as its student."""
-    model = _last_step(teacher)
-    if has_members(model) and "verbose" in model.get_params(deep=False):
-        model.set_params(verbose=max(model.verbose, verbose))
-
-
 def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
     """Hold the columns and classes that a fitted teacher knows against those of X and y."""
     n_columns, task = spec.X.shape[1], spec.plan.task
@@ -263,13 +258,14 @@ def check_teacher(teacher: BaseEstimator, spec: FitSpec) -> None:
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
-def _warn_of_useless(spec: FitSpec, name: str, predict: Predict) -> None:
+def _warn_of_useless(spec: FitSpec, fitted: Any) -> None:
     """Warn of a fitted teacher whose members predict X and y no better than a constant would."""
     some = slice(None, None, max(1, -(-len(spec.X) // _ROWS_LOOKED_AT)))
     X, y, weight = spec.X[some], spec.y[some], spec.weight[some]
     if len(X) < _LEAST_ROWS or not np.ptp(y, axis=0).any():
         return
-    members = predict(X)
+    members = predictor_of(fitted, spec, spec.plan.task)(X)
+    name = type(final_step(inside_wrappers(fitted, Teacher))[0]).__name__
     if isinstance(spec.plan.task, RegressionTask):  # (n, S, t, 2)
         r2 = r2_score(y, members[..., 0].mean(axis=1), sample_weight=weight)
         loss, words = 1 - r2, f"an R2 of {round(r2, 3) + 0.0:g}"
@@ -383,10 +379,11 @@ def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:
     functions = None if ensemble is None else ensemble._recipe.functions
     if functions is None:
         return model, 0
-    networks = copy.copy(ensemble)
-    networks._recipe = replace(ensemble._recipe, functions=None)
-    module = rebuild_module(ensemble._plan, networks._recipe, weights_of(ensemble.module_))
-    networks.module_ = module.to(next(ensemble.module_.parameters()).device)
+    recipe = replace(ensemble._recipe, functions=None)
+    module = rebuild_module(ensemble._plan, recipe, weights_of(ensemble.module_))
+    module = module.to(next(ensemble.module_.parameters()).device)
+    networks = object.__new__(type(ensemble))  # a copy would build the module twice
+    networks.__dict__.update({**vars(ensemble), "_recipe": recipe, "module_": module})
     return with_inside(model, networks), len(functions.members)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,17 +12,8 @@ from .._estimator.base import ObservedTask
 from .._method.plan import weights_of
 from .._training.trainer import SEED_LIMIT
 from ..samplers import kept_iterations
-from ._diagnostics import SamplerDiagnostics
 from ._members import Members, build_stack, train_stack
 from ._spec import EnsembleSpec
-
-
-class ChainObserver(Protocol):
-    """Watches Markov chains: a skorch callback of the net that runs them, and a hook."""
-
-    def after_step(self, net: object, iteration: int) -> None: ...  # counted from 0
-
-    def diagnostics(self) -> SamplerDiagnostics: ...
 
 
 def run_chains(
@@ -30,12 +21,9 @@ def run_chains(
     members: Members,
     random_state: np.random.RandomState,
     task: ObservedTask | None,
-    observer: ChainObserver | None,
+    observer: Any = None,  # of the net's callbacks, with `after_step(net, iteration)`
 ) -> None:
-    """Run Markov chains side by side, and keep their states as members, finite ones only.
-
-    Members of the same chain follow one another: member ``c * n_draws + d`` is draw d of chain c.
-    """
+    """Run chains side by side; member ``c * n_draws + d`` is draw d of chain c, if it is finite."""
     inference = spec.inference.resolved(spec.n_members if observer is None else None)
     seeds = random_state.randint(SEED_LIMIT, size=inference.n_chains + 1).tolist()
     noise = torch.Generator(spec.training.device).manual_seed(seeds.pop())

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from .._data.checks import is_stream
 from .._data.encoding import MANY_ROWS, InputSettings
-from .._estimator.base import Fitted, fit_task, for_callbacks, with_callbacks
+from .._estimator.base import Fitted, fit_task, with_callbacks
 from .._estimator.batched import read_in_chunks
 from .._estimator.warm_start import all_weights, in_dtype_of, scaling_of
 from .._method.random_functions import find_functions
-from .._method.task import TASKS, Task, prepare_to_compute, read_samples
+from .._method.task import TASKS, prepare_to_compute, read_samples
 from .._serialization.digest import digest
 from .._training.resume import resumable
 from .._training.stream import Stream, refuse_with_stream
@@ -29,7 +29,7 @@ from .._utils.warnings import warn
 from ..modules import MLP, shares_weights
 from ..samplers import MCDropout
 from ..settings import Runtime
-from ._chains import ChainObserver, run_chains, train_dropout
+from ._chains import run_chains, train_dropout
 from ._diagnostics import diagnose
 from ._members import Members, train_members
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
@@ -55,15 +55,13 @@ _WITH_STREAM = {
 
 
 @with_callbacks
-def fit_ensemble(
-    ensemble: BaseEstimator, X, y, sample_weight=None, observer: ChainObserver | None = None
-):
+def fit_ensemble(ensemble: BaseEstimator, X, y, sample_weight=None, observer: Any = None):
     """Train the members of an ensemble, and return it.
 
-    An observer is called with the samples of Markov chains; only the last of them become members
-    then.
+    An observer is a callback of the net that runs Markov chains, with `after_step(net, iteration)`
+    and a RunningRHat `r_hat`; only their last samples become members then.
     """
-    read, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
+    read, given = EnsembleSpec.of(ensemble), (X, y, sample_weight)
     if is_stream(X):
         params, neutral = ensemble.get_params(), dict(_WITH_STREAM)
         for name in ("calibrate", "tune"):
@@ -75,10 +73,11 @@ def fit_ensemble(
             params["inference__bootstrap"] = False
         refuse_with_stream(params, neutral, {"y": y, "sample_weight": sample_weight})
     before = Fitted.of(ensemble) if read.warm_start else None
-    read = replace(read, before=before)
     if before is None:
         ensemble._reset()
     else:
+        numbers = before.facts.get("_member_numbers", range(before.facts["n_members_"]))
+        read = replace(read, before=before, numbers_before=tuple(numbers))
         plan: Any = before.plan
         if "sampler_diagnostics_" in before.facts or plan.dropout_rate is not None:
             raise ValueError(
@@ -150,7 +149,7 @@ def fit_ensemble(
         if not spec.runs_chains:
             n_left = spec.n_members - len(members.weights)
             name = f"{n_left} members{', tuned' if spec.tune == 'oob' else ''}"
-        with fit_task(ensemble, given, spec.n_blocks * spec.n_epochs) as observed:
+        with fit_task(ensemble, spec.n_blocks * spec.n_epochs, *given) as observed:
             try:
                 with stage(name):
                     if spec.tune == "oob":
@@ -175,15 +174,27 @@ def fit_ensemble(
                 if observer is None:
                     diagnostics = diagnose(ensemble.module_, spec)
                 else:
-                    diagnostics = observer.diagnostics()
+                    diagnostics = observer.r_hat.diagnostics()
                 ensemble._keep({"sampler_diagnostics_": diagnostics})
     return ensemble
 
 
 def with_samples(spec: EnsembleSpec, random_state: np.random.RandomState) -> EnsembleSpec:
     """Return a fit with its samples divided: those held out, and those that members leave out."""
-    before, task = spec.before, spec.task
-    train, valid = split(spec, task, spec.train, random_state)
+    before, task, train, valid = spec.before, spec.task, spec.train, None
+    if spec.early_stopping is not None:
+        labels = task.decode(train.y) if task.kind == "classifier" else None
+        share, rows = spec.early_stopping.validation_fraction, np.arange(len(train.X))
+        try:
+            halves = train_test_split(
+                rows, test_size=share, random_state=random_state, stratify=labels
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"inference__early_stopping cannot hold out validation_fraction={share} of the "
+                f"samples{'' if labels is None else ' of every class'}. {error}"
+            ) from error
+        train, valid = map(train.at, halves)
     has_shared, normalizes_y = shares_weights(spec.networks.module), spec.normalize in (True, "y")
     if is_table := isinstance(train, Samples):
         n_rows, weight = len(train.X), train.weight
@@ -242,6 +253,7 @@ def with_samples(spec: EnsembleSpec, random_state: np.random.RandomState) -> Ens
         numbers = spec.numbers_before
         known = {n for n, is_one in zip(numbers, plan.are_smooth, strict=False) if is_one}
         smooth = known | {n for n in smooth if n > numbers[-1]}
+    is_validated = spec.trains_each and parts is not None and valid is None
     return replace(
         spec,
         train=train,
@@ -252,6 +264,7 @@ def with_samples(spec: EnsembleSpec, random_state: np.random.RandomState) -> Ens
         parts=parts,
         perturbation_seed=seed if perturbs and n_rows >= LEAST_ROWS else None,
         calibrates=calibrates,
+        validates_out_of_bag=is_validated and spec.kind == "classifier" and n_rows >= MANY_ROWS,
         tune=tune,
         smooth=frozenset(smooth),
     )
@@ -330,23 +343,3 @@ def fitted(
         facts["_parts_drawn"] = drawn if first == 0 else None
     calibration = facts.get("calibration_", before_facts.get("calibration_"))
     return replace(members.stacked(spec, calibration, functions), facts=facts)
-
-
-def split(
-    spec: EnsembleSpec, task: Task, data: Any, random_state: np.random.RandomState
-) -> tuple[Any, Samples | None]:
-    """Return training samples, and validation samples or None."""
-    if spec.early_stopping is None:
-        return data, None
-    labels = task.decode(data.y) if task.kind == "classifier" else None
-    fraction = spec.early_stopping.validation_fraction
-    try:
-        train, valid = train_test_split(
-            np.arange(len(data.X)), test_size=fraction, random_state=random_state, stratify=labels
-        )
-    except ValueError as error:
-        raise ValueError(
-            f"inference__early_stopping cannot hold out validation_fraction={fraction} of the "
-            f"samples{'' if labels is None else ' of every class'}. {error}"
-        ) from error
-    return data.at(train), data.at(valid)

@@ -416,7 +416,7 @@ def _tasks(
     spec = replace(spec, before=None)
     if isinstance(spec.train, Stream):
         spec.train.check_pickle(spec.n_tasks)
-        return [delayed(_train_apart)(spec, *block) for block in blocks]
+        return [delayed(_train_apart)(spec, *block, None) for block in blocks]
     data: list[Any] = [*spec.train, *(spec.valid or ())]
     if hasattr(backend, "client"):
         # dask gets a copy to every worker, once: joblib would send it to one, and if that one died,
@@ -424,26 +424,25 @@ def _tasks(
         scatter = partial(backend.client.scatter, broadcast=True, hash=False)
         data = [None if array is None else scatter(array) for array in data]
     spec = replace(spec, train=None, valid=None)
-    return [delayed(_train_in_process)(spec, *block, *data) for block in blocks]
-
-
-def _train_in_process(
-    spec: EnsembleSpec, seeds: dict[int, int], progress: TaskProgress | None, *data: Any
-) -> tuple[int, Members, TaskProgress | None]:
-    """Train a block; `data` are X, y and weight of samples for training, and for validation."""
-    valid = Samples(*data[3:]) if data[3:] else None
-    return _train_apart(replace(spec, train=Samples(*data[:3]), valid=valid), seeds, progress)
+    return [delayed(_train_apart)(spec, *block, None, *data) for block in blocks]
 
 
 def _train_apart(
     spec: EnsembleSpec,
     seeds: dict[int, int],
     progress: TaskProgress | None,
-    threads: Threads | None = None,
+    threads: Threads | None,
+    *data: Any,
 ) -> tuple[int, Members, TaskProgress | None]:
-    """Train a block beside others: with callbacks of its own, and nothing printed."""
+    """Train a block beside others: with callbacks of its own, and nothing printed.
+
+    In another process `data` are X, y and weight of samples for training, and for validation.
+    """
     from .._engine import StopWhen
 
+    if data:
+        valid = Samples(*data[3:]) if data[3:] else None
+        spec = replace(spec, train=Samples(*data[:3]), valid=valid)
     training = spec.training
     callbacks = copy.deepcopy(list(training.callbacks))
     if threads is not None:

@@ -240,18 +240,12 @@ class OutOfBag(NamedTuple):
         return EmpiricalGaussian(mean[None], noise[None], stated)
 
     def _steps_to(self, n_members: int | None) -> float:
-        """Return how often what changes from k - 1 to k members changes so again, to `n_members`.
-
-        That is for a quantity a + c / k of classes; 0 where k members leave no one out.
-        """
+        """Return how often a change from k - 1 to k members comes again to `n_members`."""
         k = len(self.distribution.log_probs) if not self.y.is_floating_point() else 1
         return 0.0 if n_members is None or not 1 < k < n_members else (k - 1) * (1 - k / n_members)
 
     def squared_error(self) -> np.ndarray:
-        """Return the mean squared error of targets, (t,), or indicators of classes, (K,).
-
-        It is a share of their variance; constants count as of variance 1.
-        """
+        """Mean squared error of targets, (t,), or class indicators, (K,), over their variance."""
         is_numeric = self.y.is_floating_point()
         mean = self._of_many(None).mean if is_numeric else self.distribution.mean
         meant = self.y if is_numeric else torch.nn.functional.one_hot(self.y, mean.shape[1])
@@ -261,10 +255,7 @@ class OutOfBag(NamedTuple):
         return (error / torch.where(variance > 0, variance, 1.0)).numpy()
 
     def nll(self, calibration: Temperature | None, n_members: int | None = None) -> float:
-        """Return the mean negative log-likelihood of the labels, in nats, on this scale.
-
-        That of classes is for `n_members`, as the temperature is.
-        """
+        """Return the mean negative log-likelihood in nats; that of classes for `n_members`."""
         is_numeric = self.y.is_floating_point()
         found: Any = self._of_many(n_members) if is_numeric else self.distribution
         if calibration is not None:

@@ -52,25 +52,12 @@ def pairs_with_same_draws(members: Sequence[int]) -> np.ndarray:
 def share_in_common(
     values: np.ndarray, pairs: np.ndarray, kinds: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Estimate the share of the variance of members' predictions that is due to their draws.
+    """Share, (t,), of the variance of members' predictions that is due to their draws.
 
-    The prediction of an ensemble varies, from one sample of the data to another, by what its
-    members have in common in their response to them. Members differ by more than this: each has a
-    response of its own, and another start.
-
-    Parameters
-    ----------
-    values : ndarray of shape (S, m, t)
-        Predictions of S members for m samples and t targets, or classes.
-    pairs : ndarray of shape (n_pairs, 2)
-        Places of members that have the same draws.
-    kinds : sequence of ndarray
-        Places of the members of each kind; of two, those of a pair are of different kinds.
-
-    Returns
-    -------
-    share : ndarray of shape (t,)
-        Between 0.1 and 1; 1 where there are less than two pairs, or members agree.
+    An ensemble's prediction varies, from one sample of the data to another, by what members have in
+    common in their response; members differ by more. `values` are (S, m, t), `pairs` (n_pairs, 2)
+    places of members with the same draws, `kinds` the places of each kind's members, one of a pair
+    in each. 1 where there are less than two pairs, or members agree; at least 0.1.
     """
     if len(pairs) < 2:
         return np.ones(values.shape[-1])
@@ -90,19 +77,13 @@ def share_in_common(
 
 
 def noise_of_targets(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """Turn uniform numbers (S, n, t) into noise of targets, in predicted standard deviations.
-
-    A sample of weight w, (n,), counts as w samples, whose mean has 1 / w of the variance.
-    """
+    """Turn uniform numbers into noise in standard deviations; weight w is a mean of w samples."""
     noise: np.ndarray = ndtri(uniform)
     return noise if weight is None else noise / np.sqrt(weight)[:, None]
 
 
 def random_weights(uniform: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """Turn uniform numbers (S, n) into the weights of a Bayesian bootstrap, of mean 1.
-
-    They are exponential; of a sample of weight w, (n,), they are the mean of w such.
-    """
+    """Turn uniform numbers into weights of a Bayesian bootstrap, of mean 1: means of w draws."""
     drawn = -np.log1p(-uniform) if weight is None else gammaincinv(weight, uniform) / weight
     found: np.ndarray = np.maximum(drawn, _TINY)
     return found

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,16 +14,13 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
-from .._data.columns import COLUMN_PARAMETERS
 from .._data.encoding import EMBEDDED_FROM, MANY_ROWS, InputSettings
-from .._estimator.base import Fitted, NetworkSettings, checked_training
-from .._estimator.predicting import DistributionEstimator
+from .._estimator.base import Fitted, checked_training
 from .._estimator.warm_start import same_recipe
-from .._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget
+from .._method.plan import NetworkRecipe, NetworkSettings, Objective, Plan, TrainingBudget
 from .._method.task import Task
 from .._training.stream import Stream
 from .._training.trainer import Training, batch_size_for, n_epochs_for
-from .._utils.validation import Number, NumberOfJobs, OneOf, SettingsRule, did_you_mean
 from ..losses import cross_entropy, gaussian_nll
 from ..modules import MLP, shares_weights, stack, widest_activation, with_dropout
 from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
@@ -46,38 +42,6 @@ _LEAST_ROWS_SEEN, _MOST_EPOCHS = 40_000, 300  # samples shown on small tables; e
 _RATE, _RATE_OF_LARGE, _EPOCHS_OF_RATES = 0.01, 0.003, (50, 85)  # lr="auto"; epochs between them
 _MORE_EPOCHS_OF_SHARED = 2  # times the epochs, where members share weights
 _SHARED_BATCH_SIZE = 128  # samples of each member, there
-
-
-class InferenceRule:
-    """Rule of `inference`; `objects` are settings that may be given instead of the name."""
-
-    objects = (DeepEnsemble, SGLD, SGHMC, MCDropout)
-
-    def check(self, value: Any, name: str) -> None:
-        if type(value) in self.objects:
-            value.check()
-        elif not (isinstance(value, str) and value == "deep_ensemble"):
-            raise ValueError(
-                f"{name} must be 'deep_ensemble', or a DeepEnsemble(...), SGLD(...), SGHMC(...) or "
-                f"MCDropout(...) of skdistill.samplers, an object and not its class; got {value!r}."
-                + did_you_mean(value, ("deep_ensemble",))
-            )
-
-
-PARAMETER_TABLE = {
-    **DistributionEstimator._parameter_table,
-    "lr": Number(Real, 0, closed="neither", others=("auto",)),
-    "n_members": Number(Integral, 1),
-    "max_epochs": Number(Integral, 1, others=("auto",)),
-    "batch_size": Number(Integral, 1, others=("auto",)),
-    "runtime": SettingsRule(Runtime, OneOf((None,))),
-    "inference": InferenceRule(),
-    "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
-    "distance_aware": OneOf((True, False)),
-    "warm_start": OneOf((True, False)),
-    "n_jobs": NumberOfJobs(),
-    **COLUMN_PARAMETERS,
-}
 
 
 class Samples(NamedTuple):
@@ -106,6 +70,8 @@ class EnsembleSpec:
     changed: frozenset[str]  # names of parameters that differ from their defaults
     n_members: int
     inference: Any
+    trains_each: bool  # whether each member is trained from weights of its own
+    runs_chains: bool  # whether members are draws of Markov chains
     prior_scale: float
     bootstrap: bool | str
     max_epochs: int | str
@@ -126,6 +92,7 @@ class EnsembleSpec:
     inputs: InputSettings | None = None  # how they are encoded
     task: Any = None
     before: Fitted | None = None  # the fit that this one adds members to
+    numbers_before: tuple[int, ...] = ()  # of its members; some may have diverged, or be missing
     train: Any = None  # Samples, or a Stream
     valid: Samples | None = None  # those that early stopping holds out
     n_rows: int = 0
@@ -135,6 +102,9 @@ class EnsembleSpec:
     parts: Parts | None = None  # which samples each member leaves out; None if it has them all
     perturbation_seed: int | None = None  # of the data of members; None if they stay as they are
     calibrates: bool = False
+    # Whether the samples that a member leaves out tell which epoch's weights it keeps: they do so
+    # for classes on large tables, see doc/design.rst.
+    validates_out_of_bag: bool = False
     smooth: frozenset[int] = frozenset()  # numbers of the smooth ones of two kinds of networks
 
     # What is trained.
@@ -161,7 +131,9 @@ class EnsembleSpec:
         own = {name: value for name, value in params.items() if name in names}
         if own["inference"] == "deep_ensemble":
             own["inference"] = DeepEnsemble()
-        trained = own["inference"] if isinstance(own["inference"], DeepEnsemble) else DeepEnsemble()
+        own["trains_each"] = isinstance(own["inference"], DeepEnsemble)
+        own["runs_chains"] = isinstance(own["inference"], (SGLD, SGHMC))
+        trained = own["inference"] if own["trains_each"] else DeepEnsemble()
         own |= trained.get_params(deep=False)
         own["early_stopping"] = EarlyStopping.of(trained.early_stopping)
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
@@ -208,35 +180,10 @@ class EnsembleSpec:
             )
         return spec
 
-    @property
-    def trains_each(self) -> bool:
-        """Whether each member is trained from weights of its own."""
-        return isinstance(self.inference, DeepEnsemble)
-
-    @property
-    def runs_chains(self) -> bool:
-        """Whether members are draws of Markov chains."""
-        return isinstance(self.inference, (SGLD, SGHMC))
-
     def is_default(self, name: str) -> bool:
         """Tell whether the user has left a parameter of the ensemble, or of the MLP, as it is."""
         takes = self.networks.module is MLP or not name.startswith("module__")
         return takes and name not in self.changed
-
-    @property
-    def numbers_before(self) -> list[int]:
-        """Numbers of the members before; some may have diverged, or been interrupted."""
-        facts: dict[str, Any] = {"n_members_": 0} if self.before is None else self.before.facts
-        return list(facts.get("_member_numbers", range(facts["n_members_"])))
-
-    @property
-    def validates_out_of_bag(self) -> bool:
-        """Whether the samples that a member leaves out tell which epoch's weights it keeps.
-
-        They do so for classes on large tables, see doc/design.rst.
-        """
-        is_asked = self.trains_each and self.parts is not None and self.valid is None
-        return is_asked and self.kind == "classifier" and self.n_rows >= MANY_ROWS
 
     def plan_of(self, networks: Sequence[int]) -> EnsemblePlan:
         """Return the plan of the networks of these numbers alone."""
@@ -372,7 +319,7 @@ class EnsemblePlan(Plan):
     calibration: Any = None  # of the fitted ensemble
 
     @property
-    def tells_parts(self) -> bool:
+    def tells_parts(self) -> bool:  # type: ignore[override]  # a constant in the base
         return self.n_networks * self.n_sharing > 1
 
     def members_of(self, networks: Sequence[int]) -> list[int]:
@@ -381,11 +328,7 @@ class EnsemblePlan(Plan):
         return [k * network + member for network in networks for member in range(k)]
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> nn.Module:
-        """Build the stack.
-
-        The weights of bins of smooth networks are zero, and remain so; the others begin as they
-        would if there were no bins.
-        """
+        """Build the stack; smooth networks have weights of bins of zero, which remain so."""
         members: list[Any] = recipe.build(seeds)
         if any(self.are_smooth):
             settings = {**recipe.settings, "activation": _SMOOTH}

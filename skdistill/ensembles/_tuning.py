@@ -67,11 +67,8 @@ def best_of_trials(
 ) -> tuple[EnsembleSpec, Members, Trials]:
     """Train the first few members by each setting, from the same seeds, and return the best.
 
-    The `base` is not planned yet. It is planned by the first setting, the one given, as `spec`,
-    whose `members` are filled first. `random_state` stays as it is, for :func:`train_members` of
-    what is returned. Beside it stand, of each setting, `params`, and the `loss`: the negative
-    log-likelihood, in nats, of samples that the members have left out, on the scale of training;
-    infinite if all diverged.
+    The first is `spec`, whose `members` are filled; others are of the `base`, which is not planned.
+    A trial is `params` and the `loss`, of left-out samples in nats, infinite if all diverged.
     """
     is_large = spec.n_rows >= MANY_ROWS
     settings: list[dict[str, Any]] = []
@@ -100,11 +97,7 @@ def best_of_trials(
 def best_of_priors(
     base: EnsembleSpec, spec: EnsembleSpec, members: Members, random_state: np.random.RandomState
 ) -> tuple[EnsembleSpec, Members, Trials]:
-    """Return members that are trained, or others with a stronger prior if these are better.
-
-    The others are trained, from the `random_state` of the first, if those are overconfident. What
-    was tried stands beside them, as of :func:`best_of_trials`.
-    """
+    """Return members, or others with a stronger prior if the first are overconfident and worse."""
     loss, calibration = _out_of_bag(spec, members)
     trials = [{"params": {"prior_scale": spec.prior_scale}, "loss": loss}]
     if calibration is None or calibration.temperature < _OVERCONFIDENT:

@@ -216,14 +216,27 @@ class SequencePredictor(ABC):
         )
         return tokens.numpy()
 
+    @torch.no_grad()
     def _scored(
         self, source: np.ndarray, tokens: np.ndarray, is_scored: np.ndarray
     ) -> ScoredSequences:
-        """Score those of the tokens (n, B, T) for which `is_scored` holds."""
+        """Score those of the tokens (n, B, T) for which `is_scored` holds, with RMI."""
         values = np.zeros((4, *tokens.shape))
         for rows in self._chunks(*tokens.shape):
-            arrays = source[rows], tokens[rows], is_scored[rows]
-            values[:, rows][:, is_scored[rows]] = self._score_chunk(*map(torch.from_numpy, arrays))
+            few, at = torch.from_numpy(tokens[rows]), torch.from_numpy(is_scored[rows])
+            target = few.flatten(0, 1)
+            distribution = self._distribution(
+                self._inputs(torch.from_numpy(source[rows]), few.shape[1]),
+                # Inputs: shifted by one token.
+                pad(target[:, :-1], (1, 0), value=self._tokens.begin),
+                at.flatten(0, 1),
+            )
+            log_mean = distribution.log_mean
+            codes = few[at].to(log_mean.device).unsqueeze(-1)
+            _, *parts = distribution.uncertainty()
+            reverse = distribution.reverse_mutual_information
+            found = torch.stack([log_mean.gather(-1, codes).squeeze(-1), *parts, reverse])
+            values[:, rows][:, is_scored[rows]] = found.cpu().numpy()
         log_probs, aleatoric, epistemic, reverse = values
         # Fewer than B sequences were found.
         is_missing = (tokens == self._tokens.pad).all(-1)
@@ -233,22 +246,6 @@ class SequencePredictor(ABC):
             aleatoric = epistemic = reverse = None
         uncertainty = Uncertainty(total, aleatoric, epistemic, measure="entropy")
         return ScoredSequences(tokens, is_scored, log_probs, uncertainty, reverse)
-
-    @torch.no_grad()
-    def _score_chunk(self, source: Tensor, tokens: Tensor, is_scored: Tensor) -> np.ndarray:
-        """Log probabilities of scored tokens, and both parts and RMI of each, of shape (4, N)."""
-        target = tokens.flatten(0, 1)
-        distribution = self._distribution(
-            self._inputs(source, tokens.shape[1]),
-            # Inputs: shifted by one token.
-            pad(target[:, :-1], (1, 0), value=self._tokens.begin),
-            is_scored.flatten(0, 1),
-        )
-        log_mean = distribution.log_mean
-        codes = tokens[is_scored].to(log_mean.device).unsqueeze(-1)
-        _, *parts = distribution.uncertainty()
-        reverse = distribution.reverse_mutual_information
-        return torch.stack([log_mean.gather(-1, codes).squeeze(-1), *parts, reverse]).cpu().numpy()
 
     def _inputs(self, source: Tensor, beam_size: int) -> Tensor | None:
         """The source of each sequence, if there is one."""
@@ -367,11 +364,7 @@ class SequenceEnsemble(SequencePredictor):
         self.members = [member.eval() for member in members]
         self._has_source = has_source
         self._n_members = len(members)
-        self.n_tokens_ = self._count_tokens()
-
-    def _count_tokens(self) -> int:
-        """Size of the vocabulary that the members share."""
-        source = torch.tensor([[self._tokens.end]]) if self._has_source else None
+        source = torch.tensor([[self._tokens.end]]) if has_source else None
         target_in = torch.tensor([[self._tokens.begin]])
         at = torch.ones_like(target_in, dtype=torch.bool)
         numbers = range(len(self.members))
@@ -386,7 +379,7 @@ class SequenceEnsemble(SequencePredictor):
                 f"tokens__end and tokens__pad must be among the {sizes[0]} tokens that "
                 f"{self._called} predict, got {end} and {pad}."
             )
-        return sizes[0]
+        self.n_tokens_ = sizes[0]
 
     def _distribution(self, source, target_in, at):
         members = [self._logits(m, source, target_in, at) for m in range(len(self.members))]

@@ -63,21 +63,15 @@ def _(model, X):
         mean = one.kernel_(X, one.X_train_) @ (one.y_train_ - one.pi_)
         latent = posterior.variance(X) + posterior.noise(X)
         each.append(expit(mean[:, None] + np.sqrt(latent)[:, None] * posterior.draws(X)[..., 0]))
-    odds = [1 - each[0], each[0]] if len(each) == 1 else each
-    return _with_mean(np.stack(odds, axis=-1), predicted)
-
-
-def _with_mean(odds: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Probabilities (n, S, K) of odds whose classes are weighted so that their mean is (n, K).
-
-    The mean of a few draws is not the model's prediction, which integrates over all functions.
-    """
+    odds = np.stack([1 - each[0], each[0]] if len(each) == 1 else each, axis=-1)
+    # Classes are weighted so that the mean of these few draws is the model's prediction, which
+    # integrates over all functions.
     for _ in range(_MOST_STEPS):
         members = odds / odds.sum(axis=-1, keepdims=True)
         found = members.mean(axis=1)
-        if np.abs(found - mean).max() < _TOLERANCE:
+        if np.abs(found - predicted).max() < _TOLERANCE:
             break
-        odds = members * (mean / np.maximum(found, _TINY))[:, None]
+        odds = members * (predicted / np.maximum(found, _TINY))[:, None]
     return members
 
 
@@ -164,10 +158,7 @@ def without_noise(kernel) -> Any:
 
 
 def _scale_of(model) -> np.ndarray:
-    """Units of y (t,) to one of the standardised targets, which the model keeps to itself.
-
-    Predictions are a line over the means in its units: two rows tell its slope.
-    """
+    """Return units of y (t,) to a standardised one: predictions are a line over the means."""
     X = model.X_train_
     means = (model.kernel_(X, X) @ model.alpha_).reshape(len(X), -1)
     if not model.normalize_y:

@@ -155,10 +155,7 @@ def folds_of(cv, y: np.ndarray, are_classes: bool, random_state, name: str):
 def residual_variance(
     estimator, fitted, read: Callable, X, y, sample_weight, batch_size: int | None = None
 ) -> np.ndarray:
-    """Mean squared difference (t,) of y and predictions of models that have not seen the sample.
-
-    ``read(X)`` gives the moments (n, S, t, 3) of the members of `fitted`.
-    """
+    """Mean squared residual (t,) of models not fitted to a sample; `read(X)` gives moments."""
     weight = check_weights(sample_weight, len(y))
     if is_prefitted(estimator):
         means = in_chunks(read, X, lambda moments, _: group_moments(moments, 1)[:, 0, :, 0])
@@ -320,11 +317,7 @@ def measured_scale(
 
 
 def _law(seen: np.ndarray, stated: np.ndarray, weights) -> tuple[float, float, float]:
-    """Factor, power and reference of a scale from squared differences and stated sums, (n,) each.
-
-    The former have a variance of one degree of freedom: a regression with the logarithm as its
-    link, of their ratio to the latter.
-    """
+    """Fit factor, power and reference: a Gamma regression of squared differences on stated sums."""
     level, mean = (np.average(of, weights=weights) for of in (seen, stated))
     if not (level > 0 and mean > 0):
         return 1.0, 0.0, 1.0

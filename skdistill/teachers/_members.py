@@ -106,10 +106,7 @@ def members_of_regressor(model, X, n_targets: int) -> np.ndarray:
 
 
 def check_probabilities(model) -> None:
-    """Raise TypeError if a model to fit is a classifier without class probabilities.
-
-    What a meta-estimator or a search offers may depend on its fit: the fitted one is asked then.
-    """
+    """Raise TypeError for a classifier without probabilities; a fitted meta-estimator tells."""
     inner, _ = final_step(model)
     dispatch = members_of_classifier.dispatch
     has_members_here = dispatch(type(inner)) is not dispatch(object) or has_members(model)
@@ -134,10 +131,7 @@ def group_probabilities(members: np.ndarray, n_groups: int) -> np.ndarray:
 
 
 def group_moments(moments: np.ndarray, n_groups: int) -> np.ndarray:
-    """Moments (n, at most n_groups, t, 3) of mixtures of neighbouring members (n, S, t, 3).
-
-    By the law of total variance a mixture's variance holds the variance of its members' means.
-    """
+    """Moments (n, n_groups, t, 3) of mixtures of neighbours, by the law of total variance."""
     groups = np.array_split(moments, min(n_groups, moments.shape[1]), axis=1)
     grouped = np.stack([group.mean(axis=1) for group in groups], axis=1)
     grouped[..., 1] += np.stack([group[..., 0].var(axis=1) for group in groups], axis=1)

@@ -441,10 +441,7 @@ def check_models(models, *, or_fitted: bool = False) -> None:
 
 
 def models_for(task: str, X=None, y=None, max_time: float | None = None) -> list[BaseEstimator]:
-    """Return an ensemble of networks, boosting, and for few numbers a Gaussian process.
-
-    Without samples it is the models that any X and y have.
-    """
+    """Return networks, boosting, and for few numbers a Gaussian process; those of any X without."""
     if task == "classification":
         boosting: BaseEstimator = HistGradientBoostingClassifier(**_TREES)
         return [BayesianEnsembleClassifier(), _with_codes(boosting, X)]

@@ -189,7 +189,7 @@ def test_training_runs_on_the_device_of_the_net(monkeypatch):
 
 
 def test_mps_computes_in_float32():
-    task = RegressionTask.of_targets(NUMBERS)
+    task = RegressionTask.check(NUMBERS)[1]
     for device in ("mps", torch.device("mps")):
         rows, found = prepare_to_compute("auto", device, X, task)
         assert rows.dtype == np.float32

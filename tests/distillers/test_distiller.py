@@ -494,7 +494,7 @@ def encoded(means, variances):
 def test_auto_is_finer_where_the_teacher_predicts_little_variance(
     means, variances, weight, expected
 ):
-    found = _student._low_noise_factor_for(encoded(means, variances), np.array(weight))
+    found = _student.low_noise_factor(encoded(means, variances), np.array(weight))
     assert found == pytest.approx(expected, abs=0.005)
 
 

@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill.distillers._gped import ExpectationObjective, ReplayObjective
+from skdistill.distillers._gped import ExpectationObjective, ExpectationsPlan
 from skdistill.distillers._gped_chains import RunningMean, Targets
 from skdistill.expectations import KNOWN
 from skdistill.losses import cross_entropy
 
 CPU = torch.device("cpu")
 EXPECTATIONS = [KNOWN["classifier"][name] for name in ("predictive", "entropy")]
+
+
+def plan_of(expectations, n_values, estimates=None, replays=False):
+    """A plan of expectations, whose outputs are one each but for the probabilities of classes."""
+    n_outputs = [3 if expectation.label == "predictive" else 1 for expectation in expectations]
+    ends = np.cumsum([0, *n_outputs]).tolist()
+    columns = tuple(slice(*ends[i : i + 2]) for i in range(len(n_outputs)))
+    estimates = estimates or ["online"] * len(n_outputs)
+    return ExpectationsPlan(None, expectations, estimates, n_values, columns, replays)
 
 
 def drawn_probs(*shape, seed=0):
@@ -84,26 +93,25 @@ SHARE = [KNOWN["classifier"][name] for name in ("predictive", "share")]
 def test_one_sample_tells_no_share_of_the_entropy_and_two_do(predictive):
     index = torch.tensor([2, 0])
     visits = [drawn_probs(1, 2, 3, seed=seed).float() for seed in range(2)]
-    teaching = Targets(SHARE, [3, 4], [predictive, "online"], 4, CPU, limit=1e6)
+    teaching = Targets(plan_of(SHARE, [3, 4], [predictive, "online"]), 4, CPU, limit=1e6)
     first, second = (teaching.update(visit, index) for visit in visits)
     assert first[:, 3].isnan().all()
     assert first[:, :3].isfinite().all()
     probs = torch.cat(visits)
     total, expected = (torch.special.entr(p).sum(-1) for p in (probs.mean(0), probs))
     torch.testing.assert_close(second[:, 3], 1 - expected.mean(0) / total)
-    objective = ExpectationObjective(SHARE, [slice(0, 3), slice(3, 4)])
+    objective = ExpectationObjective(plan_of(SHARE, [3, 4]))
     loss, gradient = objective.loss_and_gradient(torch.zeros(2, 4), (first,))
     assert loss.isfinite().all()
     assert gradient[:, 3].tolist() == [0, 0]
 
 
 def test_what_is_not_known_yet_is_not_learnt():
-    columns = [slice(0, 1), slice(1, 2), slice(2, 3)]
-    objective = ExpectationObjective(NUMBERS, columns)
+    objective = ExpectationObjective(plan_of(NUMBERS, [1, 1, 2]))
     outputs, target = torch.randn(1, 3, 3), torch.rand(1, 3, 3)
     target[0, 1, 2] = torch.nan
     loss, gradient = objective.loss_and_gradient(outputs, (target,))
-    without = ExpectationObjective(NUMBERS[:2], columns[:2])
+    without = ExpectationObjective(plan_of(NUMBERS[:2], [1, 1]))
     expected, _ = without.loss_and_gradient(outputs[..., :2], (target,))
     torch.testing.assert_close(loss[0, 1], expected[0, 1])
     assert (loss[0, [0, 2]] > expected[0, [0, 2]]).all()
@@ -114,7 +122,7 @@ def test_what_is_not_known_yet_is_not_learnt():
 
 
 def targets(*estimates):
-    return Targets(EXPECTATIONS, [3, 1], estimates, 4, CPU, limit=1e6)
+    return Targets(plan_of(EXPECTATIONS, [3, 1], estimates), 4, CPU, limit=1e6)
 
 
 def test_online_and_stochastic_estimates():
@@ -142,9 +150,6 @@ def test_several_chains_are_averaged():
         torch.testing.assert_close(found[:, :3], members.mean(0), rtol=1e-6, atol=1e-7)
 
 
-COLUMNS = [slice(0, 3), slice(3, 4)]
-
-
 @pytest.fixture
 def outputs():
     generator = torch.Generator().manual_seed(3)
@@ -152,7 +157,7 @@ def outputs():
 
 
 def test_the_objective_is_the_sum_of_the_losses(outputs):
-    objective = ExpectationObjective(EXPECTATIONS, COLUMNS)
+    objective = ExpectationObjective(plan_of(EXPECTATIONS, [3, 1]))
     target = drawn_probs(1, 6, 4, seed=4)
     loss, gradient = objective.loss_and_gradient(outputs, (target,))
     value = torch.nn.functional.softplus(outputs[..., 3])
@@ -169,7 +174,7 @@ def test_the_gradient_at_the_mean_is_the_mean_gradient_for_the_predictive_only(o
     # absolute error of the entropy does not commute so.
     members = drawn_probs(50, 6, 3)
     values = torch.cat([e.of_members(members) for e in EXPECTATIONS], -1)
-    objective = ExpectationObjective(EXPECTATIONS, COLUMNS)
+    objective = ExpectationObjective(plan_of(EXPECTATIONS, [3, 1]))
     singles = [objective.loss_and_gradient(outputs, (v.unsqueeze(0),))[1] for v in values]
     mean = torch.stack(singles).mean(0)
     _, at_mean = objective.loss_and_gradient(outputs, (values.mean(0, keepdim=True),))
@@ -181,12 +186,12 @@ def test_replayed_members(outputs):
     members = drawn_probs(5, 6, 3)
     values = torch.cat([e.of_members(members) for e in EXPECTATIONS], -1)  # (5, 6, 4)
     stored = (values.transpose(0, 1).unsqueeze(0),)
-    replay = ReplayObjective(EXPECTATIONS, COLUMNS, ["stochastic", "online"], [3, 1])
-    seen = torch.stack([replay.begin_epoch(i) or replay._target(stored)[0] for i in range(5)])
+    replay = ExpectationObjective(plan_of(EXPECTATIONS, [3, 1], ["stochastic", "online"], True))
+    seen = torch.stack([replay.begin_epoch(i) or replay.of_members(stored[0])[0] for i in range(5)])
     torch.testing.assert_close(seen[..., 3], values.mean(0)[:, 3].expand(5, 6))
     # Every sample meets every member once in five epochs.
     for row in range(6):
         found = {tuple(one) for one in seen[:, row, :3].tolist()}
         assert found == {tuple(one) for one in members[:, row].tolist()}
-    online = ReplayObjective(EXPECTATIONS, COLUMNS, ["online", "online"], [3, 1])
-    torch.testing.assert_close(online._target(stored)[0], values.mean(0))
+    online = ExpectationObjective(plan_of(EXPECTATIONS, [3, 1], replays=True))
+    torch.testing.assert_close(online.of_members(stored[0])[0], values.mean(0))

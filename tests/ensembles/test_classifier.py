@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from skdistill import (
 )
 from skdistill._method.task import ClassificationTask
 from skdistill._training.trainer import SEED_LIMIT
-from skdistill.ensembles._fit import split
+from skdistill.ensembles._fit import with_samples
 from skdistill.ensembles._perturbations import stratified
 from skdistill.ensembles._spec import EnsembleSpec, Samples
 from skdistill.modules import ConvNet
@@ -317,7 +318,9 @@ def test_validation_rows_are_a_share_of_every_class(data):
         ClassificationTask(np.unique(y)),
         Samples(X, np.unique(y, return_inverse=True)[1], weight),
     )
-    train, valid = split(EnsembleSpec.of(model), task, data, np.random.RandomState(0))
+    spec = replace(EnsembleSpec.of(model), task=task, train=data, dtype=X.dtype)
+    spec = with_samples(spec, np.random.RandomState(0))
+    train, valid = spec.train, spec.valid
     assert np.bincount(train.y).tolist() == [28, 12, 8]
     assert np.bincount(valid.y).tolist() == [7, 3, 2]
     for rows, labels, weights in (train, valid):

@@ -48,7 +48,7 @@ ENSEMBLES = [(BayesianEnsembleRegressor, NUMBERS), (BayesianEnsembleClassifier, 
 
 def parts_of(kind, y):
     """The parts that a fit to y with ``random_state=0`` draws."""
-    task = TASKS[kind](np.unique(y)) if kind == "classifier" else TASKS[kind].of_targets(y)
+    task = TASKS[kind](np.unique(y)) if kind == "classifier" else TASKS[kind].check(y)[1]
     return Parts.drawn(task, y, np.random.RandomState(0).randint(SEED_LIMIT), n_networks=20)
 
 
@@ -460,7 +460,8 @@ def test_noisy_labels_get_a_stronger_prior_by_default(is_noisy, scale, capfd):
 
 @pytest.fixture
 def every_table_is_large(monkeypatch):
-    monkeypatch.setattr("skdistill.ensembles._spec.MANY_ROWS", len(X))
+    for file in ("_spec", "_fit"):
+        monkeypatch.setattr(f"skdistill.ensembles.{file}.MANY_ROWS", len(X))
 
 
 def left_out_brier(model, parts):

@@ -184,7 +184,7 @@ def noisy_labels(X, seed):
 def parts_of(kind, y):
     """The parts that a fit to y with ``random_state=0`` draws, of which members leave out one."""
     task = TASKS[kind._kind]
-    task = task(np.unique(y)) if kind._kind == "classifier" else task.of_targets(y)
+    task = task(np.unique(y)) if kind._kind == "classifier" else task.check(y)[1]
     return Parts.drawn(task, y, np.random.RandomState(0).randint(SEED_LIMIT), n_networks=1)
 
 

@@ -1,22 +1,101 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ensemble of heteroscedastic Gaussian regression networks."""
+"""Ensembles of networks that each predict a mean and a variance, or class probabilities."""
 
-from numbers import Real
-from typing import Self
+from __future__ import annotations
 
-from sklearn.base import RegressorMixin
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from .._data.columns import COLUMN_PARAMETERS
 from .._estimator.predicting import DistributionEstimator
-from .._utils.typing import ArrayLike, Callbacks, ModelClass, OptimizerClass, RandomStateLike
-from .._utils.validation import Number
+from .._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
+from .._utils.validation import (
+    ClassWeight,
+    Number,
+    NumberOfJobs,
+    OneOf,
+    SettingsRule,
+    did_you_mean,
+)
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
 from ..settings import Optimizer, Runtime
 from ._fit import fit_ensemble
-from ._spec import PARAMETER_TABLE
 
 
-class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
+class InferenceRule:
+    """Rule of `inference`; `objects` are settings that may be given instead of the name."""
+
+    objects = (DeepEnsemble, SGLD, SGHMC, MCDropout)
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) in self.objects:
+            value.check()
+        elif not (isinstance(value, str) and value == "deep_ensemble"):
+            raise ValueError(
+                f"{name} must be 'deep_ensemble', or a DeepEnsemble(...), SGLD(...), SGHMC(...) or "
+                f"MCDropout(...) of skdistill.samplers, an object and not its class; got {value!r}."
+                + did_you_mean(value, ("deep_ensemble",))
+            )
+
+
+class BayesianEnsemble(DistributionEstimator):
+    """Base of the two ensembles."""
+
+    _parameter_table = {
+        **DistributionEstimator._parameter_table,
+        "lr": Number(Real, 0, closed="neither", others=("auto",)),
+        "n_members": Number(Integral, 1),
+        "max_epochs": Number(Integral, 1, others=("auto",)),
+        "batch_size": Number(Integral, 1, others=("auto",)),
+        "runtime": SettingsRule(Runtime, OneOf((None,))),
+        "inference": InferenceRule(),
+        "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
+        "distance_aware": OneOf((True, False)),
+        "warm_start": OneOf((True, False)),
+        "n_jobs": NumberOfJobs(),
+        **COLUMN_PARAMETERS,
+    }
+
+    _clip_norm = None
+
+    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
+        """Train the members.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, also as a frame with categories; images or series of shape (n_samples, ...),
+            best standardised, if `module` takes them. float32 is computed in float32, all else in
+            float64. Predictions have the same dtype, but are float64 where float32 would round
+            targets that are far from 0. A memory map is not copied. Or batches that need not fit in
+            memory: an object that gives ``(X, y)`` or ``(X, y, sample_weight)`` batch by batch each
+            time that it is iterated over, see :mod:`skdistill.streams`.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            Targets, or labels of shape (n_samples,); None with batches.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is invalid, or does not go with batches, the module's
+            output does not have the width that it should, or every member diverged.
+        KeyboardInterrupt
+            On Ctrl-C; what was trained so far is kept.
+        """
+        return fit_ensemble(self, X, y, sample_weight)
+
+
+class BayesianEnsembleRegressor(RegressorMixin, BayesianEnsemble):
     """Ensemble of networks that each predict a mean and a variance.
 
     Every member minimises the negative log-likelihood of a Gaussian (or its beta-NLL [2]_) with a
@@ -192,9 +271,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     ((3,), (3,))
     """
 
-    _parameter_table = {**PARAMETER_TABLE, "beta": Number(Real, 0)}
+    _parameter_table = {**BayesianEnsemble._parameter_table, "beta": Number(Real, 0)}
 
-    _kind, _clip_norm = "regressor", None
+    _kind = "regressor"
     _module_defaults = {"regressor": {"hidden_units": (50, 50), "activation": "tanh"}}
 
     def __init__(
@@ -223,32 +302,116 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     ):
         self._set_arguments(locals())
 
-    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
-        """Train the members.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, also as a frame with categories; images or series of shape (n_samples, ...),
-            best standardised, if `module` takes them. float32 is computed in float32, all else in
-            float64. Predictions have the same dtype, but are float64 where float32 would round
-            targets that are far from 0. A memory map is not copied. Or batches that need not fit in
-            memory: an object that gives ``(X, y)`` or ``(X, y, sample_weight)`` batch by batch each
-            time that it is iterated over, see :mod:`skdistill.streams`.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            Targets; None with batches.
-        sample_weight : array-like of shape (n_samples,), default=None
+class BayesianEnsembleClassifier(ClassifierMixin, BayesianEnsemble):
+    """Ensemble of networks that each predict class probabilities.
 
-        Returns
-        -------
-        self
+    Every member minimises the cross-entropy of the labels with a Gaussian prior on the weights.
+    Members differ in their initial weights and in the order of their minibatches, as in deep
+    ensembles [1]_, and in the weights of the samples, see :class:`skdistill.samplers.DeepEnsemble`;
+    or they are draws from the posterior, see `inference`. The predicted probabilities
+    are the mean over members. The entropy of that mean is the total uncertainty, the members' mean
+    entropy the aleatoric part, and the mutual information of label and member the epistemic part
+    [2]_, all in nats.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter or an argument is invalid, or does not go with batches, the module's
-            output does not have the width that it should, or every member diverged.
-        KeyboardInterrupt
-            On Ctrl-C; what was trained so far is kept.
-        """
-        return fit_ensemble(self, X, y, sample_weight)
+    Parameters
+    ----------
+    n_members : int, default=20
+        Number of networks.
+    module : callable, default=MLP
+        As in :class:`BayesianEnsembleRegressor`; for the MLP, ``module__hidden_units=(50, 50)``
+        unless given. Its outputs are the logits of the classes. For images and series
+        ``in_features`` is the shape of a sample, see :class:`skdistill.modules.ConvNet` and its
+        kin.
+    prior_scale : float, default=10.0
+        As in :class:`BayesianEnsembleRegressor`. If ten members or more are overconfident, 3.0 is
+        tried, see ``tune="auto"`` of :class:`skdistill.samplers.DeepEnsemble` and `tuning_`.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, as everywhere in scikit-learn; they multiply `sample_weight`.
+    max_epochs : int or "auto", default="auto"
+        Number of epochs; "auto" is 50, but on tables of more than 60,000 samples as many as show
+        each member 3,000,000 samples in all, and at least 10. Chains run for 50 in any case.
+    lr : float or "auto", default="auto"
+        Learning rate; "auto" is .01.
+    inference, optimizer, max_time, batch_size, categorical_features, n_jobs, callbacks, runtime
+        As in :class:`BayesianEnsembleRegressor`.
+    verbose : int, default=0
+        As in :class:`BayesianEnsembleRegressor`.
+    normalize : bool, "X" or "y", default=True
+        As in :class:`BayesianEnsembleRegressor`. Labels stay as they are: "y" is False.
+    warm_start
+        As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
+    distance_aware : bool, default=True
+        As in :class:`BayesianEnsembleRegressor`; draws are added to the members' logits, so that no
+        class is sure far from all samples.
+    random_state : int, RandomState instance or None, default=None
+    **kwargs
+        ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted.
+    calibration_ : Temperature
+        With calibration: its `temperature` divides the members' logits in all predictions, and its
+        `bias`, one for each class, is added to them.
+    module_ : CategoricalStack
+        The members, as one torch module.
+    n_members_, n_epochs_, n_restarts_, best_epochs_, tuning_, net_, sampler_diagnostics_, history_
+        As in :class:`BayesianEnsembleRegressor`.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Ctrl-C during fit and chains that diverge: see :class:`BayesianEnsembleRegressor`.
+
+    References
+    ----------
+    .. [1] Lakshminarayanan et al. (2017), "Simple and Scalable Predictive Uncertainty Estimation
+           using Deep Ensembles".
+    .. [2] Depeweg et al. (2018), "Decomposition of Uncertainty in Bayesian Deep Learning for
+           Efficient and Risk-sensitive Learning".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> ensemble = BayesianEnsembleClassifier(n_members=5, random_state=0).fit(X, y)
+    >>> ensemble.predict_proba(X[:2]).shape
+    (2, 3)
+    >>> total, aleatoric, epistemic = ensemble.predict_uncertainty(X[:2])
+    """
+
+    _parameter_table = {**BayesianEnsemble._parameter_table, "class_weight": ClassWeight()}
+
+    _kind = "classifier"
+    _module_defaults = {"classifier": {"hidden_units": (50, 50)}}
+
+    def __init__(
+        self,
+        n_members: int = 20,
+        *,
+        module: ModelClass = MLP,
+        inference: str | DeepEnsemble | SGLD | SGHMC | MCDropout = "deep_ensemble",
+        prior_scale: float = 10.0,
+        class_weight: str | Mapping[Any, float] | None = None,
+        optimizer: str | OptimizerClass | Optimizer = "Adam",
+        lr: float | str = "auto",
+        max_epochs: int | str = "auto",
+        max_time: float | None = None,
+        batch_size: int | str = "auto",
+        normalize: bool | str = True,
+        categorical_features: str | ArrayLike | None = "from_dtype",
+        warm_start: bool = False,
+        distance_aware: bool = True,
+        n_jobs: int | None = None,
+        callbacks: Callbacks = None,
+        runtime: Runtime | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomStateLike = None,
+        **kwargs: object,
+    ):
+        self._set_arguments(locals())
