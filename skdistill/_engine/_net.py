@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,8 +34,8 @@ class StackNet(NeuralNet):
         L2 penalties ``decay / 2 * sum of squares``, part of the loss whatever the optimizer.
     clip_norm : float, default=None
         Largest norm of each member's gradient.
-    step : {"eager", "compiled", "captured"}, default="eager"
-        How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
+    compiles : bool, default=False
+        Whether a training step goes through ``torch.compile``.
     proximal, after_step : ProximalStep and callable, default=None
         What is called after each training step. ``proximal.bind(weights)``, called at the start of
         every epoch with the parameters by name, returns a function of the learning rate that
@@ -53,7 +52,7 @@ class StackNet(NeuralNet):
         *,
         weight_decay=(),
         clip_norm=None,
-        step="eager",
+        compiles=False,
         flop_per_step=0.0,
         proximal=None,
         after_step=None,
@@ -63,7 +62,7 @@ class StackNet(NeuralNet):
     ):
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
-        self.step = step
+        self.compiles = compiles
         self.flop_per_step = flop_per_step
         self.proximal = proximal
         self.after_step = after_step
@@ -216,7 +215,7 @@ class StackNet(NeuralNet):
         self.interrupted_ = False
         self.asked_to_stop_ = False
         self.state_to_load_: Any = None
-        self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
+        self.forward_ = torch.compile(self._forward) if self.compiles else self._forward
         self.steps_ = TrainingSteps(self)
 
     def on_epoch_begin(self, net, **kwargs):
@@ -234,11 +233,6 @@ class StackNet(NeuralNet):
                 if not asks_to_stop(error):
                     raise
                 stop, self.asked_to_stop_ = error, True
-        if method_name == "on_epoch_end":
-            # Tensors in the row of this epoch, such as a schedule's learning rate, become numbers.
-            for name, value in self.history[-1].items():
-                if isinstance(value, Tensor) and value.numel() == 1:
-                    self.history.record(name, value.item())
         if stop is not None:
             raise StopTraining from stop
 
@@ -261,8 +255,7 @@ class StackNet(NeuralNet):
         if epochs is None:
             epochs = 0 if has_ended else self.max_epochs - len(self.history)
         try:
-            with current_device(torch.device(self.device)):
-                super().fit_loop(X, y, epochs, **kwargs)
+            super().fit_loop(X, y, epochs, **kwargs)
         except StopTraining:
             pass
         except KeyboardInterrupt:
@@ -315,12 +308,6 @@ class StackNet(NeuralNet):
         self.history.record(f"{name}_best", is_best)
         if is_best:
             self.lowest_losses_[name] = value
-
-
-def current_device(device: torch.device) -> contextlib.AbstractContextManager:
-    """Make a GPU the one on which streams and graphs are made; nothing to do for others."""
-    is_numbered = device.type == "cuda" and device.index is not None
-    return torch.cuda.device(device) if is_numbered else contextlib.nullcontext()
 
 
 @dataclass

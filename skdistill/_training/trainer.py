@@ -56,7 +56,7 @@ class Training:
     callbacks: Sequence[Any]
     callback_settings: dict[str, Any]
     device: torch.device
-    compile: bool | str
+    compile: bool
     n_threads: int | str
     verbose: int
     budget: TimeBudget | None = None
@@ -143,13 +143,9 @@ class Training:
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
         lr = learning_rate_for(self.lr, module, self.low_noise_factor)
-        step = "compiled" if self.compile else "eager"
-        if self.compile == "auto":
-            # An optimizer that is not made for capture would freeze its learning rate in the graph.
-            capturable = "capturable" in inspect.signature(optimizer).parameters
-            step = "captured" if self.device.type == "cuda" and capturable else "eager"
         if sampler is None:
-            settings = {**optimizer_defaults(optimizer, lr, step, self.device), **settings}
+            if "fused" in inspect.signature(optimizer).parameters:
+                settings = {"fused": True, **settings}  # of Adam 3 times as fast as "foreach"
             if self.lr_schedule == "cosine" and time_limit is None:
                 cosine = _engine.LRScheduler("CosineAnnealingLR", T_max=n_epochs)
                 callbacks = [("lr_schedule", cosine), *callbacks]
@@ -162,7 +158,7 @@ class Training:
             lr=lr,
             max_epochs=n_epochs,
             clip_norm=self.clip_norm,
-            step=step,
+            compiles=self.compile,
             time_limit=time_limit,
             **net_settings,
             callbacks=[*self.callbacks, *callbacks],
@@ -287,18 +283,6 @@ def batch_size_for(batch_size: int | str, n_rows: int) -> int:
         return int(batch_size)
     least, most = _BATCH_SIZES_WITHIN
     return min(max(least, int(n_rows * _SHARE_OF_BATCH)), most)
-
-
-def optimizer_defaults(
-    optimizer: type[torch.optim.Optimizer], lr: float, step: str, device: torch.device
-) -> dict:
-    """Settings that make an optimizer fast, of those that it has."""
-    accepted = inspect.signature(optimizer).parameters
-    settings: dict[str, Any] = {"fused": True} if "fused" in accepted else {}
-    if step == "captured":
-        # A graph reads the learning rate anew at each replay only if it is a tensor.
-        settings |= {"capturable": True, "lr": torch.tensor(float(lr), device=device)}
-    return settings
 
 
 def device_of(device: Any) -> torch.device:
