@@ -343,7 +343,7 @@ def rows_of_stream(
     size = min(max(1, stream.buffer_rows // batch_size) * batch_size, stream.n_rows)
     none = torch.from_numpy(np.empty((0, *stream.row_shape), stream.dtype))
 
-    def stretches() -> Iterator[Any]:
+    def stretches(epoch: int) -> Iterator[Any]:
         return map(deal, stream.stretches(scaling, size), itertools.count())
 
     return StreamedRows(stretches, stream.n_rows, batch_size, seeds, none)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import math
 from collections.abc import Callable, Generator, Iterator
@@ -227,7 +228,7 @@ def training_rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> t
     Transfer samples are generated, and predicted by the teacher, once: there are several copies of
     the training set. Where these would take too much memory each minibatch has new ones.
     """
-    from .._engine import AnswersOnFile, DistillationRows, PooledRows, drawn_rows
+    from .._engine import AnswersOnFile, DistillationRows, StreamedRows, drawn_rows
 
     if spec.stream is not None:
         rows = streamed_rows(spec, spec.stream, predictions, seed)
@@ -264,13 +265,17 @@ def training_rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> t
     if n_kept and known is None and fits:
         known = deal(inputs[:n_kept]).predictions
 
+    @functools.cache
     def copy(number: int) -> Any:
         if number == 0 and n_kept == 0 and not transfer_only:
             return deal(inputs, answers=answers)
         drawn = drawn_rows(inputs[n_kept:], draw, seed + 1 + number)
         return deal(torch.cat([inputs[:n_kept], drawn]), known=known, answers=answers)
 
-    return PooledRows(copy, n_copies, inputs, **dealt), total_weight
+    def of_epoch(epoch: int) -> list[Any]:
+        return [copy(epoch % n_copies)]
+
+    return StreamedRows(of_epoch, len(inputs), X=inputs, **dealt), total_weight
 
 
 def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions, seed: int) -> Any:

@@ -158,7 +158,7 @@ def train_block(
     n_later: int = 0,
 ) -> Members:
     """Train the members that are the keys of `seeds`; `n_later` others come after them."""
-    from .._engine import MemberEarlyStopping, OwnRows, Rows
+    from .._engine import MemberEarlyStopping, Rows
 
     numbers, plan = list(seeds), spec.plan
     # The samples that tell each member's best epoch: those held out, or that it leaves out.
@@ -170,7 +170,7 @@ def train_block(
         X, y, weight = tensors_of(spec, X, y, weight)
         if spec.valid is None and spec.parts is not None:
             left_out = torch.as_tensor(spec.parts.left_out(numbers), device=X.device)
-            valid = OwnRows(X, (y,), left_out, weight)
+            valid = Rows(X, (y,), weight, batch_size=1024, places=left_out)
         else:
             valid = Rows(X, (y,), weight)
         given = spec.early_stopping or EarlyStopping()
