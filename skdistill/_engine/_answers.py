@@ -22,9 +22,7 @@ from .._utils.warnings import warn
 class AnswersOnFile:
     """A teacher's answers for portions of at most `n_most` samples in all, in a temporary file.
 
-    A portion is known again by the bytes of its samples, so that what a stream gives in another
-    order than before is not mistaken. The file has no name where the operating system allows it
-    (all but Windows): it is gone when this object is, or when the process ends in whatever way.
+    A portion is known again by the bytes of its samples: a stream may give them in another order.
     """
 
     def __init__(self, n_most: int):
@@ -33,11 +31,9 @@ class AnswersOnFile:
         self._places: dict[bytes, tuple[int, tuple[int, ...]]] = {}  # offset, shape
 
     def of(self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int) -> Tensor | None:
-        """Return the answers for samples, as X is; None if they are lost.
+        """Return the answers for samples, as X is; `ask` is asked about new ones, `size` at a time.
 
-        Of samples that were not seen before, `ask` is asked `size` at a time. On a CPU the answers
-        are a map of the file. They are lost when so many samples have been seen that no more are
-        kept, and where the file cannot be written, of which it warns.
+        None if no more are kept, or the file cannot be written, of which it warns.
         """
         rows = X.cpu().numpy()
         key = hashlib.blake2b(_bytes_of(rows), digest_size=16).digest()

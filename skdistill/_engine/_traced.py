@@ -104,10 +104,7 @@ class TracedGradient(FlatGradient):
 
 
 def recorded(step: Step, tensors: list[Tensor]) -> Step:
-    """Record the low-level calls that a step makes for example tensors.
-
-    A RuntimeError says that record and step give different results for the same random numbers.
-    """
+    """Record a step's low-level calls; a RuntimeError if it gives something else than the step."""
     with DISPATCH_MODE_LOCK.held(), Recorder(tensors) as recorder:
         results = step(*tensors)
     record = torch.fx.GraphModule(recorder.constants, recorder.graph_of(results)).forward

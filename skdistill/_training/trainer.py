@@ -44,8 +44,7 @@ class Training:
     """How stacks are trained: an estimator's parameters, checked.
 
     `optimizer_settings` and `callback_settings` are the parameters ``optimizer__<name>`` and
-    ``callbacks__<callback>__<name>``. The time of `budget` runs from when the parameters are read,
-    at the beginning of a fit. ``lr="auto"`` is divided by `low_noise_factor`.
+    ``callbacks__<callback>__<name>``. ``lr="auto"`` is divided by `low_noise_factor`.
     """
 
     optimizer: type[torch.optim.Optimizer]
@@ -325,11 +324,7 @@ def check_signature(build: Callable, given: Mapping[str, object], prefix: str) -
 
 @contextlib.contextmanager
 def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
-    """Use `n_threads` threads; "auto" is one where a training step is too small for more.
-
-    The caller's setting is restored. A forked child always uses one, see
-    :mod:`skdistill._utils.process`.
-    """
+    """Use `n_threads` threads; "auto" is one for a small training step, as in a forked child."""
     is_small = flop_per_step < _FLOP_OF_THREADED_STEP
     automatic = 1 if is_small else torch.get_num_threads()
     number = automatic if n_threads == "auto" else int(n_threads)
@@ -344,10 +339,7 @@ def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Itera
 
 @contextlib.contextmanager
 def own_dropout(module: nn.Module, seed: int) -> Iterator[None]:
-    """Seed torch's global generator for modules that draw from it, and restore its state.
-
-    For other modules, which are most, the generator is not touched, so threads do not interfere.
-    """
+    """Seed torch's global generator for modules that draw from it alone, and restore its state."""
     if not draws_globally(module):
         yield
         return
@@ -364,10 +356,9 @@ def draws_globally(module: nn.Module) -> bool:
 def on_device(
     values: np.ndarray, n_copies: int = 1, *, device: torch.device, dtype: np.dtype | None = None
 ) -> Tensor:
-    """Return an array as a tensor on a device, several times one after the other if so wanted.
+    """Return an array as a tensor on a device, `n_copies` of it one after the other.
 
-    On a CPU a single one shares the memory of the array, which may be a memory map and must not be
-    written to. `dtype`, of numpy, is for real numbers only.
+    On a CPU a single one shares its memory. `dtype`, of numpy, is for real numbers only.
     """
     is_real = dtype is not None and np.issubdtype(values.dtype, np.floating)
     wanted = dtype if is_real else values.dtype

@@ -284,13 +284,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         return (y - means) / variances.sqrt(), variances
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """See :class:`NumericDistribution`. Exact to rounding.
-
-        Where ``tail = k / S`` and a wide gap separates the k lowest members from the others, the
-        distribution function is flat to rounding. The quantile is then the point in the gap at
-        which the upper tails of the lower members have as much mass as the lower tails of the
-        others, or some point in the gap if these tails underflow.
-        """
+        """See :class:`NumericDistribution`; in a wide gap between members, where tails balance."""
         n_members = len(self.means)
         mass = n_members * tail  # in units of one member's weight
         whole = mass.round()
@@ -349,8 +343,7 @@ class FactorProcess(NamedTuple):
     """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n samples.
 
     The factors z are standard normal and the same for all samples and all p values of a function, e
-    is standard normal and independent for each (Park et al., 2025): the covariance of two samples
-    is ``loadings(x)^T loadings(x')``.
+    is standard normal and independent for each (Park et al., 2025).
     """
 
     mean: Tensor  # (n, p)
