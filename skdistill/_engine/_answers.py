@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import math
 import os
 import shutil
 import tempfile
@@ -51,44 +50,35 @@ class AnswersOnFile:
         self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int
     ) -> tuple[int, tuple[int, ...]] | None:
         """Append the answers for samples; return where they begin, and their shape."""
-        offset = 0
+        folder, offset = tempfile.gettempdir(), 0
         for number, part in enumerate(X.split(size)):
             answers = ask(part).cpu().numpy()
             try:
                 if number == 0:
-                    offset = self._begin(math.prod(answers.shape[1:], start=len(X)), answers.dtype)
+                    if self._file is None:
+                        # Open for as long as this object lives, so that no block can close it.
+                        self._file = tempfile.TemporaryFile("w+b", 0, prefix="skdistill-")  # noqa: SIM115
+                    n_bytes, free = answers[:1].nbytes * len(X), shutil.disk_usage(folder).free
+                    if n_bytes > free:
+                        what = f"{n_bytes / 2**20:,.0f} MiB needed, {free / 2**20:,.0f} free"
+                        raise OSError(errno.ENOSPC, what)
+                    offset = self._file.seek(0, os.SEEK_END)
                 left = _bytes_of(answers)
                 while left:  # without a buffer a file may take a part of them at a time
                     left = left[self._file.write(left) :]
             except OSError as error:
-                self._give_up(error)
+                warn(
+                    "The teacher's answers cannot be kept in a file of the temporary folder "
+                    f"{folder}, which TMPDIR sets: {error}. The teacher is asked again in each "
+                    "epoch, which is slower."
+                )
+                self.n_left = 0
+                self._places.clear()
+                if self._file is not None:
+                    self._file.close()  # a disk that is full serves nobody
                 return None
         self.n_left -= len(X)
         return offset, (len(X), *answers.shape[1:])
-
-    def _begin(self, n_numbers: int, dtype: np.dtype) -> int:
-        """Return the end of the file, behind which so many numbers find space."""
-        if self._file is None:
-            # Open for as long as this object lives, so that no block can close it.
-            self._file = tempfile.TemporaryFile(prefix="skdistill-", buffering=0)  # noqa: SIM115
-        n_bytes, free = n_numbers * dtype.itemsize, shutil.disk_usage(tempfile.gettempdir()).free
-        if n_bytes > free:
-            raise OSError(
-                errno.ENOSPC, f"{n_bytes / 2**20:,.0f} MiB needed, {free / 2**20:,.0f} free"
-            )
-        return self._file.seek(0, os.SEEK_END)
-
-    def _give_up(self, error: OSError) -> None:
-        """Free what the file takes: a disk that is full serves nobody."""
-        warn(
-            "The teacher's answers cannot be kept in a file of the temporary folder "
-            f"{tempfile.gettempdir()}, which TMPDIR sets: {error}. The teacher is asked again in "
-            "each epoch, which is slower."
-        )
-        self.n_left = 0
-        self._places.clear()
-        if self._file is not None:
-            self._file.close()
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

@@ -143,15 +143,11 @@ class StackNet(NeuralNet):
 
     def initialize_callbacks(self):
         super().initialize_callbacks()
-        callbacks = dict(self.callbacks_)
+        kinds = {name: type(callback) for name, callback in self.callbacks_}
         given = (name for name, value in vars(self).items() if value is not None)  # None: left out
-        unknown = sorted(
-            name
-            for name in given
-            if name.startswith("callbacks__") and name.split("__")[1] not in callbacks
-        )
+        settings = (name for name in given if name.startswith("callbacks__"))
+        unknown = sorted(name for name in settings if name.split("__")[1] not in kinds)
         if unknown:
-            kinds = {name: type(callback) for name, callback in callbacks.items()}
             shown = sorted(  # all but the inner ones, which have their classes for names
                 name
                 for name, kind in kinds.items()

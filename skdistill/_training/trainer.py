@@ -144,7 +144,7 @@ class Training:
         lr = learning_rate_for(self.lr, module, self.low_noise_factor)
         if sampler is None:
             if "fused" in inspect.signature(optimizer).parameters:
-                settings = {"fused": True, **settings}  # of Adam 3 times as fast as "foreach"
+                settings = {"fused": True, **settings}  # Adam: 2.1 to 2.6 times as fast as foreach
             if self.lr_schedule == "cosine" and time_limit is None:
                 cosine = _engine.LRScheduler("CosineAnnealingLR", T_max=n_epochs)
                 callbacks = [("lr_schedule", cosine), *callbacks]
@@ -218,7 +218,7 @@ class Training:
 
     def refuse_diverged(self, net: Any, guard: Any) -> None:
         """Raise ValueError if a student diverged, KeyboardInterrupt before its first epoch."""
-        if net.interrupted_ and not has_epochs(net):
+        if net.interrupted_ and not n_epochs_in(net.history):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         if not guard.diverged_.any():
             return
@@ -237,11 +237,6 @@ class Training:
             "more epochs, or X with scaled columns.",
             ConvergenceWarning,
         )
-
-
-def has_epochs(net: Any) -> bool:
-    """Tell whether a net has ended an epoch of training."""
-    return n_epochs_in(net.history) > 0
 
 
 def n_epochs_in(history: Sequence[dict]) -> int:

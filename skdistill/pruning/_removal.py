@@ -324,25 +324,22 @@ def _checked(stream: Stream) -> Stream:
         for of in averages
     )
     is_grouped = any(vars(layer).get("groups", 1) != 1 for layer in (source, reader))
-    if is_lossy or is_grouped or not _fits(stream):
+    # The reader's inputs are the units, each of them one or a block of the same size.
+    n_units, n_inputs = source.weight.shape[0], reader.weight.shape[1]
+    flattened = [(part.start_dim, part.end_dim) for part in path if type(part) is nn.Flatten]
+    if type(source) is type(reader):
+        fits = not flattened and n_inputs == n_units
+    else:
+        is_residual = any(type(part) is ResidualLayer for part in path)
+        is_flat = flattened == [(1, -1)] and n_inputs % n_units == 0
+        fits = type(reader) is nn.Linear and is_flat and not is_residual
+    if is_lossy or is_grouped or not fits:
         raise ValueError(
             f"Units between {source} and {reader} cannot be removed. Convolutions must have "
             "groups=1, average pooling no padding and no divisor_override, and nn.Flatten() must "
             "stand between convolutions and linear layers, nowhere else."
         )
     return stream
-
-
-def _fits(stream: Stream) -> bool:
-    """Whether the reader's inputs are the units, each of them one or a block of the same size."""
-    source, path, reader = stream
-    n_units, n_inputs = source.weight.shape[0], reader.weight.shape[1]
-    flattened = [(part.start_dim, part.end_dim) for part in path if type(part) is nn.Flatten]
-    if type(source) is type(reader):
-        return not flattened and n_inputs == n_units
-    is_residual = any(type(part) is ResidualLayer for part in path)
-    is_flat = flattened == [(1, -1)] and n_inputs % n_units == 0
-    return type(reader) is nn.Linear and is_flat and not is_residual
 
 
 class Place(NamedTuple):
