@@ -23,7 +23,7 @@ from .._method.task import Buffers, RegressionTask, Task
 from .._training.resume import NO_MATTER
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import OneOf, SettingsRule
-from ..distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
+from ..distributions import Dirichlet, EmpiricalGaussian, ExpectedCategorical, Gaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..expectations import KNOWN, Expectation
 from ..modules import MLP, DistributionStack
@@ -463,10 +463,11 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         moments = super().encode_members(members, scaling, dtype)
         return self.values(Gaussian(*torch.from_numpy(moments).transpose(0, 1).unbind(-1)))
 
-    def read(self, outputs: Tensor) -> ExpectedGaussian:
+    def read(self, outputs: Tensor) -> EmpiricalGaussian:
         pairs = zip(self.expectations, self.columns, strict=True)
         values = {e.label: e.predict(outputs[0, :, columns]) for e, columns in pairs}
-        return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
+        mean, aleatoric = values["mean"].unsqueeze(0), values["aleatoric"].unsqueeze(0)
+        return EmpiricalGaussian(mean, aleatoric, values["epistemic"])
 
     def predicted(self, label: str, outputs: Tensor) -> Tensor:
         values = super().predicted(label, outputs)

@@ -35,11 +35,6 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
     log_probs : Tensor of shape (S, n, K)
         Log probabilities, in nats, that each of S members gives to K classes for n samples. Their
         exponentials sum to one over the classes; ``-inf`` is a class that a member rules out.
-
-    Raises
-    ------
-    ValueError
-        If `log_probs` does not have three axes.
     """
 
     log_probs: Tensor
@@ -58,11 +53,6 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Returns
         -------
         EmpiricalCategorical
-
-        Raises
-        ------
-        ValueError
-            If `logits` does not have three axes.
         """
         _check_axes("logits", logits, "(S, n, K)")
         return cls(_log_softmax(logits))

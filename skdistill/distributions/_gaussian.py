@@ -71,12 +71,8 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         predicts a point.
     mean_variance : Tensor of shape (n, t), default=None
         Variance, in squared units of y, by which each member's mean is uncertain, normally
-        distributed around `means`. It is epistemic, and no part of `members`. None is 0.
-
-    Raises
-    ------
-    ValueError
-        If the two shapes differ or do not have three axes.
+        distributed around `means`. It is epistemic, and no part of `members`. None is 0. With one
+        member it is what a GPED student predicts: the moments of a posterior's mixture.
     """
 
     means: Tensor
@@ -111,11 +107,6 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         Returns
         -------
         EmpiricalGaussian
-
-        Raises
-        ------
-        ValueError
-            If the shape is not (n, S, t, 2).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))
@@ -292,51 +283,6 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         mass = torch.where(between_members, whole, mass)  # 20 * (1 - 0.95) is 1
         means, variances = self.components()
         return mixture_quantile(means, variances, tail.new_ones(n_members), mass, upper)
-
-
-@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class ExpectedGaussian(NumericDistribution):
-    """Posterior expectations of Gaussians' means and variances, and the variance of the means.
-
-    It is what a GPED student predicts: the moments, (n, t), of a posterior's mixture of Gaussians.
-    Quantiles, density and draws are those of the Gaussian with the same moments.
-    """
-
-    mean: Tensor  # expected
-    aleatoric: Tensor  # expected variance
-    epistemic: Tensor  # variance of the mean
-
-    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> ExpectedGaussian:
-        loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
-        variances = scale.square() * self.aleatoric, scale.square() * self.epistemic
-        return ExpectedGaussian(loc + scale * self.mean, *variances)
-
-    def with_mean_variance(self, variance: Tensor) -> ExpectedGaussian:
-        return replace(self, epistemic=self.epistemic + variance.to(self.epistemic))
-
-    def uncertainty(self) -> Uncertainty:
-        total = self.aleatoric + self.epistemic
-        return Uncertainty(total, self.aleatoric, self.epistemic, measure="variance")
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self._predictive.log_prob(y)
-
-    def cdf(self, y: Tensor) -> Tensor:
-        return self._predictive.cdf(y)
-
-    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        return self._predictive.sample(n_samples, generator)
-
-    @property
-    def _predictive(self) -> EmpiricalGaussian:
-        """The Gaussian with these moments, as an ensemble of one member."""
-        return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
-
-    def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
-        return self._predictive.closed_quantile(levels)
-
-    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        return self._predictive._tail_quantile(tail, upper)
 
 
 class FactorProcess(NamedTuple):

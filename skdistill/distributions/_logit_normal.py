@@ -41,11 +41,6 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         Number of draws that predictions are means over.
     seed : int, default=0
         Of these draws.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not match.
     """
 
     logit_mean: Tensor

@@ -33,11 +33,6 @@ class Recurrent(nn.Sequential):
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
 
-    Raises
-    ------
-    ValueError
-        If `in_features` is not the shape of a series.
-
     Notes
     -----
     Weights and biases start as those of torch's recurrent layers do: uniform on
