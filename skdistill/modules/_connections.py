@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -310,14 +310,10 @@ class Booster(nn.Module):
 
     def first(self, x: Tensor, n_rounds: int) -> Tensor:
         """Map samples (n, ...) to the mean (n, L) of the first learners."""
-        known: list[Tensor] = []  # activations, the last first
-        mean = x
-        for learner, share in zip(islice(self.learners, n_rounds), self.shares, strict=False):
-            hidden = learner.hidden(x, known[: len(learner.connections)])
-            outputs = self.bounded(learner.outputs(hidden))
-            mean = torch.lerp(mean, outputs, share) if known else outputs
-            known.insert(0, hidden)
-        return mean
+        rounds = Rounds(self, x, reach=self.reach)
+        for _ in range(min(n_rounds, len(self.learners))):
+            rounds.advance()
+        return rounds.mean
 
     @property
     def shares(self) -> list[float]:
