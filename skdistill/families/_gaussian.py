@@ -50,7 +50,9 @@ class GaussianFamily(NumericFamily):
     def distribution(self, outputs: Tensor) -> GaussianNormal:
         return GaussianNormal.from_outputs(outputs, self.covariance)
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         return losses.weighted_sum([self._term(members)], outputs)
 
     def _term(self, members: Gaussian) -> losses.Term:
@@ -68,7 +70,9 @@ class GaussianFamily(NumericFamily):
 class _Conjugate(NumericFamily):
     """A conjugate distribution, by its likelihood, whose best constant is known."""
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         target = losses.normal_inverse_gamma_target(members)
         return losses.normal_inverse_nll.and_gradient(outputs, target)
 

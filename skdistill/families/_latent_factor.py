@@ -121,6 +121,8 @@ class GaussianFactors(LatentFactorFamily):
         # Return the members' scores (M, q), the same in every epoch.
         return self.scores
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Any
+    ) -> tuple[Tensor, Tensor]:
         target = losses.standardised_loadings(members.mean, given)
         return losses.with_loadings.and_gradient(outputs, self._marginal._term(members), target)

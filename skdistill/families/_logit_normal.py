@@ -83,7 +83,9 @@ class LogitNormalFamily(Family):
     def distribution(self, outputs: Tensor) -> LogitNormal:
         return LogitNormal.from_outputs(outputs, self.rank, self.n_samples, seed=0)
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Tensor, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         smoothing = 0.0 if self.smoothing == "auto" else float(self.smoothing)
         if given is None:
             z = losses.relative_logits(members, smoothing)  # Eq 9

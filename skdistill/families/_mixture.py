@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .. import losses
 from .._utils.validation import Number, Schedule
-from ..distributions import EmpiricalCategorical, EmpiricalGaussian
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ..modules import DropoutHead, GaussianHead, RandomHead, StackedLinear, split_head, stack
 from ._family import Family, NumericFamily
 
@@ -27,7 +27,9 @@ class GaussianMixture(NumericFamily):
     def distribution(self, outputs: Tensor) -> EmpiricalGaussian:
         return EmpiricalGaussian.from_outputs(outputs)
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         return losses.normal_nll.and_gradient(outputs, losses.moments(members)[0])  # Eq 6
 
 
@@ -64,7 +66,9 @@ class MixtureFamily(Family):
     def distribution(self, outputs: Tensor) -> Any:
         return EmpiricalCategorical.from_logits(outputs)
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         softened = (members / temperature).softmax(-1).mean(-3)  # Eq 5
         return losses.cross_entropy.and_gradient(outputs, softened)
 
@@ -110,7 +114,9 @@ class NumericHeads(_RandomHeads, GaussianMixture):
     n_samples: int = 100
     dropout_rate: float | None = None
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         return losses.of_gaussian_outputs.and_gradient(outputs, losses.individuality, members)
 
 
@@ -137,7 +143,9 @@ class GaussHeadFamily(_RandomHeads, MixtureFamily):
 
     _for_tokens = Family._for_tokens
 
-    def loss_and_gradient(self, outputs, members, *, temperature, given):
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         softened = (members / temperature).log_softmax(-1)
         return losses.categorical_individuality.and_gradient(outputs, softened)  # Hydra+, L3
 

@@ -164,7 +164,7 @@ def _changed(module: Any, change: _Change) -> nn.Module:
     n_heads, cut = len(heads) // len(cores), len(cores[0])
     # Each head gets a copy of the core. The copies are changed alike, since only weights matter.
     joined = [joined_layers(cores[i // n_heads], head) for i, head in enumerate(heads)]
-    networks: list[Any] = change(joined)
+    networks: list[Any] = change([*joined])
     cores = [network[:cut] for network in networks[::n_heads]]
     heads = [nn.Sequential(*network[cut:]) for network in networks]  # numbered from 0, as built
     lead: Any = module.lead
