@@ -28,4 +28,4 @@ from ._callbacks import (
 )
 from ._checkpoint import CheckpointFile
 from ._net import StackNet
-from ._rows import Batch, DistillationRows, OwnRows, PooledRows, Rows, StreamedRows, drawn_rows
+from ._rows import Batch, DistillationRows, Rows, StreamedRows, drawn_rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import math
 import os
 import shutil
 import tempfile
@@ -22,9 +21,7 @@ from .._utils.warnings import warn
 class AnswersOnFile:
     """A teacher's answers for portions of at most `n_most` samples in all, in a temporary file.
 
-    A portion is known again by the bytes of its samples, so that what a stream gives in another
-    order than before is not mistaken. The file has no name where the operating system allows it
-    (all but Windows): it is gone when this object is, or when the process ends in whatever way.
+    A portion is known again by the bytes of its samples: a stream may give them in another order.
     """
 
     def __init__(self, n_most: int):
@@ -33,11 +30,9 @@ class AnswersOnFile:
         self._places: dict[bytes, tuple[int, tuple[int, ...]]] = {}  # offset, shape
 
     def of(self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int) -> Tensor | None:
-        """Return the answers for samples, as X is; None if they are lost.
+        """Return the answers for samples, as X is; `ask` is asked about new ones, `size` at a time.
 
-        Of samples that were not seen before, `ask` is asked `size` at a time. On a CPU the answers
-        are a map of the file. They are lost when so many samples have been seen that no more are
-        kept, and where the file cannot be written, of which it warns.
+        None if no more are kept, or the file cannot be written, of which it warns.
         """
         rows = X.cpu().numpy()
         key = hashlib.blake2b(_bytes_of(rows), digest_size=16).digest()
@@ -55,44 +50,35 @@ class AnswersOnFile:
         self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int
     ) -> tuple[int, tuple[int, ...]] | None:
         """Append the answers for samples; return where they begin, and their shape."""
-        offset = 0
+        folder, offset = tempfile.gettempdir(), 0
         for number, part in enumerate(X.split(size)):
             answers = ask(part).cpu().numpy()
             try:
                 if number == 0:
-                    offset = self._begin(math.prod(answers.shape[1:], start=len(X)), answers.dtype)
+                    if self._file is None:
+                        open_file = tempfile.TemporaryFile  # for as long as this object lives
+                        self._file = open_file(prefix="skdistill-", buffering=0)
+                    n_bytes, free = answers[:1].nbytes * len(X), shutil.disk_usage(folder).free
+                    if n_bytes > free:
+                        what = f"{n_bytes / 2**20:,.0f} MiB needed, {free / 2**20:,.0f} free"
+                        raise OSError(errno.ENOSPC, what)
+                    offset = self._file.seek(0, os.SEEK_END)
                 left = _bytes_of(answers)
                 while left:  # without a buffer a file may take a part of them at a time
                     left = left[self._file.write(left) :]
             except OSError as error:
-                self._give_up(error)
+                warn(
+                    "The teacher's answers cannot be kept in a file of the temporary folder "
+                    f"{folder}, which TMPDIR sets: {error}. The teacher is asked again in each "
+                    "epoch, which is slower."
+                )
+                self.n_left = 0
+                self._places.clear()
+                if self._file is not None:
+                    self._file.close()  # a disk that is full serves nobody
                 return None
         self.n_left -= len(X)
         return offset, (len(X), *answers.shape[1:])
-
-    def _begin(self, n_numbers: int, dtype: np.dtype) -> int:
-        """Return the end of the file, behind which so many numbers find space."""
-        if self._file is None:
-            # Open for as long as this object lives, so that no block can close it.
-            self._file = tempfile.TemporaryFile(prefix="skdistill-", buffering=0)  # noqa: SIM115
-        n_bytes, free = n_numbers * dtype.itemsize, shutil.disk_usage(tempfile.gettempdir()).free
-        if n_bytes > free:
-            raise OSError(
-                errno.ENOSPC, f"{n_bytes / 2**20:,.0f} MiB needed, {free / 2**20:,.0f} free"
-            )
-        return self._file.seek(0, os.SEEK_END)
-
-    def _give_up(self, error: OSError) -> None:
-        """Free what the file takes: a disk that is full serves nobody."""
-        warn(
-            "The teacher's answers cannot be kept in a file of the temporary folder "
-            f"{tempfile.gettempdir()}, which TMPDIR sets: {error}. The teacher is asked again in "
-            "each epoch, which is slower."
-        )
-        self.n_left = 0
-        self._places.clear()
-        if self._file is not None:
-            self._file.close()
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

@@ -37,11 +37,9 @@ class StopTraining(KeyboardInterrupt):
 
 
 def asks_to_stop(error: KeyboardInterrupt) -> bool:
-    """Tell whether a callback asks to end training, and the user has not pressed Ctrl-C.
+    """Tell whether a callback's ``raise KeyboardInterrupt`` ends training, and not Ctrl-C.
 
-    A callback of skorch or of the user's has a statement ``raise KeyboardInterrupt`` in one of its
-    methods. Ctrl-C never arrives at such a statement: Python calls the handler of the signal
-    between two instructions, or within a call.
+    Ctrl-C never arrives at a raise: Python handles signals between instructions or within a call.
     """
     if isinstance(error, StopTraining):
         return True
@@ -91,8 +89,7 @@ class _WithState(Callback):
 class MemberEarlyStopping(_WithState):
     """Keep each member's best weights, and end training when no member improves any more.
 
-    A member stops after `patience` epochs in a row in which its validation loss has not fallen
-    by more than `tol`. It keeps its best weights while the others go on.
+    A member stops after `patience` epochs in a row without a validation loss lower by `tol`.
     """
 
     _STATE = ("best_loss_", "best_epoch_", "stopped_", "best_")
@@ -127,18 +124,12 @@ class MemberEarlyStopping(_WithState):
 class DivergenceGuard(_WithState):
     r"""Find the members that have diverged, and those that are worse than a constant prediction.
 
-    The yardstick is c, the loss of a constant prediction (outputs of zero) on the samples of the
-    first epoch, which depends neither on the inputs nor on the learning rate. A member's loss has
-    exploded if it is more than 1,000 (1 + \|c\|) above c. A member has diverged
-
-    - as soon as its loss is not finite;
-    - when its loss has been exploded for ten epochs in a row without a new lowest value (a
-      spike, or a bad start, may recover);
-    - when training has ended, if its weights are not finite or its last loss is exploded.
-
-    It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member
-    that early stopping has stopped, by a callback `stopping` that comes before this, is judged by
-    its best epoch. Training ends when all (torch.all, or any) members have diverged.
+    The yardstick is c, the loss of outputs of zero in the first epoch. A loss more than
+    1,000 (1 + \|c\|) above c has exploded. A member has diverged if its loss is not finite, if it
+    has exploded for ten epochs in a row without a new lowest value, or in the end, or if its last
+    weights are not finite. It is worse than a constant if its last loss is more than
+    (1 + \|c\|) / 2 above c. Members that `stopping`, a callback before this, has stopped are judged
+    by their best epoch. Training ends when all (torch.all, or any) members have diverged.
     """
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
@@ -188,13 +179,10 @@ class DivergenceGuard(_WithState):
 class TimeLimit(Callback):
     """End a training when its time is up, with its schedules at their ends.
 
-    The time runs from when this object is made, so that what a net needs to begin counts. `further`
-    returns how many of the seconds are to be kept for what follows.
-
-    How far training is, from 0 to 1, is the share of its epochs that have ended, or of its time if
-    that is more. If it anneals, the learning rate follows half a cosine of it; weights of a loss
-    that change over the epochs are those of the epoch that it stands for. The last epoch may be one
-    of a part of the minibatches, at least one. If time is up in the first, training `is_short_`.
+    The time runs from when this object is made; `further` returns the seconds of it to keep for
+    what follows. Progress is the share of the epochs that have ended, or of the time if that is
+    more: the learning rate, if it anneals, follows half a cosine of it, and so do weights of a loss
+    that change over the epochs. If time is up in the first epoch, training `is_short_`.
     """
 
     seconds: float
@@ -232,10 +220,7 @@ class TimeLimit(Callback):
                 progress = max(n_ended / n_epochs, share)
                 factor = 0.5 * (1.0 + math.cos(math.pi * progress))
                 for group, rate in zip(net.optimizer_.param_groups, self.rates_, strict=True):
-                    if isinstance(group["lr"], Tensor):  # which a CUDA graph reads
-                        group["lr"].fill_(factor * rate)
-                    else:
-                        group["lr"] = factor * rate
+                    group["lr"] = factor * rate
             if (now := min(int(share * n_epochs), n_epochs - 1)) > epoch:
                 epoch = now
                 objective.begin_epoch(objective.first_epoch + epoch)
@@ -252,9 +237,8 @@ class TimeLimit(Callback):
 class TaskPerEpoch(Callback):
     """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`.
 
-    `given` is what `fit` was given, as keywords of the hooks: X, y and metadata. `attributes` takes
-    the net to the fitted attributes of an estimator as far as the net is, for callbacks that ask
-    for one, as ``ScoringMonitor`` does.
+    `given` has X, y and metadata of `fit`, as keywords of the hooks. `attributes` takes the net to
+    the fitted attributes of an estimator, for callbacks that ask for one (``ScoringMonitor``).
     """
 
     context: Any
@@ -287,14 +271,10 @@ class StopWhen(Callback):
 
 @dataclass(eq=False, repr=False)
 class SavedTraining(Callback):
-    """Restore a training from a checkpoint, and save it there; comes after all other callbacks.
-
-    `progress` is the fit's, in which `number` trainings come before this one. The time by `clock`
-    goes on from the seconds that were saved.
-    """
+    """Restore a training from a checkpoint, and save it there; comes after all other callbacks."""
 
     progress: Any  # of the fit, a skdistill._training.resume.Progress
-    number: int
+    number: int  # of trainings that come before this one
     rows: Any
     draws_globally: bool
     clock: Callable[[], float]
@@ -329,9 +309,8 @@ class SavedTraining(Callback):
 class ContinuedTraining(Callback):
     """Begin a training in the state in which another ended, and note the one in which it ends.
 
-    What goes on from `before`, the `state_` of the other training, is the optimizer's state, if the
-    optimizer is of the same class, and that of the generators, if there are as many; learning rate
-    and settings are those of the net. The state is arrays and plain Python.
+    From `before`, the `state_` of the other training, go on the optimizer's moments, if it is of
+    the same class, and the generators, if there are as many.
     """
 
     rows: Any

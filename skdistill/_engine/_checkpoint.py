@@ -36,10 +36,9 @@ _IN_FILES = {
 class CheckpointFile:
     """A file that holds the latest saved state of one fit, written every so many seconds or epochs.
 
-    As a context manager it locks the file against other fits (not on Windows, which has no
-    ``fcntl``). The lock is on a second file beside it, and ends with the process however that ends.
-    A file that could not be written, or that another fit uses, raises a ValueError. `belongs_to`
-    has digests of the fit's data and parameters.
+    As a context manager it locks a second file beside it (not on Windows, without ``fcntl``), which
+    ends with the process; a ValueError says that it cannot. `belongs_to` has digests of the fit's
+    data and parameters.
     """
 
     def __init__(self, path, interval: float | str, belongs_to: dict[str, str]):
@@ -98,11 +97,7 @@ class CheckpointFile:
     # --- the file
 
     def write(self, state: Mapping[str, object]) -> None:
-        """Write tensors, numbers, text, arrays, and lists and dicts of them.
-
-        The file holds the previous state or this one at any time, never a part. If it cannot be
-        written, warn once.
-        """
+        """Write tensors, arrays, plain values, lists and dicts, whole or not at all; warn once."""
         self._warn_if_it_fails("written", self._write, state)
         self.last, self.n_epochs = time.monotonic(), 0
 

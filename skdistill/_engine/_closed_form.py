@@ -125,10 +125,9 @@ def add_sum(a: Tensor, b: Tensor) -> None:
 
 
 class Layer:
-    """Place of one layer's W, of shape (B, fan_in + 1, width), in a flat buffer.
+    """Place of one layer's W, (B, fan_in + 1, width), of B networks in a flat buffer.
 
-    B is the number of networks. Heads that share their rows count as one network, whose width is
-    the number of heads times the outputs of each.
+    Heads that share their rows are one network, as wide as the outputs of all.
     """
 
     def __init__(self, block: Block, start: int, is_shared: bool):
@@ -215,11 +214,7 @@ class Pass:
 
 
 class PassGradient(FlatGradient):
-    """Loss and gradient by a forward and a backward that are prepared for each size of batch.
-
-    A pass has lists of calls, ``forward`` and ``backward``, and where these find and leave what
-    they compute: ``input``, ``outputs`` and ``d_outputs``; ``share`` is 1 / n for n rows.
-    """
+    """Loss and gradient by lists of calls, forward and backward, made once for a size of batch."""
 
     def __init__(self, *args, **kwargs):
         self.passes: dict[int, Any] = {}

@@ -39,8 +39,8 @@ _KERNELS = {
 class FlatGradient(ABC):
     """Computes a stack's loss and gradient on flat buffers; subclasses say how.
 
-    `parameters` are all those of the module, in their order in the buffers; None is the module's
-    own order. `weight_decay` has L2 penalties on some, as pairs (nn.Parameter, float).
+    `parameters` are all those of the module, in their order in the buffers. `weight_decay` has L2
+    penalties on some, as pairs (nn.Parameter, float).
     """
 
     name: str  # what the history of training calls it
@@ -99,9 +99,7 @@ class FlatGradient(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Set ``d_flat`` to the gradient of the objective for a minibatch, with all penalties.
 
-        The objective is the sum over members of each member's weighted mean over rows. Returned are
-        the outputs, (*lead, n, n_outputs), valid until the next call, and the weighted losses of
-        the rows, (S, n).
+        Return outputs (*lead, n, n_outputs), valid until the next call, and weighted losses (S, n).
         """
 
     @torch.no_grad()
@@ -132,12 +130,10 @@ def copy_each(targets: Sequence[Tensor], sources: Sequence[Tensor | float]) -> N
 
 
 class FlatUpdate:
-    """Replaces ``optimizer.step()`` where weights lie in a flat buffer.
+    """Replaces ``optimizer.step()``, whose wrappers cost more than its kernel, on a flat buffer.
 
-    The kernels are those that ``Optimizer.step`` calls, without its wrappers, which cost more than
-    the kernels do. The first step, in which the optimizer makes its state, is ``optimizer.step()``
-    on the module's parameters. So is every step of optimizers that are not known here or have
-    unusual settings.
+    The first step, in which the optimizer makes its state, is ``optimizer.step()`` on the module's
+    parameters, and so is every step of optimizers or settings that are not known here.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, gradient: FlatGradient):

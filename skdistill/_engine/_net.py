@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,21 +26,11 @@ class StackNet(NeuralNet):
 
     ``fit(train, valid)`` takes :class:`Rows`. ``train_loss`` and ``valid_loss`` are means over
     members, ``member_losses_["train"]`` and ``["valid"]`` the last epoch's loss of each, and
-    ``constant_losses_`` those of a constant prediction, outputs of zero, in the first epoch.
-
-    Parameters
-    ----------
-    weight_decay : list of (nn.Parameter, float), default=()
-        L2 penalties ``decay / 2 * sum of squares``, part of the loss whatever the optimizer.
-    clip_norm : float, default=None
-        Largest norm of each member's gradient.
-    step : {"eager", "compiled", "captured"}, default="eager"
-        How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
-    proximal, after_step : ProximalStep and callable, default=None
-        What is called after each training step. ``proximal.bind(weights)``, called at the start of
-        every epoch with the parameters by name, returns a function of the learning rate that
-        changes these tensors in place. `after_step` takes the net; its ``state_dict()``, if it has
-        one, is part of the net's state.
+    ``constant_losses_`` those of outputs of zero in the first epoch. `weight_decay` has L2
+    penalties ``decay / 2 * sum of squares`` of parameters, pairs (nn.Parameter, float);
+    `clip_norm` is the largest norm of each member's gradient. After each step are called
+    `proximal`, a ProximalStep, and `after_step` with the net, whose ``state_dict()``, if it has
+    one, is part of the net's state.
     """
 
     epoch_: tuple[RunningLoss, int] | None = None  # the one that runs, and its number of samples
@@ -53,7 +42,7 @@ class StackNet(NeuralNet):
         *,
         weight_decay=(),
         clip_norm=None,
-        step="eager",
+        compiles=False,
         flop_per_step=0.0,
         proximal=None,
         after_step=None,
@@ -63,7 +52,7 @@ class StackNet(NeuralNet):
     ):
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
-        self.step = step
+        self.compiles = compiles
         self.flop_per_step = flop_per_step
         self.proximal = proximal
         self.after_step = after_step
@@ -84,9 +73,8 @@ class StackNet(NeuralNet):
     def engine_(self) -> str:
         """What computed the last epoch's steps, or will compute the first's.
 
-        "closed_form" is a forward and backward that are written out. Autograd is recorded and
-        replayed ("traced"), or runs at every step through a stack made by hand ("stacked"), by
-        ``torch.vmap`` ("vmap"), or one that runs its members one by one ("loop").
+        "closed_form", or autograd: recorded and replayed ("traced"), or through a stack made by
+        hand ("stacked"), by ``torch.vmap`` ("vmap") or by a loop over members ("loop").
         """
         last = [row["engine"] for row in self.history if "engine" in row][-1:]
         return last[0] if last else engine_of(self)
@@ -119,11 +107,7 @@ class StackNet(NeuralNet):
         return self._losses(y_pred, y_true).mean(-1).sum()
 
     def _losses(self, outputs: Tensor, y) -> Tensor:
-        """Weighted losses of samples, (S, n).
-
-        Weights have mean one over all samples. So the mean of these losses is sum w l / sum w for a
-        full batch, and an unbiased estimate of it for a minibatch.
-        """
+        """Weighted losses of samples, (S, n), by weights of mean one over all samples."""
         targets, weight = y
         losses = self.criterion_(outputs, targets)
         return losses if weight is None else weight * losses
@@ -159,15 +143,11 @@ class StackNet(NeuralNet):
 
     def initialize_callbacks(self):
         super().initialize_callbacks()
-        callbacks = dict(self.callbacks_)
+        kinds = {name: type(callback) for name, callback in self.callbacks_}
         given = (name for name, value in vars(self).items() if value is not None)  # None: left out
-        unknown = sorted(
-            name
-            for name in given
-            if name.startswith("callbacks__") and name.split("__")[1] not in callbacks
-        )
+        settings = (name for name in given if name.startswith("callbacks__"))
+        unknown = sorted(name for name in settings if name.split("__")[1] not in kinds)
         if unknown:
-            kinds = {name: type(callback) for name, callback in callbacks.items()}
             shown = sorted(  # all but the inner ones, which have their classes for names
                 name
                 for name, kind in kinds.items()
@@ -180,11 +160,7 @@ class StackNet(NeuralNet):
     # Saving and restoring the state of a fit ------------------------------------------------
 
     def state(self) -> dict[str, object]:
-        """Return what training goes on from between epochs: tensors, not copied, and plain Python.
-
-        Not included are the order of the samples, see :meth:`Rows.state`, and what callbacks
-        without a ``state_dict`` remember.
-        """
+        """Return what training goes on from, but the order of the samples: tensors, not copied."""
         return {
             "module": self.module_.state_dict(),
             "optimizer": self.optimizer_.state_dict(),
@@ -216,7 +192,7 @@ class StackNet(NeuralNet):
         self.interrupted_ = False
         self.asked_to_stop_ = False
         self.state_to_load_: Any = None
-        self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
+        self.forward_ = torch.compile(self._forward) if self.compiles else self._forward
         self.steps_ = TrainingSteps(self)
 
     def on_epoch_begin(self, net, **kwargs):
@@ -234,11 +210,6 @@ class StackNet(NeuralNet):
                 if not asks_to_stop(error):
                     raise
                 stop, self.asked_to_stop_ = error, True
-        if method_name == "on_epoch_end":
-            # Tensors in the row of this epoch, such as a schedule's learning rate, become numbers.
-            for name, value in self.history[-1].items():
-                if isinstance(value, Tensor) and value.numel() == 1:
-                    self.history.record(name, value.item())
         if stop is not None:
             raise StopTraining from stop
 
@@ -261,8 +232,7 @@ class StackNet(NeuralNet):
         if epochs is None:
             epochs = 0 if has_ended else self.max_epochs - len(self.history)
         try:
-            with current_device(torch.device(self.device)):
-                super().fit_loop(X, y, epochs, **kwargs)
+            super().fit_loop(X, y, epochs, **kwargs)
         except StopTraining:
             pass
         except KeyboardInterrupt:
@@ -301,26 +271,16 @@ class StackNet(NeuralNet):
         self.member_losses_[prefix] = means[0]
         if is_first:
             self.constant_losses_ = means[1]
-        self._record_loss(f"{prefix}_loss", means[0])
-        if training:
-            self.history.record("engine", engine_of(self))
-        if is_first:
-            count_from_now()  # this epoch has prepared what others use
-
-    def _record_loss(self, name: str, losses: Tensor) -> None:
-        """Record the mean over the members that have not diverged, and whether it is the lowest."""
-        value = losses.nanmean().item()
+        name, value = f"{prefix}_loss", means[0].nanmean().item()  # diverged members are left out
         is_best = value < self.lowest_losses_.get(name, math.inf)
         self.history.record(name, value)
         self.history.record(f"{name}_best", is_best)
         if is_best:
             self.lowest_losses_[name] = value
-
-
-def current_device(device: torch.device) -> contextlib.AbstractContextManager:
-    """Make a GPU the one on which streams and graphs are made; nothing to do for others."""
-    is_numbered = device.type == "cuda" and device.index is not None
-    return torch.cuda.device(device) if is_numbered else contextlib.nullcontext()
+        if training:
+            self.history.record("engine", engine_of(self))
+        if is_first:
+            count_from_now()  # this epoch has prepared what others use
 
 
 @dataclass

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -25,14 +24,13 @@ Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 class Rows(torch.utils.data.Dataset):
     """Samples in memory, dealt to the members of a stack in minibatches.
 
-    Iterating is one epoch. A batch holds until the next one is asked for, which overwrites it.
-    Every member sees the samples in an order of its own, drawn by its seed; when they all fit one
-    batch, the members share them in the order given, unless the place of a sample in its minibatch
-    matters to the stack (`by_place`). Without seeds samples are not shuffled.
+    Iterating is one epoch. A batch holds until the next one overwrites it. Every member sees the
+    samples in an order drawn by its seed; if all fit one batch, members share them in the order
+    given, unless the place in the minibatch matters to the stack (`by_place`). Without seeds
+    samples are not shuffled, and `places`, (S, m), may be those that each member sees.
 
-    Weights, (S, n) or (1, n) for all members, are divided by `mean_weight`, None for their mean
-    over samples. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new
-    samples in the place of those that are dealt, but for the first `n_kept`.
+    Weights, (S, n) or (1, n), are divided by `mean_weight`, None for their mean. `draw`, of a
+    :class:`skdistill.transfer.TransferMaker`, replaces samples, but the first `n_kept`.
     """
 
     def __init__(
@@ -47,7 +45,9 @@ class Rows(torch.utils.data.Dataset):
         mean_weight: float | None = None,
         by_place: bool = False,
         own_targets: tuple[Tensor, ...] = (),
+        places: Tensor | None = None,
     ):
+        self.places = torch.arange(len(X), device=X.device)[None] if places is None else places
         self.X, self.targets, self.own_targets = X, targets, own_targets
         if weight is not None:
             weight = weight / (mean_weight or weight.mean(-1, keepdim=True))
@@ -84,11 +84,7 @@ class Rows(torch.utils.data.Dataset):
             generator.set_state(value)
 
     def encode_by(self, inputs: InputEncoder | None) -> None:
-        """Encode the samples of batches, after new ones are drawn and teachers have predicted.
-
-        Without new samples this is done once, if there is memory for the result, and else for each
-        batch of each member.
-        """
+        """Encode samples: once, without new ones and with memory for it, or batch by batch."""
         if inputs is None or inputs is self._encoded_by:
             return
         self._encoded_by = inputs
@@ -109,8 +105,7 @@ class Rows(torch.utils.data.Dataset):
         """Batches whose samples are not encoded, unless all are."""
         n, size = len(self), self.batch_size
         if (size == n and not self.by_place) or not self.generators:
-            for index in torch.arange(n, device=self.X.device).split(size):
-                yield self.take(index.unsqueeze(0))  # all members share it
+            yield from map(self.take, self.places.split(size, dim=1))
             return
         for generator, row in zip(self.generators, self._order, strict=True):
             torch.randperm(n, generator=generator, dtype=row.dtype, out=row)
@@ -163,10 +158,7 @@ class Rows(torch.utils.data.Dataset):
         )
 
     def _gather_own(self, name: str, values: Tensor, index: Tensor) -> Tensor:
-        """Return ``values[s, index[s]]`` of each member s, whose values are (S or 1, n, ...).
-
-        If a sample's place in its minibatch tells its member, that is the place modulo S.
-        """
+        """Return ``values[s, index[s]]`` of each member s, whose values are (S or 1, n, ...)."""
         n_members, n = values.shape[:2]
         if self.by_place:
             member = torch.arange(index.shape[-1], device=index.device) % n_members
@@ -188,32 +180,17 @@ class Rows(torch.utils.data.Dataset):
         return memory[:n].view(*index.shape, *values.shape[1:])
 
 
-class OwnRows(Rows):
-    """Samples of each member at `places`, (S, m), in minibatches; they are not shuffled."""
-
-    def __init__(self, X, targets, places: Tensor, weight=None, batch_size: int = 1024):
-        super().__init__(X, targets, weight, batch_size)
-        self.places = places
-
-    def _batches(self) -> Iterator[Batch]:
-        for index in self.places.split(self.batch_size, dim=1):
-            yield self.take(index)
-
-
 class DistillationRows(Rows):
     """Samples whose first target is what a teacher predicts for them.
 
     The teacher predicts samples that stay as they are once. Predictions that exceed scikit-learn's
     ``working_memory`` go to a file: to read them took 1/20 of the time of asking an ensemble of
-    ours, 1/30 for a forest and 1/90 for boosted trees, if the operating system holds the file. If
-    it cannot, or the file cannot be written, the teacher predicts samples as they are dealt, some
-    batches at a time, and so it does for new samples.
+    ours, 1/30 for a forest and 1/90 for boosted trees. If there is no file, and for new samples,
+    the teacher predicts samples as they are dealt, some batches at a time.
 
-    `predictions` are those for the samples that stay as they are, where they are known beforehand,
-    `known` those for the first of these samples, where the teacher is asked about the others; as
-    they are dealt if there are `answers`, which say that not all fit the memory. In these the
-    predictions for a stretch of a stream are kept for further epochs; None is memory, or a file of
-    their own.
+    `predictions` are those for the samples that stay as they are, `known` those for the first of
+    them, where they are known beforehand. `answers` is the file for what does not fit the memory,
+    such as the predictions for a stretch of a stream; None is memory, or a file of their own.
     """
 
     def __init__(
@@ -304,23 +281,23 @@ class DistillationRows(Rows):
 class StreamedRows(torch.utils.data.Dataset):
     """Samples that come in stretches, each dealt as :class:`Rows` deals all samples.
 
-    The generators go on from stretch to stretch, so that a single stretch is dealt as the same
-    samples in memory are. `stretches` gives those of an epoch, one :class:`Rows` after the other,
-    of the same seeds; all but the last are of whole batches. X has the shape and dtype of samples.
+    `stretches` gives those of an epoch, counted from 0, one :class:`Rows` after the other, of the
+    same seeds; all but the last are of whole batches. The generators go on from stretch to stretch,
+    so that a single one is dealt as the same samples in memory are. X is like the samples.
     """
 
     def __init__(
         self,
-        stretches: Callable[[], Iterable[Rows]],
+        stretches: Callable[[int], Iterable[Rows]],
         n_rows: int,
         batch_size: int,
         seeds: Sequence[int],
         X: Tensor,
     ):
-        self.stretches, self.n_rows = stretches, n_rows
+        self.stretches, self.n_rows, self.epoch = stretches, n_rows, 0
         self.X, self.batch_size, self.seeds = X, min(batch_size, n_rows), seeds
         self._inputs: InputEncoder | None = None
-        self._state: list[Tensor] | None = None  # of the generators
+        self._generators = [torch.Generator().manual_seed(seed).get_state() for seed in seeds]
 
     def __len__(self) -> int:
         return self.n_rows
@@ -329,51 +306,23 @@ class StreamedRows(torch.utils.data.Dataset):
         """Let batches have their samples encoded, as :meth:`Rows.encode_by` does."""
         self._inputs = inputs
 
-    def __iter__(self) -> Iterator[Batch]:
-        for rows in self.stretches():
-            rows.encode_by(self._inputs)
-            if self._state is not None:
-                rows.load_state(self._state)
-            yield from rows
-            self._state = rows.state()
-
-
-class PooledRows(StreamedRows):
-    """Copies of samples X, one for each epoch in turn: a transfer set that is made once.
-
-    `copy` makes the :class:`Rows` of a copy, given its number, when it is first dealt.
-    """
-
-    _state: list[Tensor]
-
-    def __init__(
-        self,
-        copy: Callable[[int], Rows],
-        n_copies: int,
-        X: Tensor,
-        batch_size: int,
-        seeds: Sequence[int],
-    ):
-        super().__init__(lambda: [self.of_epoch()], len(X), batch_size, seeds, X)
-        self.copy, self.n_copies, self.epoch = functools.cache(copy), n_copies, 0
-        self._state = [torch.Generator().manual_seed(seed).get_state() for seed in seeds]
-
     def state(self) -> list[Tensor]:
         """Return the states of the generators, and the number of epochs that have ended."""
-        return [*self._state, torch.tensor([self.epoch])]
+        return [*self._generators, torch.tensor([self.epoch])]
 
     def load_state(self, state: list[Tensor]) -> None:
-        """Go on from what :meth:`state` returned: the same orders and copies follow."""
-        *self._state, epoch = state
+        """Go on from what :meth:`state` returned: the same orders and stretches follow."""
+        *self._generators, epoch = state
         self.epoch = int(epoch)
 
     def __iter__(self) -> Iterator[Batch]:
-        yield from super().__iter__()
+        for rows in self.stretches(self.epoch):
+            rows.encode_by(self._inputs)
+            fresh = rows.state()[len(self._generators) :]  # that of new samples, at first
+            rows.load_state([*self._generators, *fresh])
+            yield from rows
+            self._generators = rows.state()
         self.epoch += 1
-
-    def of_epoch(self) -> Rows:
-        """Return the samples of this epoch."""
-        return self.copy(self.epoch % self.n_copies)
 
 
 def drawn_rows(X: Tensor, draw: Callable[..., Tensor], seed: int) -> Tensor:

@@ -49,22 +49,24 @@ class TracedGradient(FlatGradient):
 
     def __call__(self, X, targets, weight):
         batch = [X, *targets] if weight is None else [X, *targets, weight]
-        step = self._step_for(batch, has_weight=weight is not None)
+        shapes = tuple(tensor.shape for tensor in batch)
+        step = self.records.get(shapes) or self._step_for(shapes, batch, weight is not None)
         outputs, losses, *gradients = step(*self.values, *batch)
         torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.d_flat)
         self._add_penalties()
         return outputs, losses
 
-    def _step_for(self, batch: list[Tensor], has_weight: bool) -> Step:
-        """Return the record for batches of this shape, or autograd's step while there is none."""
-        shapes = tuple(tensor.shape for tensor in batch)
-        if shapes in self.records:
-            return self.records[shapes]
+    def _step_for(self, shapes: tuple, batch: list[Tensor], has_weight: bool) -> Step:
+        """Return a record for batches of these shapes where it pays, else autograd's step."""
         step = partial(self._step, has_weight=has_weight)
-        if self._is_worth_recording(shapes):
+        self.seen[shapes] += 1
+        n_expected = self.seen[shapes] * self.n_epochs / self.n_loads
+        # The first step shows whether vmap works at all.
+        is_worth_it = self.seen[shapes] > 1 and n_expected >= _STEPS_WORTH_RECORDING
+        if is_worth_it and self.supports(self.module):
             try:
                 with _keeping(self.module.buffers()):
-                    self.records[shapes] = recorded(step, [*self.values, *batch])
+                    return self.records.setdefault(shapes, recorded(step, [*self.values, *batch]))
             # Users' modules may do what no record can hold; the step is then run as it is.
             except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
                 _CANNOT_BE_RECORDED.add(self.module)
@@ -73,14 +75,6 @@ class TracedGradient(FlatGradient):
                     f"which is slower: {str(error).strip().splitlines()[0]}"
                 )
         return step
-
-    def _is_worth_recording(self, shapes: tuple) -> bool:
-        """Count a batch of this shape; tell whether a record would pay for those to come."""
-        self.seen[shapes] += 1
-        if self.seen[shapes] == 1:
-            return False  # the first step shows whether vmap works at all
-        n_expected = self.seen[shapes] * self.n_epochs / self.n_loads
-        return n_expected >= _STEPS_WORTH_RECORDING and self.supports(self.module)
 
     @torch.enable_grad()
     def _step(self, *tensors: Tensor, has_weight: bool = False) -> tuple[Tensor, ...]:
@@ -104,10 +98,7 @@ class TracedGradient(FlatGradient):
 
 
 def recorded(step: Step, tensors: list[Tensor]) -> Step:
-    """Record the low-level calls that a step makes for example tensors.
-
-    A RuntimeError says that record and step give different results for the same random numbers.
-    """
+    """Record a step's low-level calls; a RuntimeError if it gives something else than the step."""
     with DISPATCH_MODE_LOCK.held(), Recorder(tensors) as recorder:
         results = step(*tensors)
     record = torch.fx.GraphModule(recorder.constants, recorder.graph_of(results)).forward

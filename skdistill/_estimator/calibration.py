@@ -99,10 +99,10 @@ class ApproximationError:
     def __call__(self, distribution: Any) -> Any:
         """Return the distribution with this part, of the same kind."""
         error = torch.tensor(self.variance)
-        if isinstance(distribution, EmpiricalGaussian):
-            return replace(
-                distribution, variances=distribution.variances + error.to(distribution.variances)
-            )
+        has_members = isinstance(distribution, EmpiricalGaussian)
+        if has_members and distribution.mean_variance is None:  # which GPED predicts
+            variances = distribution.variances
+            return replace(distribution, variances=variances + error.to(variances))
         return distribution.with_mean_variance(error)
 
 

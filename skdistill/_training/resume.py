@@ -112,8 +112,7 @@ class Progress:
 class TaskProgress:
     """The progress of one training that runs as a task, maybe in another process.
 
-    Nothing is written there: `state`, from which the training goes on, is at its end the one to
-    save, and is handed to :meth:`Progress.end_task`. `number` trainings of the fit come before.
+    Its `state` at the end is handed to :meth:`Progress.end_task`, which writes it.
     """
 
     def __init__(self, number: int, state: dict[str, Any] | None):
@@ -149,11 +148,6 @@ def clock() -> float:
     return time.monotonic() + (0.0 if progress is None else progress.seconds_restored)
 
 
-def work_clock() -> float:
-    """Return the seconds for which this thread has had a processor."""
-    return time.thread_time()
-
-
 @contextmanager
 def progress_is(progress: Progress | TaskProgress | None) -> Iterator[None]:
     """Make `progress` the current one."""
@@ -168,12 +162,10 @@ def progress_is(progress: Progress | TaskProgress | None) -> Iterator[None]:
 def resumable(
     estimator: BaseEstimator, random_state: np.random.RandomState, data: Mapping[str, object]
 ) -> Iterator[np.random.RandomState]:
-    """Let a fit go on from the estimator's checkpoint, and save what it trains there.
+    """Let a fit go on from the estimator's checkpoint, and yield the generator to use.
 
-    Within the fit of another estimator that has a checkpoint, as a teacher's is within its
-    student's, everything is saved in that one's. Of `random_state` nothing has been drawn yet; what
-    is yielded is the generator to use. `data` are what `fit` was given, and must be the same when
-    the fit goes on.
+    A teacher's fit within its student's is saved in the student's checkpoint. `data` are what `fit`
+    was given, and must be the same when the fit goes on.
     """
     wanted = Checkpoint.of(Runtime.of(estimator.runtime).checkpoint)
     if wanted is None or current_progress() is not None:
@@ -230,17 +222,16 @@ class TimeBudget:
     def further_for_work(self, share: float) -> Callable[[], float]:
         """Return what tells in a training how much more time to keep for a share of the work.
 
-        A thread that waits for a processor in training waits for it in the work that follows. What
-        is told begins at 0, and is for the thread that asks for it first.
+        A thread that waits for a processor in training waits for it in the work that follows.
         """
-        begin, begin_of_work = clock(), work_clock()
+        begin, begin_of_work = clock(), time.thread_time()  # the latter of work
         most = _MOST_FURTHER * share * self.left
 
         def further() -> float:
             passed = clock() - begin
             if passed < _SECONDS_TO_TELL:
                 return 0.0
-            worked = max(work_clock() - begin_of_work, passed / _MOST_SLOWED)
+            worked = max(time.thread_time() - begin_of_work, passed / _MOST_SLOWED)
             return min(share * self.work * max(0.0, passed / worked - 1.0), most)
 
         return further

@@ -40,11 +40,7 @@ _NUMBERS = "biuf"
 def refuse_with_stream(
     params: Mapping[str, object], neutral: Mapping[str, object], arguments: Mapping[str, object]
 ) -> None:
-    """Raise a ValueError for what does not go with batches.
-
-    Of an estimator's `params`, its parameters' included, those that `neutral` names must have the
-    values there; `arguments`, further ones of `fit`, must be None.
-    """
+    """Raise a ValueError unless `params` are as in `neutral`, and `arguments` of `fit` None."""
     given = {name: params[name] for name in neutral if name in params}
     for name, value in {**given, **arguments}.items():
         wanted = neutral.get(name)
@@ -71,22 +67,8 @@ class Stream:
     iterated over; the parameters of `estimator` say how they are checked. A TypeError or ValueError
     says that there are none, that they can be read once only, or that one differs from the others.
 
-    Attributes
-    ----------
-    n_rows : int
-        Samples of positive weight.
-    dtype : dtype
-        What is computed in.
-    X_moments, y_moments : Moments
-        Of the columns, if samples are those of a table; of the targets, if they are numbers.
-    y_varies : ndarray of bool
-        Whether targets that are numbers differ.
-    X_limits : tuple of ndarray
-        Smallest and largest values of the columns.
-    examples : Part
-        Up to 10,000 samples, evenly spaced, with targets as they were given.
-    first_X : object
-        X of the first batch, as it was given.
+    `n_rows` are the samples of positive weight, `examples` up to 10,000 of them, evenly spaced, and
+    `X_limits` the smallest and largest values of the columns.
     """
 
     def __init__(self, estimator: Any, source: Any):
@@ -333,15 +315,15 @@ def rows_of_stream(
 ) -> Any:
     """Return the rows of a stream as the engine takes them, stretch by stretch.
 
-    `deal` makes those of the engine of samples in memory, and the number of their stretch. Whole
-    batches, as many as the buffer holds, are shuffled together.
+    `deal` makes them of samples in memory and the number of their stretch: as many whole batches as
+    the buffer holds, which are shuffled together.
     """
     from .._engine import StreamedRows
 
     size = min(max(1, stream.buffer_rows // batch_size) * batch_size, stream.n_rows)
     none = torch.from_numpy(np.empty((0, *stream.row_shape), stream.dtype))
 
-    def stretches() -> Iterator[Any]:
+    def stretches(epoch: int) -> Iterator[Any]:
         return map(deal, stream.stretches(scaling, size), itertools.count())
 
     return StreamedRows(stretches, stream.n_rows, batch_size, seeds, none)

@@ -23,7 +23,7 @@ from .._method.task import Buffers, RegressionTask, Task
 from .._training.resume import NO_MATTER
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import OneOf, SettingsRule
-from ..distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
+from ..distributions import Dirichlet, EmpiricalGaussian, ExpectedCategorical, Gaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..expectations import KNOWN, Expectation
 from ..modules import MLP, DistributionStack
@@ -441,9 +441,10 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         moments = super().encode_members(members, scaling, dtype)
         return self.values(Gaussian(*torch.from_numpy(moments).transpose(0, 1).unbind(-1)))
 
-    def read(self, outputs: Tensor) -> ExpectedGaussian:
+    def read(self, outputs: Tensor) -> EmpiricalGaussian:
         parts = (self.by_label[label] for label in ("mean", "aleatoric", "epistemic"))
-        return ExpectedGaussian(*(e.predict(outputs[0, :, columns]) for e, columns in parts))
+        mean, aleatoric, epistemic = (e.predict(outputs[0, :, columns]) for e, columns in parts)
+        return EmpiricalGaussian(mean.unsqueeze(0), aleatoric.unsqueeze(0), epistemic)
 
     def predicted(self, label: str, outputs: Tensor) -> Tensor:
         values = super().predicted(label, outputs)

@@ -8,7 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,14 +217,13 @@ def training_set(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, ..
 def training_rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any, float]:
     """Return the training set as the engine takes it, and the sum of the weights of its samples.
 
-    Transfer samples are generated, and predicted by the teacher, once: there are several copies of
-    the training set. Where these would take too much memory each minibatch has new ones.
+    Transfer samples are generated and predicted once, for several copies of the training set, or
+    for each minibatch where these would take too much memory.
     """
-    from .._engine import AnswersOnFile, DistillationRows, PooledRows, drawn_rows
+    from .._engine import AnswersOnFile, DistillationRows, StreamedRows, drawn_rows
 
     if spec.stream is not None:
-        rows = streamed_rows(spec, spec.stream, predictions, seed)
-        return rows, spec.stream.total_weight
+        return streamed_rows(spec, spec.stream, predictions, seed), spec.stream.total_weight
     X, y, weight, members, labelled = training_set(spec, predictions)
     maker, transfer_only, total_weight = spec.maker, spec.transfer_only, float(weight.sum())
     n_repeats, n_kept = 1, 0
@@ -238,10 +237,8 @@ def training_rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> t
     weights = None if (weight == weight[0]).all() else put(weight, n_repeats)
     inputs, known = put(X, n_repeats), None if members is None else put(members)
     draw = prepare_maker(spec, inputs, weights, predictions.teacher)
-    dealt: dict[str, Any] = {
-        "batch_size": _batch_size(spec.params["batch_size"], len(X)),
-        "seeds": [seed],
-    }
+    batch_size = _batch_size(spec.params["batch_size"], len(X))
+    dealt: dict[str, Any] = {"batch_size": batch_size, "seeds": [seed]}
     deal: Callable[..., Any] = partial(
         DistillationRows,
         targets=(put(y, n_repeats), put(labelled)),
@@ -257,13 +254,15 @@ def training_rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> t
     if n_kept and known is None and fits:
         known = deal(inputs[:n_kept]).predictions
 
+    @cache
     def copy(number: int) -> Any:
         if number == 0 and n_kept == 0 and not transfer_only:
             return deal(inputs, answers=answers)
         drawn = drawn_rows(inputs[n_kept:], draw, seed + 1 + number)
         return deal(torch.cat([inputs[:n_kept], drawn]), known=known, answers=answers)
 
-    return PooledRows(copy, n_copies, inputs, **dealt), total_weight
+    copies = StreamedRows(lambda epoch: [copy(epoch % n_copies)], len(inputs), X=inputs, **dealt)
+    return copies, total_weight
 
 
 def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions, seed: int) -> Any:

@@ -19,7 +19,6 @@ from ._categorical import EmpiricalCategorical
 from ._categorical import ExpectedCategorical as ExpectedCategorical
 from ._dirichlet import Dirichlet
 from ._gaussian import EmpiricalGaussian, Gaussian
-from ._gaussian import ExpectedGaussian as ExpectedGaussian
 from ._gaussian import FactorProcess as FactorProcess
 from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal

@@ -35,11 +35,6 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
     log_probs : Tensor of shape (S, n, K)
         Log probabilities, in nats, that each of S members gives to K classes for n samples. Their
         exponentials sum to one over the classes; ``-inf`` is a class that a member rules out.
-
-    Raises
-    ------
-    ValueError
-        If `log_probs` does not have three axes.
     """
 
     log_probs: Tensor
@@ -58,11 +53,6 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
         Returns
         -------
         EmpiricalCategorical
-
-        Raises
-        ------
-        ValueError
-            If `logits` does not have three axes.
         """
         _check_axes("logits", logits, "(S, n, K)")
         return cls(_log_softmax(logits))
@@ -213,11 +203,7 @@ def _check_axes(name: str, values: Tensor, expected: str) -> None:
 
 
 def _log_softmax(logits: Tensor) -> Tensor:
-    """Log of the softmax over the last axis.
-
-    Over a last axis that is shorter than a vector register, torch's own is several times as slow as
-    over another axis. Equal members get equal results, to the last bit.
-    """
+    """Log of the softmax over the last axis; if that is short, torch's is several times as slow."""
     if logits.shape[-1] < _REGISTER:
         return logits.mT.log_softmax(-2).mT
     return logits.log_softmax(-1)
@@ -226,11 +212,9 @@ def _log_softmax(logits: Tensor) -> Tensor:
 def _mean_entropy_and_information(log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Mean entropy of members (S, n, K), and their mutual information, both of shape (n,).
 
-    The difference of two entropies would lose the information to rounding. It is computed as the
-    mean over members of ``KL(p || q) = sum_k q_k ((1 + d_k) log(1 + d_k) - d_k)``, where q is the
-    members' mean and ``1 + d = p / q``. The ``-d`` add up to zero over the members; with them no
-    term is negative. The d come from differences of log probabilities, which are exact for members
-    that nearly agree.
+    The difference of two entropies would lose the information to rounding. It is the mean over
+    members of ``KL(p || q) = sum_k q_k ((1 + d_k) log(1 + d_k) - d_k)``, where q is the members'
+    mean and ``1 + d = p / q``; no term is negative, and d is exact for members that nearly agree.
     """
     log_probs = log_probs.mT.clamp(min=_LOG_ZERO).contiguous()  # (S, K, n)
     entropy = -(log_probs.exp() * log_probs).sum(dim=-2).mean(dim=0)
@@ -244,8 +228,7 @@ def _mean_entropy_and_information(log_probs: Tensor) -> tuple[Tensor, Tensor]:
 def _reverse_information(log_probs: Tensor) -> Tensor:
     """Mean divergence of the mixture of members (S, n, K) from them, of shape (n,).
 
-    ``sum_k q_k (e_k - 1 - log e_k)`` with ``e = p / q`` and q the mixture. The ``e - 1`` add up to
-    zero over the members, and with them no term is negative.
+    ``sum_k q_k (e_k - 1 - log e_k)`` with ``e = p / q`` and q the mixture has no negative term.
     """
     log_probs = log_probs.mT.clamp(min=_LOG_ZERO).contiguous()  # (S, K, n)
     log_mean = log_probs.logsumexp(dim=0) - math.log(len(log_probs))

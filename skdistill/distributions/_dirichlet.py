@@ -31,11 +31,6 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     ----------
     concentrations : Tensor of shape (n, K)
         Positive numbers, one for each sample and class: alpha.
-
-    Raises
-    ------
-    ValueError
-        If `concentrations` does not have two axes.
     """
 
     concentrations: Tensor

@@ -71,12 +71,8 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         predicts a point.
     mean_variance : Tensor of shape (n, t), default=None
         Variance, in squared units of y, by which each member's mean is uncertain, normally
-        distributed around `means`. It is epistemic, and no part of `members`. None is 0.
-
-    Raises
-    ------
-    ValueError
-        If the two shapes differ or do not have three axes.
+        distributed around `means`. It is epistemic, and no part of `members`. None is 0. With one
+        member it is what a GPED student predicts: the moments of a posterior's mixture.
     """
 
     means: Tensor
@@ -111,11 +107,6 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         Returns
         -------
         EmpiricalGaussian
-
-        Raises
-        ------
-        ValueError
-            If the shape is not (n, S, t, 2).
         """
         if not isinstance(members, Tensor):
             members = torch.from_numpy(np.array(members))
@@ -284,13 +275,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         return (y - means) / variances.sqrt(), variances
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """See :class:`NumericDistribution`. Exact to rounding.
-
-        Where ``tail = k / S`` and a wide gap separates the k lowest members from the others, the
-        distribution function is flat to rounding. The quantile is then the point in the gap at
-        which the upper tails of the lower members have as much mass as the lower tails of the
-        others, or some point in the gap if these tails underflow.
-        """
+        """See :class:`NumericDistribution`; in a wide gap between members, where tails balance."""
         n_members = len(self.means)
         mass = n_members * tail  # in units of one member's weight
         whole = mass.round()
@@ -300,57 +285,11 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         return mixture_quantile(means, variances, tail.new_ones(n_members), mass, upper)
 
 
-@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class ExpectedGaussian(NumericDistribution):
-    """Posterior expectations of Gaussians' means and variances, and the variance of the means.
-
-    It is what a GPED student predicts: the moments, (n, t), of a posterior's mixture of Gaussians.
-    Quantiles, density and draws are those of the Gaussian with the same moments.
-    """
-
-    mean: Tensor  # expected
-    aleatoric: Tensor  # expected variance
-    epistemic: Tensor  # variance of the mean
-
-    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> ExpectedGaussian:
-        loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
-        variances = scale.square() * self.aleatoric, scale.square() * self.epistemic
-        return ExpectedGaussian(loc + scale * self.mean, *variances)
-
-    def with_mean_variance(self, variance: Tensor) -> ExpectedGaussian:
-        return replace(self, epistemic=self.epistemic + variance.to(self.epistemic))
-
-    def uncertainty(self) -> Uncertainty:
-        total = self.aleatoric + self.epistemic
-        return Uncertainty(total, self.aleatoric, self.epistemic, measure="variance")
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self._predictive.log_prob(y)
-
-    def cdf(self, y: Tensor) -> Tensor:
-        return self._predictive.cdf(y)
-
-    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        return self._predictive.sample(n_samples, generator)
-
-    @property
-    def _predictive(self) -> EmpiricalGaussian:
-        """The Gaussian with these moments, as an ensemble of one member."""
-        return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
-
-    def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
-        return self._predictive.closed_quantile(levels)
-
-    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        return self._predictive._tail_quantile(tail, upper)
-
-
 class FactorProcess(NamedTuple):
     """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n samples.
 
     The factors z are standard normal and the same for all samples and all p values of a function, e
-    is standard normal and independent for each (Park et al., 2025): the covariance of two samples
-    is ``loadings(x)^T loadings(x')``.
+    is standard normal and independent for each (Park et al., 2025).
     """
 
     mean: Tensor  # (n, p)

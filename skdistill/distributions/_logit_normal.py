@@ -41,11 +41,6 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
         Number of draws that predictions are means over.
     seed : int, default=0
         Of these draws.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not match.
     """
 
     logit_mean: Tensor
@@ -131,10 +126,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
     def _drawn(
         self, mean: Tensor, variance: Tensor, factor: Tensor | None = None
     ) -> EmpiricalCategorical:
-        """Members for some of the samples, one for each draw; the draws are those of all samples.
-
-        Means err by less than with independent draws.
-        """
+        """Members for some of the samples, one for each draw; all samples have the same draws."""
         n_logits, rank = mean.shape[1], 0 if factor is None else factor.shape[2]
         draws = latin_hypercube(self.n_samples, n_logits + rank, self.seed)
         own, shared = torch.tensor(draws).to(mean).split((n_logits, rank), dim=1)
@@ -156,11 +148,7 @@ class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
 
 @lru_cache(maxsize=8)
 def latin_hypercube(n_draws: int, n_coordinates: int, seed: int) -> np.ndarray:
-    """Standard normal draws (n_draws, n_coordinates), in float64.
-
-    Of each coordinate, one draw falls into each of `n_draws` equal parts of the distribution, in
-    random order. The first coordinates do not depend on how many others there are.
-    """
+    """Standard normal draws (n_draws, n_coordinates), one in each `n_draws`-th of a coordinate."""
     order, place = torch.rand(
         (n_coordinates, 2, n_draws),
         generator=torch.Generator().manual_seed(seed),

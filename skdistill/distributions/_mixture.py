@@ -25,13 +25,11 @@ def mixture_quantile(
 ) -> Tensor:
     """Quantiles (..., k) of mixtures of Gaussians, exact to rounding, in the dtype of the means.
 
-    Halley's method finds most of them, by a few steps in float32 and a last one in the dtype of the
-    means. Where that one is not small, or the distribution function so flat that its rounding
-    matters, as between components far apart, a bracket is closed around the quantile in float64.
+    Halley's method finds most of them. Where its last step is not small, or the distribution
+    function flat, as between components far apart, a bracket is closed around the quantile.
 
-    Means and variances of the components have shape (S, ...). Their weights (S,) need not sum to
-    one: equal ones are 1, so that their sums are exact. The mass (k,) is the weight below a
-    quantile, or above it where `upper` is true: at most half the sum.
+    Means and variances have shape (S, ...). Equal weights (S,) are 1, so that their sums are exact.
+    The mass (k,) is the weight below a quantile, or above it where `upper`: at most half the sum.
     """
     shape = (*means.shape[1:], len(mass))
     means, stds = means.flatten(1), variances.flatten(1).sqrt()
@@ -90,11 +88,7 @@ def _halley(
 
 
 def _brackets(means: Tensor, stds: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds of the quantiles at which N(0, 1) has the quantiles `normal`.
-
-    Each component has at most the wanted share below the smallest of the components' own quantiles
-    and at least that below the largest; so has the mixture.
-    """
+    """Smallest and largest of the components' own quantiles, between which the mixture's lies."""
     own = torch.addcmul(means, normal, stds)
     return own.amin(dim=0), own.amax(dim=0)
 
@@ -125,11 +119,9 @@ class _LogMass:
 def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Tensor:
     """Lower quantiles (m,) of m mixtures of means and stds (S, m), exact to rounding.
 
-    A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
-    the equation, or to the middle of the bracket where that step leaves the bracket or is more
-    than half the last one. Each problem stops by itself, when the two sides agree to rounding or
-    the bracket has closed around x. It starts with the average of the components' quantiles, where
-    it stays if all tails underflow. The weights have shape (S, 1), the mass (m,).
+    A safeguarded Newton iteration from the average of the components' quantiles: x moves by
+    Newton's step for the logarithm of the two sides of the equation, or to the middle of the
+    bracket where that step leaves it or is more than half the last one. The weights are (S, 1).
     """
     normal = torch.special.ndtri(mass / weights.sum())
     low, high = _brackets(means, stds, normal)
@@ -159,8 +151,7 @@ def _log_tail_ratio(
     """Logarithm of the ratio of the two sides of ``F(x) = mass``, and its derivative by x.
 
     F(x) is the weight of the components whose mean is below x, less their upper tails, plus the
-    lower tails of the others. With each term on the side where it is positive nothing cancels,
-    neither far out nor in a gap between components. Shapes (m,), (m,), (S, m), (S, m) and (S, 1).
+    lower tails of the others. With each term on the side where it is positive nothing cancels.
     """
     z = (x - means) / stds
     below = z > 0

@@ -244,8 +244,7 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
 def t_log_density(square: Tensor, log_spread: Tensor, alpha: Tensor, size: int) -> Tensor:
     """Log density of multivariate t with ``2 alpha`` degrees of freedom.
 
-    `square` is the squared distance of y in units of the spread, `log_spread` the logarithm of the
-    spread, both summed over the `size` targets.
+    The square of y in units of the spread, and the log spread, are sums over the `size` targets.
     """
     double = alpha.double()  # the logarithms of Gamma are large, and cancel
     log_kernel = (double + 0.5 * size) * torch.log1p(square / (2 * double))

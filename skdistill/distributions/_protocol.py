@@ -177,11 +177,6 @@ class NumericDistribution(Distribution):
         Tensor of shape (n, t)
             In nats. The joint log density of several targets is not their sum where these share
             members.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
         """
 
     @abstractmethod
@@ -221,11 +216,6 @@ class NumericDistribution(Distribution):
         -------
         Tensor of shape (n, t, len(q))
             In units of y; one quantile for a float. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If a probability is not strictly between 0 and 1.
         """
         wanted = "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1"
         try:
@@ -250,11 +240,6 @@ class NumericDistribution(Distribution):
         -------
         Tensor of shape (n, t, 2), or (n, t, len(coverage), 2) for a sequence
             Lower and upper end, in units of y. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If a coverage is not strictly between 0 and 1.
         """
         is_one = isinstance(coverage, (float, np.floating))
         several = isinstance(coverage, (list, tuple)) or np.ndim(coverage) == 1
@@ -341,11 +326,6 @@ class ClassDistribution(Distribution):
         -------
         Tensor of shape (n,)
             In nats; ``-inf`` where all members rule the class out.
-
-        Raises
-        ------
-        ValueError
-            If `codes` are not n whole numbers from 0 to K - 1.
         """
         log_mean = self.log_mean
         n_rows, n_classes = log_mean.shape

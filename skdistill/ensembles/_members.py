@@ -23,7 +23,7 @@ from .._estimator.base import Fitted, ObservedTask
 from .._method.plan import TrainingBudget, as_tensors, build_module, rebuild_module, weights_of
 from .._training.resume import TaskProgress, current_progress, progress_is
 from .._training.stream import Part, Stream, rows_of_stream
-from .._training.trainer import SEED_LIMIT, has_epochs, on_device
+from .._training.trainer import SEED_LIMIT, n_epochs_in, on_device
 from .._utils.messages import time_left
 from .._utils.reporting import part, print_line
 from .._utils.warnings import warn
@@ -158,7 +158,7 @@ def train_block(
     n_later: int = 0,
 ) -> Members:
     """Train the members that are the keys of `seeds`; `n_later` others come after them."""
-    from .._engine import MemberEarlyStopping, OwnRows, Rows
+    from .._engine import MemberEarlyStopping, Rows
 
     numbers, plan = list(seeds), spec.plan
     # The samples that tell each member's best epoch: those held out, or that it leaves out.
@@ -170,7 +170,7 @@ def train_block(
         X, y, weight = tensors_of(spec, X, y, weight)
         if spec.valid is None and spec.parts is not None:
             left_out = torch.as_tensor(spec.parts.left_out(numbers), device=X.device)
-            valid = OwnRows(X, (y,), left_out, weight)
+            valid = Rows(X, (y,), weight, batch_size=1024, places=left_out)
         else:
             valid = Rows(X, (y,), weight)
         given = spec.early_stopping or EarlyStopping()
@@ -308,7 +308,7 @@ def train_stack(
     callbacks = [c for c in (per_epoch, stopping, guard, observer) if c is not None]
     how = module, objective, rows, spec.n_epochs
     net = spec.training.fit(*how, callbacks=callbacks, **settings)
-    if net.interrupted_ and not has_epochs(net):
+    if net.interrupted_ and not n_epochs_in(net.history):
         raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
     return net, guard
 

@@ -140,9 +140,7 @@ class Family(Settings, ABC):
         """Return the family that learns the next token of sequences; raise if there is none.
 
         It has `weight_of_uniform`, by which members are smoothed; `_target_of_tokens`, which makes
-        what is learnt at N tokens, (N, width), of statistics with the `mean` and `mean_log` of the
-        members' probabilities, (N, K); and `_loss_of_tokens`, the loss of outputs (..., K) and
-        targets (..., width), and its gradient.
+        targets (N, width) of ``MemberStatistics``; and `_loss_of_tokens` with its gradient.
         """
         raise ValueError(
             "family must be one that learns from statistics of members at each token, such as "
@@ -286,8 +284,7 @@ class NumericFamily(Family):
 def without_zeros(members: np.ndarray) -> np.ndarray:
     """Mix members (n, M, K) with their mean in the samples where one gives a class no probability.
 
-    The mean has weight 1 / (M + 1), that of one more member. So the members' mean stays as it is,
-    but for a trace of the uniform distribution, for classes to which no member gives any.
+    The mean, with a trace of the uniform distribution, has the weight of one more member.
     """
     rows = (members == 0).any(axis=(1, 2))
     if not rows.any():

@@ -23,16 +23,14 @@ _PIECE = 2**18  # values of a table (N, L) that are taken at a time, in float64:
 class DistillationGame:
     """State of the game: how far the learners so far have missed the target, sample by sample.
 
-    The exponential weights of Eqs 4 and 5 depend on the learners only through the sum of their
-    errors, ``S = sum_t c_t (f_t - g)``; they are its softmax, which never overflows. The weight
-    ``c_t`` of a learner is 1, or less where it would overshoot. A sample of weight 2 is two
-    samples, and N the sum of the weights. The samples' learning rate eta is by default that of
-    Theorem 1, for each column. Of the L columns the first `n_played` are played, or all.
+    The exponential weights of Eqs 4 and 5 are a softmax of the sum of the learners' errors, ``S =
+    sum_t c_t (f_t - g)``. The weight ``c_t`` of a learner is 1, or less where it would overshoot; a
+    sample of weight 2 is two samples. The samples' learning rate eta is by default that of Theorem
+    1, for each column. Of the L columns the first `n_played` are played, or all.
 
-    For each column there are `loc`, its mean, the middle of the range of predictions; `bound`, the
-    largest distance of predictions from it, B, 1.5 times that of the target, or 0 where this is
-    constant; and `scale`, the largest error that is possible, G = B + max abs(g). `errors` (N, L)
-    are the sum S, and `total` is the sum C of the learners' weights: their mean is ``g + S / C``.
+    For each column there are `loc`, its mean; `bound`, the largest distance B of predictions from
+    it, 1.5 times that of the target; and `scale`, the largest possible error G = B + max abs(g).
+    `errors` (N, L) are the sum S, and `total` the sum C of the weights: the mean is ``g + S / C``.
     """
 
     def __init__(
@@ -91,9 +89,7 @@ class DistillationGame:
     def wanted(self) -> Tensor:
         """Signs that are wanted of the next learner's error, times how much they matter: (N, L).
 
-        ``K_plus - K_minus``, by which Definition 1 weighs the errors, with a mean size of 1 over
-        the samples of each column. 0 where nobody has erred, as in the first round, and in columns
-        that are not played.
+        ``K_plus - K_minus`` of Definition 1, with a mean size of 1 over the samples of a column.
         """
         wanted = torch.empty_like(self.target)
         for columns in self._columns():

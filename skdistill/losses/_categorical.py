@@ -27,11 +27,7 @@ class _Logits(NamedTuple):
 
 
 class Categories(_Logits):
-    """Heads, given by logits (..., M, n, K), with their probabilities, each form computed once.
-
-    It stands for the logits where several losses are computed of them. Classes come before samples
-    in all of them, (..., M, K, n).
-    """
+    """Heads, given by logits (..., M, n, K); each form, (..., M, K, n), is computed once."""
 
     @computed_once
     def log_probs(self) -> Tensor:
@@ -118,11 +114,7 @@ def categorical_correctness(heads: Heads, target: Tensor) -> tuple[Tensor, Tenso
 def categorical_aggregation(
     heads: Heads, members: Members, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """L2 of Hydra+ for classes: cross-entropy between the aggregates (Hydra+, Eq 5).
-
-    The aggregates are the mean probabilities of members and of heads, each softened by the
-    temperature before. With one head it is Hinton's distillation.
-    """
+    """L2 of Hydra+ for classes: cross-entropy between mean probabilities (Hydra+, Eq 5)."""
     heads, members = _heads(heads), _members(members)
     if temperature != 1:
         heads = Categories(heads.logits / temperature)
@@ -164,9 +156,7 @@ def information_mismatch(
 ) -> tuple[Tensor, Tensor]:
     """Squared difference between the log mutual informations of members and of heads.
 
-    The mutual information, the epistemic part, is the mean divergence of the members (heads) from
-    their mean. Ours, not the paper's: it keeps the scale of that part, which L2 and L3 lose. The
-    floor, in nats, is well above rounding.
+    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose.
     """
     heads, members = _heads(heads), _members(members)
     terms = heads.log_ratio * heads.probs

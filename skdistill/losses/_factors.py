@@ -31,8 +31,7 @@ def factor_scores(
     They are eigenvectors of the members' M x M matrix of products of residuals, averaged over rows
     and values (M, n, p), those that explain most first: ``scores.T @ scores / M`` is the identity,
     but for zeros where there is no spread left to explain. "auto" keeps the factors that explain at
-    least a twentieth of the spread each, which does not depend on the number of members. There is
-    at least one, and at most M - 1.
+    least a twentieth of the spread each.
     """
     residuals = standardised_residuals(values.double())
     if weight is not None:

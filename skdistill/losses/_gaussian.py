@@ -36,10 +36,7 @@ class Mixture(Gaussian):
 
 
 def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
-    """Gaussian (..., n, t) with the moments of the mixture of members, and its epistemic variance.
-
-    Members have shape (..., M, n, t); the epistemic part is the variance of the means (with 1/M).
-    """
+    """Gaussian (..., n, t) with the moments of the members' mixture, and its epistemic variance."""
     mixture = Mixture(*members)
     aggregate = Gaussian(*(value.squeeze(-3) for value in mixture.aggregate))
     return aggregate, mixture.epistemic.squeeze(-3)
@@ -176,9 +173,8 @@ def residual_mismatch(
 ) -> tuple[Tensor, Gaussian]:
     """Squared distance between the residuals of paired members and heads, in epistemic units.
 
-    A residual is a mean less the mean over members (heads). L3 weighs residuals by 1/variance, so
-    that where noise dominates they are never learnt; here the unit is the teacher's own epistemic
-    variance, plus a floor. Ours, not the paper's. Targets are standardised.
+    L3 weighs residuals by 1/variance, so that where noise dominates they are never learnt; here the
+    unit is the teacher's own epistemic variance, plus a floor. Ours, not the paper's.
     """
     member_index, head_index = pairs or (None, None)
     error = at(heads.residuals, head_index) - at(members.residuals, member_index)
@@ -203,9 +199,8 @@ def spread_mismatch(
 ) -> tuple[Tensor, Gaussian]:
     """Squared difference between the log epistemic variances of members and heads.
 
-    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose. Targets
-    are standardised. The gain, whose logarithm has shape (..., n, t), is a constant here; the slope
-    in its logarithm is twice ``spread_error``.
+    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose. The slope
+    in the logarithm of the gain, (..., n, t), is twice ``spread_error``.
     """
     error = spread_error(heads, members, log_gain, floor)
     # d_epistemic = 2 error / epistemic, d epistemic = sum_m 2 residual_m d mean_m / M

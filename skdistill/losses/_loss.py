@@ -156,10 +156,8 @@ def tempered_sum(
 def log_tailed_clip(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tensor, Tensor]:
     """Loss that grows as its logarithm from a limit on: ``limit (1 + ln(loss / limit))``.
 
-    A network's outputs for a sample far from all others move a long way with each step, and a
-    likelihood grows with their square, or exponentially: one such sample outweighs all others by
-    many orders of magnitude until the network recovers. Below the limit nothing changes. The
-    gradient, (..., n, p), is that with respect to the outputs.
+    A likelihood grows with the square of the outputs, or exponentially: without a limit, one sample
+    far from all others outweighs them until the network recovers.
     """
     excess = (loss / limit).clamp(min=1.0)
     return loss.clamp(max=limit) + limit * excess.log(), gradient / excess.unsqueeze(-1)
@@ -208,13 +206,10 @@ def at(values: Tensor, index: Tensor | None) -> Tensor:
 def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8) -> Tensor:
     """L4 of Hydra+: how alike the heads' weights are (Hydra+, Eq 9).
 
-    Summed over layers and heads as in Eq 9, but a mean over the units of a layer, so that its
-    weight in the loss does not depend on their width: M for each layer of M identical heads.
-    `weights` has a tensor (..., M, n_units, fan_in) for each layer of the heads.
-
-    A unit's weights are compared with their "mean" over heads (Eq 9), or, "pairwise", with the same
-    unit of every other head. Eq 9 has a degenerate minimiser, one long head against M - 1 equal
-    ones; the pairwise form has not.
+    Summed over layers, of weights (..., M, n_units, fan_in), and heads as in Eq 9, but a mean over
+    the units of a layer: M for each layer of M identical heads. A unit's weights are compared with
+    their "mean" over heads (Eq 9), which has a degenerate minimiser, one long head against M - 1
+    equal ones, or, "pairwise", with the same unit of every other head.
     """
     n_heads, layers = weights[0].shape[-3], []
     for weight in weights:

@@ -36,8 +36,7 @@ _TINY = 1e-12  # keeps logarithms finite where members agree
 def gaussian_parameters(members: Gaussian, min_variance: float = 1e-6) -> Tensor:
     """Means and raw variances of members on standardised targets: z (..., M, n, 2 t) of Eq 12.
 
-    The variance is the floor plus the softplus of the raw one. Variances less than twice the floor
-    count as that, so that members that predict a point keep a finite raw variance.
+    Variances less than twice the floor count as that, so that raw ones are finite.
     """
     variance = (members.variance - min_variance).clamp(min=min_variance)
     return torch.cat((members.mean, _inverse_softplus(variance)), dim=-1)
@@ -46,9 +45,8 @@ def gaussian_parameters(members: Gaussian, min_variance: float = 1e-6) -> Tensor
 def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float = -30.0) -> Tensor:
     """Logits of members less that of the last class: z (..., M, n, K - 1) of Eq 9.
 
-    Members are logits or log probabilities, ``-inf`` for what they rule out; log probabilities less
-    than `min_log_prob` count as that. Smoothing mixes the uniform distribution into every member,
-    for members that give probabilities of zero: these would govern mean and variance of the logits.
+    Members are logits or log probabilities. Smoothing mixes the uniform distribution into each:
+    probabilities of zero would govern mean and variance of the logits.
     """
     log_probs = members.log_softmax(-1)
     if smoothing:
@@ -115,10 +113,8 @@ def normal_inverse_start(
 ) -> Tensor:
     """Outputs (..., 2 t + 2 n_groups) of the best student that predicts the same for all samples.
 
-    The targets of a group share nu and the degrees of freedom: there are t groups for the
-    normal-inverse-gamma distribution, one for the normal-inverse-Wishart. The last layer's bias
-    starts from it: where noise variances are far from one, the likelihood is so steep elsewhere
-    that Adam does not recover from the first gradients.
+    The targets of a group share nu and the degrees of freedom. Training starts from it: where noise
+    variances are far from one, the likelihood is too steep elsewhere for Adam to recover.
     """
     mean, harmonic, scatter, gap = (statistic.double() for statistic in target)
     share = torch.ones(mean.shape[-2]).to(mean) if weight is None else weight.to(mean)
@@ -163,9 +159,8 @@ def normal_nll(
 ) -> tuple[Tensor, Tensor]:
     """Mean negative log density of the members' parameters, diagonal covariance (Eq 7).
 
-    Given the moments of the members' Gaussians instead, ``moments(members)[0]``, it is the
-    divergence KL(members' mixture || student) of mixture distillation (Eq 6). Either way the
-    minimiser is the target. Outputs (..., n, 2 p) are read by ``Gaussian.from_outputs``.
+    Given the moments of the members' Gaussians instead, it is the divergence KL(members' mixture ||
+    student) of mixture distillation (Eq 6). Outputs are those of ``Gaussian.from_outputs``.
     """
     prediction = Gaussian.from_outputs(outputs, min_variance)
     loss, gradient = gaussian_cross_entropy.and_gradient(prediction, target)
@@ -176,11 +171,7 @@ def normal_nll(
 def paired_normal_nll(
     outputs: Tensor, target: PairedNormal, min_variance: float = GaussianNormal.min_variance_of_z
 ) -> tuple[Tensor, Tensor]:
-    """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13).
-
-    Outputs (..., n, 5 t) are those of ``GaussianNormal.from_outputs`` with ``covariance="full"``;
-    the target is the minimiser.
-    """
+    """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13)."""
     n_targets = target.slope.shape[-1]
     diagonal, slope = outputs[..., : 4 * n_targets], outputs[..., 4 * n_targets :]
     prediction = Gaussian.from_outputs(diagonal, min_variance)
@@ -229,11 +220,7 @@ def matched_moments(
 
 @loss_with_gradient
 def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean negative log density of parameters z, covariance diagonal plus low rank (Eqs 7 and 10).
-
-    Outputs (..., n, (2 + r) p) are those of ``LogitNormal.from_outputs``, with r at least 1; the
-    members' parameters have shape (..., M, n, p).
-    """
+    """Mean negative log density of z, (..., M, n, p), diagonal plus low rank (Eqs 7 and 10)."""
     n_members, size = z.shape[-3], z.shape[-1]
     # In float64: where the diagonal vanishes, C is near singular.
     diagonal, columns = outputs.double().tensor_split([2 * size], dim=-1)
@@ -266,7 +253,7 @@ def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solved(root: Tensor, values: Tensor) -> Tensor:
-    """Return C^-1 values for C = L L^T with root L, by steps that a CUDA graph can hold."""
+    """Return C^-1 values for C = L L^T with root L, for which no GPU has to be waited for."""
     half = torch.linalg.solve_triangular(root, values, upper=False)
     found: Tensor = torch.linalg.solve_triangular(root.mT, half, upper=True)
     return found
@@ -276,10 +263,9 @@ def _solved(root: Tensor, values: Tensor) -> Tensor:
 def normal_inverse_nll(outputs: Tensor, target: NormalInverseGammaTarget) -> tuple[Tensor, Tensor]:
     """Mean negative log density of the members' means and diagonal covariances (Eqs 7 and 11).
 
-    Outputs are those of ``NormalInverseGamma.from_outputs``, (..., n, 4 t), with a distribution for
-    each target, or of ``NormalInverseWishart.from_outputs``, (..., n, 2 t + 2), with one for all t.
-    With the harmonic mean s of the variances, ``half`` the degrees of freedom and ``psi = 2 half
-    s``, the loss of a distribution of t targets is
+    Outputs are those of a normal-inverse-gamma distribution for each target, (..., n, 4 t), or of a
+    normal-inverse-Wishart, (..., n, 2 t + 2). With the harmonic mean s of the variances, ``half``
+    the degrees of freedom and ``psi = 2 half s``, the loss of a distribution of t targets is
     ``(nu square - t ln nu) / 2 + ln Gamma_t(half) - t (half ln half - half) + half misfit``, where
     ``square`` is the mean of (member's mean - mean)^2 / variance, ``misfit``, which is not
     negative, that of s / variance - 1 - ln(s / variance), both summed over its targets, and
@@ -332,12 +318,10 @@ def logit_normal_moments(
     r"""Mean and mutual information of the members, each matched by a term of its own.
 
     Draws :math:`z_s = \mu + \sigma \varepsilon_s` of the logits less that of the last class (Eqs 9
-    and 10) are heads: it is the cross-entropy of their mean relative to the members' mean, plus w
-    times the squared difference of the log mutual informations. Ours, not the paper's: the
-    likelihood weighs the logits of impossible classes, of which members differ most, as all others.
-
-    Outputs (..., n, 2 (K - 1)) are means and raw variances, members log probabilities (..., M, n,
-    K), the draws (T, K - 1) standard normal and the same for every sample.
+    and 10), with :math:`\varepsilon` (T, K - 1) the same for every sample, are heads: it is the
+    cross-entropy of their mean relative to the members' mean, plus w times the squared difference
+    of the log mutual informations. Ours, not the paper's: the likelihood weighs the logits of
+    impossible classes, of which members differ most, as all others.
     """
     mean, variance = (part.unsqueeze(-3) for part in Gaussian.from_outputs(outputs))
     noise, std = draws.unsqueeze(-2), variance.sqrt()
@@ -358,11 +342,7 @@ def logit_normal_moments(
 def label_nll(
     student: GaussianNormal | NormalInverseGamma | NormalInverseWishart | LogitNormal, y: Tensor
 ) -> Tensor:
-    """Negative log density of labels, the distribution over predictions integrated out, in nats.
-
-    The student has n samples, `y` shape (n, t), or (n,) and int64 for classes counted from 0; the
-    densities of several targets are summed (Eqs 16 and 17).
-    """
+    """Negative log density of labels, (n, t) or classes of int64 (n,), in nats (Eqs 16 and 17)."""
     if y.dtype == torch.int64:
         # Not by `log_prob`, whose check of the codes would wait for a GPU at each step.
         # To mypy a student of numbers may have labels too, which are no integers then.

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -28,14 +28,11 @@ Generator = torch.Generator | None
 
 
 class Connection(nn.Module):
-    """Merges activations of an earlier learner into those of another; subclasses define `merge`.
-
-    Where the earlier learner's activations differ in width, they are projected. ``out_features`` is
-    the width of the merged activations.
-    """
+    """Merges activations of an earlier learner, projected to their width, into those of another."""
 
     is_projected = True
     flop_per_unit: int  # of merge
+    merge: Any  # that of each kind
 
     def __init__(self, width: int, source_width: int, generator: Generator = None):
         super().__init__()
@@ -46,12 +43,8 @@ class Connection(nn.Module):
             self.project = started(layer, source_width, generator)
 
     def forward(self, own: Tensor, earlier: Tensor) -> Tensor:
-        """Merge activations (..., width) and (..., source_width)."""
+        """Merge activations (..., width) and (..., source_width) by the subclass's `merge`."""
         return self.merge(own, self.project(earlier))
-
-    def merge(self, own: Tensor, earlier: Tensor) -> Tensor:
-        """Merge activations; of equal width, if they are projected."""
-        raise NotImplementedError  # each kind of connection defines it
 
 
 class Residual(Connection):
@@ -85,10 +78,7 @@ class Gated(Connection):
         self.bias = nn.Parameter(torch.zeros(self.n_gates, width))
 
     def gates(self, own: Tensor, earlier: Tensor, first: int, last: int) -> Tensor:
-        """Inputs of the gates `first` to `last` - 1, (last - first, ..., width).
-
-        All gates are computed at once: each call of torch takes longer than a few numbers do.
-        """
+        """Inputs of the gates `first` to `last` - 1, at once, (last - first, ..., width)."""
         axes = (last - first, *(1,) * (own.ndim - 1), -1)
         parts = (self.own, self.earlier, self.bias)
         a, b, c = (part[first:last].view(axes) for part in parts)
@@ -135,9 +125,8 @@ CONNECTIONS: dict[str, type[Connection]] = {
 class Learner(nn.Module):
     """One network of a booster: a core, connections to earlier learners, a body, a last layer.
 
-    `head_layers` layers with parameters come after the connections, of one kind of ``CONNECTIONS``,
-    to the earlier learners `sources`, the last of them first. With `over_time` it predicts from the
-    state at every time step of a series, not only from the last.
+    `head_layers` layers with parameters come after the connections to `sources`, the last of them
+    first. With `over_time` it predicts from the state at every time step of a series.
     """
 
     connections: Any  # an nn.ModuleList of Connection
@@ -321,14 +310,10 @@ class Booster(nn.Module):
 
     def first(self, x: Tensor, n_rounds: int) -> Tensor:
         """Map samples (n, ...) to the mean (n, L) of the first learners."""
-        known: list[Tensor] = []  # activations, the last first
-        mean = x
-        for learner, share in zip(islice(self.learners, n_rounds), self.shares, strict=False):
-            hidden = learner.hidden(x, known[: len(learner.connections)])
-            outputs = self.bounded(learner.outputs(hidden))
-            mean = torch.lerp(mean, outputs, share) if known else outputs
-            known.insert(0, hidden)
-        return mean
+        rounds = Rounds(self, x, reach=self.reach)
+        for _ in range(min(n_rounds, len(self.learners))):
+            rounds.advance()
+        return rounds.mean
 
     @property
     def shares(self) -> list[float]:
@@ -356,9 +341,8 @@ class Booster(nn.Module):
 class Rounds:
     """Runs a booster round by round, and keeps activations and outputs so far.
 
-    `chunk` samples are run at a time, and `before_chunk` is called before each; an error that it
-    raises leaves the rounds so far intact. Learners read at most `reach` rounds back; older
-    activations are dropped. With `over_time` the outputs at all time steps are kept, (time, n, L).
+    `chunk` samples are run at a time, after a call of `before_chunk`. Learners read at most `reach`
+    rounds back. With `over_time` the outputs at all time steps are kept, (time, n, L).
     """
 
     booster: Booster
@@ -393,10 +377,7 @@ class Rounds:
             self.hidden.append(hidden)
 
     def run(self, learner: Any, chunk: int | None = None) -> tuple[Tensor | None, Tensor]:
-        """Return activations, None where none are read, and outputs of a learner in the next round.
-
-        Nothing is kept. `chunk` is the number of samples to run at a time, if it is another.
-        """
+        """Return activations, None if none are read, and outputs of a learner of the next round."""
         known = (self.x, *self.sources_of(learner))
         parts, outputs = [], []
         read = learner.outputs_over_time if self.over_time else learner.outputs

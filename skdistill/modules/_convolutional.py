@@ -136,11 +136,6 @@ class ResNet(nn.Sequential):
     activation : {"relu", "tanh", "silu", "gelu", "identity"}, default="relu"
         Activation after each normalisation.
 
-    Raises
-    ------
-    ValueError
-        If `in_features` is not the shape of an image, or `blocks` and `channels` differ in length.
-
     Notes
     -----
     The default is ResNet-18 for images of 32 x 32, with a first convolution of 3 x 3 and no pooling

@@ -51,8 +51,7 @@ def _input_shape(module: nn.Module, row_shape: Sequence[int]) -> Sequence[int]:
 def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     """Count the operations of a stack's forward pass for one sample of each member.
 
-    Those of matrix products one by one, and what a network tells of other operations in
-    ``elementwise_flop``.
+    They are those of matrix products, and what a network tells by ``elementwise_flop``.
     """
     # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
     # since batch normalisation takes no single sample in training.
@@ -67,10 +66,7 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
 
 
 class _FlopCounter(TorchDispatchMode):
-    """Counts the operations of matrix products in this thread.
-
-    Torch's ``FlopCounterMode`` hooks into the modules of all threads.
-    """
+    """Counts operations of matrix products; torch's ``FlopCounterMode`` hooks into all threads."""
 
     def __init__(self):
         super().__init__()

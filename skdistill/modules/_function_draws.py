@@ -27,10 +27,8 @@ def _root(x: Tensor) -> Tensor:
 class Gaps(nn.Module):
     """Tells how unknown a value is that is in an interval of a column without training samples.
 
-    Its share is the variance of a Wiener process that is known at both ends of the interval, a
-    Brownian bridge, or at one where the other is infinite. It is 1 in the middle of an interval of
-    one unit, and at most there; beyond all samples it grows. Arrays have one entry for each of G
-    intervals.
+    Its share is the variance of a Brownian bridge over the interval, 1 in the middle of one unit,
+    or of a Wiener process, if one end is infinite. Arrays have one entry for each of G intervals.
     """
 
     def __init__(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: np.ndarray):
@@ -58,9 +56,8 @@ class Gaps(nn.Module):
 class UnknownDraws(nn.Module):
     """S draws of what is added to predictions where columns are NaN, which is not known.
 
-    A draw has k values for each column, drawn once: `of_unknown`, of shape (n_columns, S, k). Where
-    a column is NaN, a value or a category that is not known, the draws have exactly the square of
-    `unknown`, (n_columns, k), as variance.
+    A draw has k values for each column: `of_unknown`, (n_columns, S, k). Where a column is NaN, the
+    draws have exactly the square of `unknown`, (n_columns, k), as variance.
     """
 
     def __init__(self, of_unknown: np.ndarray, unknown: np.ndarray):
@@ -91,10 +88,7 @@ class UnknownDraws(nn.Module):
         return self._with_variance(values, self.variance(x))
 
     def _with_variance(self, values: Tensor, variance: Tensor) -> Tensor:
-        """Multiply values (n, S k) of mean 0 by what gives them this variance, (n, k).
-
-        Few draws have it but roughly. (A graph would drop a tiny number that is added.)
-        """
+        """Multiply values (n, S k) of mean 0 by what gives them this variance, (n, k)."""
         values = values.unflatten(-1, (self.n_draws, self.n_values))
         drawn = (values * values).mean(-2).clamp(min=_LEAST)
         return (values * _root(variance / drawn).unsqueeze(-2)).transpose(0, 1)
@@ -105,23 +99,19 @@ class FunctionDraws(UnknownDraws):
 
     Its variance has a closed form; it is all that predicted numbers take. A draw is a sum of random
     Fourier features (Rahimi & Recht, 2007) and of kernel functions at inducing points, whose
-    weights follow from Matheron's rule (Wilson et al., 2020). All draws share these features.
-    Beyond a radius around the mean of the training samples, in standard deviations, draws grow in
-    proportion to the distance from it, with each further deviation by `growth`, as a share of what
-    they are within. Where a column is NaN a draw has a further value of that column, drawn once,
-    and a part of it where the value of the column is in a gap. They are computed in float64: near
-    the samples, large terms cancel.
+    weights follow from Matheron's rule (Wilson et al., 2020). Beyond a radius around the mean of
+    the training samples, in standard deviations, draws grow with each further deviation by the
+    share `growth`. A NaN, or a value in a gap, adds a value of its column, or a part of it. All is
+    computed in float64: near the samples, large terms cancel.
 
-    The encoder, which neither bins nor bounds samples, standardises them; relevances (d,) are
-    factors of its outputs in distances, and of the m inducing points (m, d). The sines have
-    frequencies (D, d) and phases (D,); all features have weights (D + m, S, k), for S draws of k
-    values each. `of_unknown` (n_columns + G, S, k) and `unknown` (n_columns + G, k) are as of
-    :class:`UnknownDraws`, and those of values that are as unknown in one of G gaps. `whitening` (m,
-    m), the inverse of the transposed Cholesky factor of the kernel matrix, takes the kernel
-    functions to features whose squares sum to the share of the prior variance that is known.
-    `scale` (k,) is the standard deviation far from all samples. The in-distribution posterior
-    variance, as a share of the prior one, is the `baseline` that is subtracted everywhere; what is
-    left is exactly the variance of the draws.
+    The encoder standardises samples; relevances (d,) are factors of its outputs in distances, and
+    of the m inducing points (m, d). The sines have frequencies (D, d) and phases (D,); all features
+    have weights (D + m, S, k), for S draws of k values. `of_unknown` and `unknown` are as of
+    :class:`UnknownDraws`, for columns and then for G gaps. `whitening` (m, m), the inverse of the
+    transposed Cholesky factor of the kernel matrix, takes the kernel functions to features whose
+    squares sum to the share of the prior variance that is known. `scale` (k,) is the standard
+    deviation far from all samples. The in-distribution posterior variance, as a share of the prior
+    one, is the `baseline` that is subtracted everywhere.
     """
 
     def __init__(

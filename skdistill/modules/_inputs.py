@@ -28,16 +28,14 @@ def keep(module: nn.Module, name: str, values: np.ndarray | None) -> None:
 class InputEncoder(nn.Module):
     """Turns rows of a table into the inputs of networks; nothing of it is learnt by gradients.
 
-    The inputs of a sample are, in this order: its numbers, less `loc` over `scale`, with 0 in place
-    of missing ones; 1 for each of the columns that `has_indicator` whose number is missing; 1 for
-    the category that it has of each categorical column, and 0 for the others; and the
-    piecewise-linear encodings of its numbers (Gorishniy, Rubachev & Babenko, 2022, "On Embeddings
-    for Numerical Features in Tabular Deep Learning", Eq 1).
+    The inputs of a sample are, in this order: its numbers, less `loc` over `scale`, 0 if missing;
+    1 for each missing number of a column that `has_indicator`; the one-hot code of each categorical
+    column; and the piecewise-linear encodings of its numbers (Gorishniy, Rubachev & Babenko, 2022,
+    "On Embeddings for Numerical Features in Tabular Deep Learning", Eq 1).
 
-    `n_categories` is 0 for numerical columns. Categories are codes 0, 1, ...; others, NaN among
-    them, are no category. `edges` are those of the bins of each column, of its standardised values,
-    in ascending order; fewer than two are no bins. With `compresses`, standardised numbers grow as
-    a logarithm beyond 5, see :func:`compressed`.
+    `n_categories` is 0 for numerical columns; codes beyond, and NaN, are no category. `edges` are
+    those of the bins of each column's standardised values, in ascending order. With `compresses`,
+    these grow as a logarithm beyond 5, see :func:`compressed`.
     """
 
     def __init__(

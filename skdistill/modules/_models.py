@@ -55,11 +55,7 @@ class MultiHead(nn.Module):
         return modules["heads"](modules["core"](x).unsqueeze(1))
 
     def head_weights(self) -> list[Tensor]:
-        """Weights of the heads' layers, each of shape (S, M, n_units, fan_in).
-
-        Biases and other one-dimensional parameters (normalisation layers) are left out, and a
-        convolution's filter is flattened, as in Hydra+'s diversity term (Eq 9).
-        """
+        """Weights of the heads' layers, (S, M, n_units, fan_in), as in Hydra+'s Eq 9."""
         if isinstance(self.heads, StackedSequential):
             linear = (part for part in self.heads.modules() if isinstance(part, StackedLinear))
             return [layer.weight.transpose(-1, -2) for layer in linear]
@@ -70,9 +66,8 @@ class DistributionStack(nn.Module):
     """A stack of networks whose outputs, (S, ..., n, p), are read as a distribution.
 
     `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
-    `calibration`, if there is one, this into another. `inputs`, if there is one, encodes samples
-    for the networks. Random functions, if there are `functions`, are added to what is predicted
-    where samples are unlike those of training, or columns are unknown.
+    `calibration` this into another. `inputs` encodes samples for the networks. `functions` are
+    added where samples are unlike those of training, or columns are unknown.
     """
 
     calibration: Callable[[Any], Any] | None = None
@@ -132,11 +127,9 @@ class DistributionStack(nn.Module):
 
 
 class GaussianStack(DistributionStack):
-    """A stack of networks for regression, with the scale of the targets in its buffers.
+    """A stack of networks for regression, with location and scale of the targets, (t,), as buffers.
 
-    The distribution is in the targets' own units, by their location and scale, of shape (t,). In
-    float64 these make the distribution one in float64, whatever the network's dtype. `read_mean`
-    takes the mean alone from the outputs of the networks.
+    These give the distribution its units and dtype. `read_mean` takes the mean from the outputs.
     """
 
     read_mean: Callable[[Tensor], Tensor]
@@ -156,10 +149,7 @@ class GaussianStack(DistributionStack):
         self.register_buffer("y_scale", y_scale)
 
     def mean(self, outputs: Tensor, x: Tensor) -> Tensor:
-        """Return the mean of the distribution, (n, t), for samples with outputs (S, n, p).
-
-        Functions leave it as it is, and `read_mean` knows a calibration's weights of members.
-        """
+        """Return the mean of the distribution, (n, t), for samples with outputs (S, n, p)."""
         return torch.addcmul(self.y_loc, self.y_scale, self.read_mean(outputs.to(self.y_loc.dtype)))
 
     def parts(self, outputs: Tensor, x: Tensor) -> tuple[Tensor, ...]:

@@ -168,7 +168,7 @@ class MLP(nn.Sequential):
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
-    """``nn.Linear`` with torch's initial distribution, drawn from `generator`."""
+    """The same as :func:`started` of a linear layer, in half the time."""
     layer = nn.Linear(fan_in, fan_out, bias=False, device="meta")  # draws nothing, as skip_init
     layer.weight = nn.Parameter(torch.empty(fan_out, fan_in))
     layer.bias = nn.Parameter(torch.empty(fan_out))
@@ -179,11 +179,7 @@ def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.
 
 
 def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Layer:
-    """Draw the weights of a layer made on the meta device, uniform on +-1 / sqrt(fan in).
-
-    These are the initial distributions of torch's linear, convolutional and recurrent layers; for
-    the last of them `fan_in` is the width of the hidden state.
-    """
+    """Draw the weights of a layer made on the meta device, uniform on ±1 / sqrt(fan in)."""
     layer.to_empty(device=torch.get_default_device())
     bound = 1.0 / math.sqrt(fan_in)
     for parameter in layer.parameters():
@@ -250,19 +246,18 @@ def check_embeddings(value: object, name: str) -> None:
 
 
 def build_member(module: Callable[..., nn.Module], seed: int, **kwargs) -> nn.Module:
-    """Build one network with weights drawn from `seed`.
-
-    `module` is called with those of ``in_features``, ``out_features`` and ``generator`` that its
-    signature takes, and with whatever the user gave. Torch's global generator stays as it was.
-    """
-    (member,) = build_members(module, [seed], **kwargs)
-    return member
+    """Build one network with weights drawn from `seed`, as :func:`build_members` does."""
+    return build_members(module, [seed], **kwargs)[0]
 
 
 def build_members(
     module: Callable[..., nn.Module], seeds: Sequence[int], **kwargs
 ) -> list[nn.Module]:
-    """Build a network for each seed, as :func:`build_member` does; equal seeds share one."""
+    """Build a network for each seed, with weights drawn from it; equal seeds share one.
+
+    `module` is called with those of ``in_features``, ``out_features`` and ``generator`` that its
+    signature takes, and with whatever the user gave. Torch's global generator stays as it was.
+    """
     accepted = inspect.signature(module).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
     for width in ("in_features", "out_features"):

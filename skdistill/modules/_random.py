@@ -38,9 +38,8 @@ class MemberDropout(nn.Module):
 def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed: int) -> nn.Module:
     """Copy a network, with :class:`MemberDropout` of `rate` for its dropout layers.
 
-    A Sequential network without any gets one before each layer with weights but the first. The
-    units that are dropped when the copy is not training are drawn from `seed`. A ValueError says
-    that there is no place for dropout, or that forward goes through one layer of it twice.
+    A Sequential network without any gets one before each layer with weights but the first. `seed`
+    draws the units that are dropped in prediction, of layers whose widths a sample of zeros tells.
     """
     kind = type(network).__name__
     network = copy.deepcopy(network)
@@ -64,12 +63,6 @@ def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed
             "module must have nn.Dropout layers, or be an nn.Sequential of two layers with weights "
             f"or more, for members to be drawn by dropout; {kind} is neither."
         )
-    _draw_units(network, row_shape, seed)
-    return network
-
-
-def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None:
-    """Draw the dropped units of every layer, whose width is found by a sample of zeros."""
     generator = torch.Generator().manual_seed(seed)
     drawn = set()
 
@@ -77,7 +70,7 @@ def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None
         if layer in drawn:
             raise ValueError(
                 "module must have an nn.Dropout layer for each place where units are dropped; "
-                f"{type(network).__name__} goes through one of them twice."
+                f"{kind} goes through one of them twice."
             )
         drawn.add(layer)
         layer.draw(inputs[0].shape[1:], generator)
@@ -90,13 +83,13 @@ def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None
     network.train(was_training)
     for hook in hooks:
         hook.remove()
+    return network
 
 
 class RandomHead(nn.Module):
     """One network with a core and heads that are draws of its last layer, stacks with lead (1,).
 
-    In training each sample has `n_drawn` draws of its own, from torch's global generator; otherwise
-    all samples share `n_samples` draws, the same in each process.
+    In training each sample has `n_drawn` draws of its own; otherwise all share `n_samples` draws.
     """
 
     draws_globally = True  # in training

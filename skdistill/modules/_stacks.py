@@ -58,16 +58,12 @@ class StackedLinear(nn.Module):
     def _forward_units_first(self, x: Tensor) -> Tensor:
         """The same as ``y.mT = weight.mT @ x.mT + bias.mT``, for many samples.
 
-        BLAS multiplies a matrix of few rows several times as fast as one of few columns, and each
-        unit's outputs lie side by side in memory, where softplus is ten times as fast. Networks
+        BLAS multiplies a matrix of few rows several times as fast as one of few columns. Networks
         that share their samples are one wide network.
         """
         bias, x, weight = (part.flatten(0, -3).mT for part in (self.bias, x, self.weight))
         bias, weight = (part.reshape(len(x), -1, part.shape[-1]) for part in (bias, weight))
         return torch.baddbmm(bias, weight, x).view(*self.lead, -1, x.shape[-1]).mT
-
-    def extra_repr(self) -> str:
-        return f"lead={self.lead}, in={self.weight.shape[-2]}, out={self.weight.shape[-1]}"
 
 
 class SharedLinear(nn.Module):
@@ -91,11 +87,8 @@ class SharedLinear(nn.Module):
 
 
 def _side_by_side(tensors: list[Tensor]) -> Tensor:
-    """Stack tensors of one shape.
-
-    Those without values are not given to torch.stack, which would import a compiler, for a second.
-    """
-    first = tensors[0]
+    """Stack tensors of one shape."""
+    first = tensors[0]  # without values torch.stack would import a compiler, for a second
     return first.new_empty(len(tensors), *first.shape) if first.is_meta else torch.stack(tensors)
 
 
@@ -172,11 +165,7 @@ def _is_hooked(module: nn.Module) -> bool:
 
 
 class _TemplatePool:
-    """Copies of a network for ``functional_call``, one for each thread that needs one.
-
-    ``functional_call`` swaps the weights inside of the module while it runs. So each call borrows a
-    copy that no other call is using; the network itself is never run.
-    """
+    """Copies of a network, one for each ``functional_call``, which swaps the weights inside."""
 
     def __init__(self, network: nn.Module):
         self.network = network
@@ -205,9 +194,8 @@ def _copy_sharing_weights(network: nn.Module) -> nn.Module:
 class StackedModule(nn.Module):
     """A stack of any module, by ``torch.vmap``, or by a loop over members.
 
-    Modules that vmap does not support (control flow that depends on data, say) run by the loop from
-    the first call on, with a warning that gives the reason. So do large convolutions and torch's
-    recurrent layers where the loop is faster, without one.
+    The loop runs what vmap does not support (control flow that depends on data, say), with a
+    warning, and large convolutions and recurrent layers, for which it is faster.
     """
 
     draws_globally = True  # layers such as dropout may

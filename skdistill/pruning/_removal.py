@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Sequence
-from functools import reduce, singledispatch
+from functools import reduce
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -127,9 +127,8 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
 def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
     """Keep the first units of each layer but the last, so many as `widths` says.
 
-    The weights of a pruned module of the same architecture can then be loaded into the result. It
-    can be trained too: weights that read fewer units become larger by the root of how many times
-    fewer, as new ones are. A ValueError says that there are not as many layers or units.
+    Weights of a pruned module can be loaded into the result. It can be trained too: weights that
+    read fewer units become larger by the root of how many times fewer, as new ones are.
     """
 
     def change(networks: list[nn.Module]) -> list[nn.Module]:
@@ -150,30 +149,22 @@ def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
 _Change = Callable[[list[nn.Module]], list[nn.Module]]
 
 
-@singledispatch
 def _changed(module: Any, change: _Change) -> nn.Module:
     """Return a copy of a module with its list of networks replaced by ``change(networks)``."""
-    if not hasattr(module, "network"):
+    if isinstance(module, (StackedModule, StackedSequential)):
+        return stack(change(unstack(module)), module.lead).train(module.training)
+    if hasattr(module, "network"):
+        model = copy.deepcopy(module)
+        model.network = _changed(module.network, change)
+        return model
+    if not isinstance(module, MultiHead):
         return change([module])[0]
-    model = copy.deepcopy(module)
-    model.network = _changed(module.network, change)
-    return model
-
-
-@_changed.register(StackedModule)
-@_changed.register(StackedSequential)
-def _(module, change):
-    return stack(change(unstack(module)), module.lead).train(module.training)
-
-
-@_changed.register
-def _(module: MultiHead, change):
     cores: list[Any] = unstack(module.core)
     heads: list[Any] = unstack(module.heads)
     n_heads, cut = len(heads) // len(cores), len(cores[0])
     # Each head gets a copy of the core. The copies are changed alike, since only weights matter.
     joined = [joined_layers(cores[i // n_heads], head) for i, head in enumerate(heads)]
-    networks: list[Any] = change(joined)
+    networks: list[Any] = change([*joined])
     cores = [network[:cut] for network in networks[::n_heads]]
     heads = [nn.Sequential(*network[cut:]) for network in networks]  # numbered from 0, as built
     lead: Any = module.lead
@@ -333,25 +324,22 @@ def _checked(stream: Stream) -> Stream:
         for of in averages
     )
     is_grouped = any(vars(layer).get("groups", 1) != 1 for layer in (source, reader))
-    if is_lossy or is_grouped or not _fits(stream):
+    # The reader's inputs are the units, each of them one or a block of the same size.
+    n_units, n_inputs = source.weight.shape[0], reader.weight.shape[1]
+    flattened = [(part.start_dim, part.end_dim) for part in path if type(part) is nn.Flatten]
+    if type(source) is type(reader):
+        fits = not flattened and n_inputs == n_units
+    else:
+        is_residual = any(type(part) is ResidualLayer for part in path)
+        is_flat = flattened == [(1, -1)] and n_inputs % n_units == 0
+        fits = type(reader) is nn.Linear and is_flat and not is_residual
+    if is_lossy or is_grouped or not fits:
         raise ValueError(
             f"Units between {source} and {reader} cannot be removed. Convolutions must have "
             "groups=1, average pooling no padding and no divisor_override, and nn.Flatten() must "
             "stand between convolutions and linear layers, nowhere else."
         )
     return stream
-
-
-def _fits(stream: Stream) -> bool:
-    """Whether the reader's inputs are the units, each of them one or a block of the same size."""
-    source, path, reader = stream
-    n_units, n_inputs = source.weight.shape[0], reader.weight.shape[1]
-    flattened = [(part.start_dim, part.end_dim) for part in path if type(part) is nn.Flatten]
-    if type(source) is type(reader):
-        return not flattened and n_inputs == n_units
-    is_residual = any(type(part) is ResidualLayer for part in path)
-    is_flat = flattened == [(1, -1)] and n_inputs % n_units == 0
-    return type(reader) is nn.Linear and is_flat and not is_residual
 
 
 class Place(NamedTuple):
@@ -384,28 +372,18 @@ class Units(NamedTuple):
         return sum(place.weight.numel() for place in (*self.own, self.reader))
 
 
-@singledispatch
 def units_of(module: Any) -> list[Units]:
     """Where the weights of each stream of units are in a network, a stack, or a model of one."""
     if hasattr(module, "network"):
         return units_of(module.network)
-    return _located(module, Place)
-
-
-@units_of.register(StackedModule)
-@units_of.register(StackedSequential)
-def _(module):
-    template, where = _template(module)
-    return _located(template, where.__getitem__)
-
-
-@units_of.register
-def _(module: MultiHead):
-    (core, in_core), (heads, in_heads) = _template(module.core), _template(module.heads)
-    return _located(joined_layers(core, heads), {**in_core, **in_heads}.__getitem__)
-
-
-def _located(network: nn.Module, place: Callable[[nn.Parameter], Place]) -> list[Units]:
+    network: nn.Module = module
+    place: Callable[[nn.Parameter], Place] = Place
+    if isinstance(module, (StackedModule, StackedSequential)):
+        network, where = _template(module)
+        place = where.__getitem__
+    elif isinstance(module, MultiHead):
+        (core, in_core), (heads, in_heads) = _template(module.core), _template(module.heads)
+        network, place = joined_layers(core, heads), {**in_core, **in_heads}.__getitem__
     return [
         Units([place(layer.weight) for layer in s.layers], place(s.reader.weight))
         for s in streams_of(network)

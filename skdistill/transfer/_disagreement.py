@@ -220,12 +220,8 @@ class Disagreement(TransferMaker):
 
 
 def direction(gradient: Tensor) -> Tensor:
-    """Gradients (n, *sample), divided by the root of the mean square of each sample.
-
-    Those of sure samples are so small that their squares would underflow: the largest value of a
-    sample is made 1 first. A sample stays 0, and becomes 0 if it has overflowed.
-    """
-    rows = gradient.flatten(1)
+    """Gradients (n, *sample), divided by the root of the mean square of each sample."""
+    rows = gradient.flatten(1)  # squares of small ones would underflow: the largest becomes 1
     rows = rows.where(rows.isfinite().all(1, keepdim=True), 0.0)
     rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
     norm = rows.square().mean(1, keepdim=True).sqrt()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 
-from skdistill._engine import DistillationRows, PooledRows, Rows, StreamedRows, _rows, drawn_rows
+from skdistill._engine import DistillationRows, Rows, StreamedRows, _rows, drawn_rows
 from skdistill.modules import InputEncoder
 from skdistill.transfer import GaussianNoise
 
@@ -190,13 +191,15 @@ def pooled_rows(n_copies=3, n_known=0):
     draw = gaussian_noise(torch.tensor([0.1, 0.0], dtype=torch.float64))
     known = torch.from_numpy(Teacher()(plain.X[:n_known].numpy())) if n_known else None
 
+    @functools.cache
     def copy(number):
         X = plain.X
         if number:
             X = torch.cat([X[:n_known], drawn_rows(X[n_known:], draw, seed=7 + number)])
         return DistillationRows(X, plain.targets, None, 5, (1,), teacher=teacher, known=known)
 
-    return PooledRows(copy, n_copies, plain.X, 5, (1,)), teacher
+    rows = StreamedRows(lambda epoch: [copy(epoch % n_copies)], len(plain), 5, (1,), plain.X)
+    return rows, teacher
 
 
 def first_column(rows):
@@ -331,7 +334,7 @@ def streamed_rows(size, n=23, seeds=(1, 2, 3), batch_size=5):
     number = torch.arange(n, dtype=torch.float64)
     X = torch.stack([number, -number], dim=1)
 
-    def stretches():
+    def stretches(epoch):
         for rows in torch.arange(n).split(size):
             yield Rows(X[rows], (10 * number[rows],), None, batch_size, seeds)
 
@@ -366,7 +369,7 @@ def test_new_rows_of_stretches_go_on_from_one_another():
     draw = GaussianNoise().prepare(torch.tensor([[-1.0], [1.0]]))
     zeros = torch.zeros(12, 1)
 
-    def stretches():
+    def stretches(epoch):
         for rows in zeros.split(6):
             yield Rows(rows, (rows,), None, 3, [0], draw)
 

@@ -127,7 +127,7 @@ def test_recorded_training_is_training_by_autograd(
     recorded = ensemble(module).fit(X, y, **kwargs)
     assert recorded.net_.engine_ == "traced"
     # Seven full batches an epoch and one with the rest.
-    assert records == {"made": 2, "replayed": 6 * 8 - 2 * 2}
+    assert records == {"made": 2, "replayed": 6 * 8 - 2}
     plain = fit_unrecorded(ensemble(module), monkeypatch, X, y, **kwargs)
     assert plain.module_.state_dict().keys() == recorded.module_.state_dict().keys()
     assert_same_weights(recorded, plain)
@@ -200,7 +200,7 @@ def test_recording_leaves_buffers_and_random_numbers_alone(soon):
         module = stack([Counts(), Counts()]).train()
         form = TracedGradient(module, SquaredError())
         if not records:
-            form._step_for = lambda batch, has_weight: form._step
+            form._step_for = lambda *args: form._step
         form.load()
         torch.manual_seed(1)
         X, y = torch.randn(2, 4, D), torch.randn(2, 4, 2)

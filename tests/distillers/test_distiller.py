@@ -29,7 +29,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
-from skdistill._engine import PooledRows
+from skdistill._engine import StreamedRows
 from skdistill._training.trainer import learning_rate_for
 from skdistill.distillers import _spec, _student
 from skdistill.modules import MLP, stack
@@ -51,7 +51,8 @@ def rows_learnt(monkeypatch):
 
         def spy(*spied):
             rows, total_weight = original(*spied)
-            caught.append(rows.of_epoch() if isinstance(rows, PooledRows) else rows)
+            of_epoch = rows.stretches(0) if isinstance(rows, StreamedRows) else [rows]
+            caught.append(of_epoch[0])
             return rows, total_weight
 
         with monkeypatch.context() as patch:

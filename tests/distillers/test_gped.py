@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distillers import BDistilBooster, GPEDDistiller
 from skdistill.distillers import _gped_chains as _online
-from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
+from skdistill.distributions import Dirichlet, EmpiricalGaussian, ExpectedCategorical
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD
@@ -258,7 +258,7 @@ def test_regression_is_in_units_of_y(line):
     ]
     mean, std = fits[0].predict(X, return_std=True)
     names = "mean", "aleatoric", "epistemic"
-    assert isinstance(fits[0].predict_distribution(X), ExpectedGaussian)
+    assert isinstance(fits[0].predict_distribution(X), EmpiricalGaussian)
     for name, a in zip(names, (100.0, 1e4, 1e4), strict=True):
         one, other = (fitted.predict_expectation(X, name) for fitted in fits[1:])
         assert one.shape == (80,)

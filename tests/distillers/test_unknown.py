@@ -20,7 +20,6 @@ from skdistill.distributions import (
     EmpiricalCategorical,
     EmpiricalGaussian,
     ExpectedCategorical,
-    ExpectedGaussian,
     NormalInverseWishart,
 )
 from skdistill.export import export_onnx
@@ -157,9 +156,9 @@ def test_one_network_has_the_total_of_displaced_members():
 
 def test_expectations_are_displaced_as_members_are():
     added = drawn(9, 3, 2)
-    before = ExpectedGaussian(drawn(3, 2), torch.ones(3, 2), torch.ones(3, 2)).uncertainty()
-    after = ExpectedGaussian(drawn(3, 2), torch.ones(3, 2), torch.ones(3, 2))
-    after = after.with_mean_variance(added.square().mean(0))
+    known = EmpiricalGaussian(drawn(1, 3, 2), torch.ones(1, 3, 2), torch.ones(3, 2))
+    before = known.uncertainty()
+    after = known.with_mean_variance(added.square().mean(0))
     torch.testing.assert_close(after.uncertainty().aleatoric, before.aleatoric)
     epistemic = before.epistemic.double() + added.square().mean(0)
     torch.testing.assert_close(after.uncertainty().epistemic.double(), epistemic)

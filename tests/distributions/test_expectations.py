@@ -12,7 +12,6 @@ from skdistill.distributions import (
     EmpiricalCategorical,
     EmpiricalGaussian,
     ExpectedCategorical,
-    ExpectedGaussian,
 )
 
 
@@ -57,12 +56,12 @@ def gaussian():
     mean, aleatoric, epistemic = torch.rand(
         3, 6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    return ExpectedGaussian(mean, aleatoric, epistemic)
+    return EmpiricalGaussian(mean[None], aleatoric[None], epistemic)
 
 
 def test_gaussian_is_that_of_scipy(gaussian):
     y = torch.zeros(6, 2, dtype=torch.float64)
-    scale = (gaussian.aleatoric + gaussian.epistemic).sqrt()
+    scale = gaussian.uncertainty().total.sqrt()
     truth = stats.norm(gaussian.mean, scale)
     np.testing.assert_allclose(gaussian.log_prob(y), truth.logpdf(y))
     np.testing.assert_allclose(gaussian.cdf(y), truth.cdf(y))
@@ -78,7 +77,8 @@ def test_true_moments_give_the_uncertainty_of_the_ensemble():
     generator = torch.Generator().manual_seed(0)
     means, variances = torch.rand(2, 9, 5, 3, generator=generator, dtype=torch.float64)
     ensemble = EmpiricalGaussian(means, variances)
-    found = ExpectedGaussian(means.mean(0), variances.mean(0), means.var(0, correction=0))
+    moments = means.mean(0)[None], variances.mean(0)[None], means.var(0, correction=0)
+    found = EmpiricalGaussian(*moments)
     for part, expected in zip(found.uncertainty(), ensemble.uncertainty(), strict=True):
         torch.testing.assert_close(part, expected)
     torch.testing.assert_close(found.variance, ensemble.variance)
@@ -87,6 +87,6 @@ def test_true_moments_give_the_uncertainty_of_the_ensemble():
 def test_affine_moves_the_mean_and_scales_the_variances(gaussian):
     moved = gaussian.affine(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5]))
     factor = torch.tensor([9.0, 0.25], dtype=torch.float64)
-    torch.testing.assert_close(moved.aleatoric, factor * gaussian.aleatoric)
-    torch.testing.assert_close(moved.epistemic, factor * gaussian.epistemic)
+    for part, expected in zip(moved.uncertainty(), gaussian.uncertainty(), strict=True):
+        torch.testing.assert_close(part, factor * expected)
     torch.testing.assert_close(moved.mean[:, 1], 2 + 0.5 * gaussian.mean[:, 1])

@@ -16,7 +16,6 @@ from skdistill.distributions import (
     EmpiricalCategorical,
     EmpiricalGaussian,
     ExpectedCategorical,
-    ExpectedGaussian,
     GaussianNormal,
     LogitNormal,
     NormalInverseGamma,
@@ -36,7 +35,7 @@ NUMERIC = [
     GaussianNormal.from_outputs(randn(1, N, 4 * T)),
     NormalInverseGamma.from_outputs(randn(1, N, 4 * T)),
     NormalInverseWishart.from_outputs(randn(1, N, 2 * T + 2)),
-    ExpectedGaussian(randn(N, T), randn(N, T).exp(), randn(N, T).exp()),
+    EmpiricalGaussian(randn(1, N, T), randn(1, N, T).exp(), randn(N, T).exp()),
 ]
 OF_CLASSES = [
     EmpiricalCategorical.from_logits(randn(S, N, K)),
