@@ -68,7 +68,9 @@ def predict_one(
     known = _PROGRAMS.get(module)
     if known is None or known.made_of != made_of:
         known = _PROGRAMS[module] = _Programs(made_of, {})
-    programs = known.by_name.setdefault(name, [] if _is_suited(module, weight) else None)
+    if name not in known.by_name:
+        known.by_name[name] = [] if _is_suited(module, weight) else None
+    programs = known.by_name[name]
     if programs is None:
         return None
     with np.errstate(all="ignore"):

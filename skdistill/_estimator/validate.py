@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._data.columns import as_table, column_of, values_of, with_days
 from .._data.schema import (
     Column,
-    columns_to_convert,
     dtypes_of,
     numbers_in,
     range_in_words,
     shift_of,
     table_like_fit,
+    to_convert,
 )
 from .base import NetEstimator
 from .unwrapping import innermost
@@ -81,10 +81,9 @@ def validate(model: BaseEstimator, X: ArrayLike) -> Any:
         names = [column.name for column in columns]
         given = list(X.columns) if hasattr(X, "columns") else f"the shape {np.shape(X)}"
         raise ValueError(f"X must have the columns of fit, {names}; got {given}.")
-    to_convert = set(columns_to_convert(schema, table))
-    dtypes = dtypes_of(table)
+    dtypes, differing = dtypes_of(table), set(to_convert(schema, table))
     records = [
-        _record(estimator, table, number, column, dtypes[number], number in to_convert)
+        _record(estimator, table, number, column, dtypes[number], number in differing)
         for number, column in enumerate(columns)
     ]
     try:

@@ -231,7 +231,8 @@ def find_functions(
     targets = (targets - targets.mean(axis=0)) / unit
     if not varies.any():
         return None
-    encoder = (encoding := InputEncoding.for_distances(X, n_categories)).module(torch.float64)
+    encoding = InputEncoding.without_bins(X, None, True, n_categories)
+    encoder = encoding.module(torch.float64)
     inputs, further = (encoder(torch.from_numpy(part)).numpy() for part in (X, fresh))
 
     def standardised(rows: np.ndarray) -> np.ndarray:
