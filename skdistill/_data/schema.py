@@ -358,12 +358,8 @@ def read_table(
 
 
 def _refuse_others(X: Any) -> None:
-    """Raise an error for what is no table, in words that say what is one, or is sparse.
-
-    A network's first layer is dense, so a sparse X would become dense in any case: its memory,
-    which may be a thousand times that of X, is the user's to spend.
-    """
-    if issparse(X):
+    """Raise an error for what is no table, in words that say what is one, or is sparse."""
+    if issparse(X):  # which the first layer would make dense: memory that is the user's to spend
         gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
         raise TypeError(
             f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
@@ -491,10 +487,7 @@ def shift_of(schema: InputSchema, X: ArrayLike, values: np.ndarray, column: int)
 
 
 def _is_suspicious(count: int, n: int, count_in_fit: int, n_in_fit: int, had: int | None = None):
-    """Tell whether a share is far larger than in fit, and not by chance.
-
-    The chance is that of samples of the same distribution, with a uniform prior for its share.
-    """
+    """Tell whether a share is far larger than in fit, and not by chance."""
     share_in_fit = (count_in_fit if had is None else had) / max(n_in_fit, 1)
     if n < LEAST_SAMPLES or count <= _SHARE * n or share_in_fit >= count / n / 2:
         return False

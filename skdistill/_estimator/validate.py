@@ -112,9 +112,16 @@ def _record(
         return {**record, "message": str(error)}
     shift = shift_of(estimator._input_schema, X, values, number)
     verdict = "ok" if dtype == column.dtype else "converted"
+    limits: Any = None
+    categories: tuple | None = None
+    if column.kind == "category":
+        held = (value for value in values_of(column_of(X, number)) if value is not None)
+        categories = tuple(dict.fromkeys(held))
+    elif not np.isnan(values).all():
+        limits = float(np.nanmin(values)), float(np.nanmax(values))
     return {
         **record,
-        "given": _in_words(dtype, *_held(X, number, column, values), column.unit),
+        "given": _in_words(dtype, limits, categories, column.unit),
         **{name: getattr(shift, name) for name in _COUNTS},
         "verdict": "suspicious" if shift.reasons else verdict,
         "message": "; ".join(shift.reasons),
@@ -132,16 +139,6 @@ def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: b
     finite = "allow-nan" if estimator.normalize in (True, "X") else True
     settings: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
     return check_array(values, input_name=f"column {column.name!r} of X", **settings)[:, 0]
-
-
-def _held(X: Any, number: int, column: Column, values: np.ndarray) -> tuple[Any, Any]:
-    """Return the range and the categories of a column of X, of which it has one or none."""
-    if column.kind == "category":
-        held = (value for value in values_of(column_of(X, number)) if value is not None)
-        return None, tuple(dict.fromkeys(held))
-    if np.isnan(values).all():
-        return None, None
-    return (float(np.nanmin(values)), float(np.nanmax(values))), None
 
 
 def _in_words(dtype: str, limits: Any, categories: tuple | None, unit: str | None) -> str:

@@ -76,7 +76,6 @@ class Stage:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the stage has begun."""
         return time.monotonic() - self.begin
 
     @property
@@ -196,7 +195,11 @@ _CURRENT: ContextVar[Reporter | None] = ContextVar("reporter of the innermost fi
 def reporting(name: str, verbose: int) -> Iterator[None]:
     """Tell of a fit: by lines for ``verbose=1``, and on a terminal by a bar if it takes long."""
     outer, is_asked = _CURRENT.get(), verbose >= 1
-    has_terminal = outer is None and _can_write_over()
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in _DUMB_TERMINALS
+    is_main = threading.current_thread() is threading.main_thread()
+    is_child = is_forked() or multiprocessing.parent_process() is not None
+    has_terminal = outer is None and is_terminal and not is_plain and is_main and not is_child
     if outer is None and not (is_asked or has_terminal):
         yield
         return
@@ -265,15 +268,6 @@ def _print(text: str) -> None:
     print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
 
 
-def _can_write_over() -> bool:
-    """Tell whether stderr is a terminal whose lines the user's own thread may write over."""
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in _DUMB_TERMINALS
-    is_main = threading.current_thread() is threading.main_thread()
-    is_child = is_forked() or multiprocessing.parent_process() is not None
-    return is_terminal and not is_plain and is_main and not is_child
-
-
 def _new_bar() -> Any:
     """Return a bar on stderr, which is drawn when it is updated, and removed when it is closed."""
     from tqdm import tqdm
@@ -282,12 +276,5 @@ def _new_bar() -> Any:
         monitor_interval = 0  # without a thread of its own
 
     Bar.set_lock(threading.RLock())  # tqdm's is one of processes, which Python starts one more for
-    return Bar(
-        total=1.0,
-        bar_format="{desc}{bar}",
-        leave=False,
-        file=sys.stderr,
-        mininterval=0,
-        miniters=0,
-        dynamic_ncols=True,
-    )
+    style: dict[str, Any] = {"bar_format": "{desc}{bar}", "leave": False, "dynamic_ncols": True}
+    return Bar(total=1.0, file=sys.stderr, mininterval=0, miniters=0, **style)
