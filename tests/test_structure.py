@@ -195,12 +195,12 @@ def test_a_fit_is_no_longer_than_it_was(estimator, n_functions, n_files):
 
 # Lines of each package, and of the modules beside them. A change may lower them.
 LINES = {
-    **{"_data": 1608, "_engine": 2560, "_estimator": 2393, "_method": 1218, "_report": 731},
-    **{"_serialization": 585, "_training": 1007, "_utils": 1300, "active": 393, "datasets": 381},
-    **{"decision": 627, "displays": 929, "distillers": 5656, "distributions": 2174},
-    **{"ensembles": 2567, "export": 1934, "families": 1026, "integrations": 145, "losses": 1904},
-    **{"metrics": 1394, "model_selection": 555, "modules": 2711, "monitoring": 346},
-    **{"persistence": 359, "pruning": 621, "samplers": 706, "sequences": 735, "skdistill": 1127},
+    **{"_data": 1600, "_engine": 2560, "_estimator": 2326, "_method": 1218, "_report": 731},
+    **{"_serialization": 585, "_training": 1007, "_utils": 1252, "active": 340, "datasets": 381},
+    **{"decision": 625, "displays": 920, "distillers": 5656, "distributions": 2174},
+    **{"ensembles": 2567, "export": 1901, "families": 1026, "integrations": 145, "losses": 1904},
+    **{"metrics": 1380, "model_selection": 550, "modules": 2711, "monitoring": 325},
+    **{"persistence": 359, "pruning": 621, "samplers": 706, "sequences": 735, "skdistill": 1118},
     **{"teachers": 2662, "transfer": 907},
 }
 

@@ -399,8 +399,7 @@ def _odd_text(column: Any, counts: Counter) -> str:
 def _ids_in(X: Any) -> list[str]:
     """Say which columns of a frame, beside others, number its samples.
 
-    Their values are whole numbers which all differ, and have no gaps or are called an ID. Numbers
-    of customers by another name are not found: incomes may all differ too.
+    Their values are whole numbers which all differ, and have no gaps or are called an ID.
     """
     if not _is_frame(X) or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
         return []

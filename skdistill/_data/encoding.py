@@ -58,15 +58,15 @@ class InputEncoding:
 
         `n_categories` are those of an InputEncoder; `bins` encode numbers piecewise linearly.
         """
-        return cls.without_bins(X, weight, normalize, n_categories)._with_bins(X, weight, bins)
+        return cls.without_bins(X, n_categories, weight, normalize)._with_bins(X, weight, bins)
 
     @classmethod
     def without_bins(
         cls,
         X: np.ndarray,
-        weight: np.ndarray | None,
-        normalize: bool,
         n_categories: np.ndarray | None,
+        weight: np.ndarray | None = None,
+        normalize: bool = True,
     ) -> InputEncoding:
         """Find the encoding of columns, without bins."""
         is_missing = np.isnan(X.sum(axis=0))

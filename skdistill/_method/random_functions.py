@@ -231,8 +231,7 @@ def find_functions(
     targets = (targets - targets.mean(axis=0)) / unit
     if not varies.any():
         return None
-    encoding = InputEncoding.without_bins(X, None, True, n_categories)
-    encoder = encoding.module(torch.float64)
+    encoder = (encoding := InputEncoding.without_bins(X, n_categories)).module(torch.float64)
     inputs, further = (encoder(torch.from_numpy(part)).numpy() for part in (X, fresh))
 
     def standardised(rows: np.ndarray) -> np.ndarray:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fit tells of itself while it runs: a line for each stage, and a progress bar.
 
-A fit is told of by a :class:`Reporter`, and names its stages. Who works in a stage tells which part
-of it is running, by :func:`part`. A thread asks twice a second how much is done, so that a training
-step costs nothing. A fit within another one, such as a teacher's, is a part of the other's stage.
+A fit is told of by a :class:`Reporter`. Who works in a stage tells which :func:`part` of it is
+running. A thread asks twice a second how much is done, so that a training step costs nothing. A fit
+within another one, such as a teacher's, is a part of the other's stage.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Reporter:
             with _LOCK.held():
                 self.stage = None
         if self.prints:
-            self.print(f"{self.name}: {stage.name}: {duration(stage.seconds, 1)}")
+            print_line(f"{self.name}: {stage.name}: {duration(stage.seconds, 1)}")
 
     def look(self) -> None:
         """Tell how far the fit is, if it is time to."""
@@ -164,7 +164,8 @@ class Reporter:
             if (stage := self.stage) is None:
                 return
             if self.prints and (text := stage.announcement()) is not None:
-                self.print(f"{self.name}: {text}")
+                with self.above_bar():  # in a thread, which knows no current reporter
+                    print(f"{self.name}: {text}", flush=True)  # noqa: T201 -- see print_line
             if self.has_terminal and time.monotonic() - self.begin >= _SECONDS_TO_BAR:
                 self.bar = self.bar or _new_bar()
                 text = f"{self.name}: {stage.progress()} "
@@ -181,11 +182,6 @@ class Reporter:
             yield
             if bar is not None:
                 bar.refresh()
-
-    def print(self, text: str) -> None:
-        """Print a line above the bar."""
-        with self.above_bar():
-            _print(text)
 
 
 _CURRENT: ContextVar[Reporter | None] = ContextVar("reporter of the innermost fit", default=None)
@@ -251,21 +247,16 @@ def count_from_now(is_restored: bool = False) -> None:
         reporter = reporter.outer
 
 
-def print_line(text: str) -> None:
-    """Print a line for ``verbose=2``, above the bar of the outermost fit."""
-    with above_bar():
-        _print(text)
-
-
 def above_bar() -> AbstractContextManager[None]:
     """Return the context in which lines may be written to a terminal that may have a bar."""
     reporter = _CURRENT.get()
     return nullcontext() if reporter is None else reporter.above_bar()
 
 
-def _print(text: str) -> None:
-    """Print a line at once, so that the log of a fit that runs elsewhere has it too."""
-    print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
+def print_line(text: str) -> None:
+    """Print a line above the bar, at once: the log of a fit that runs elsewhere has it too."""
+    with above_bar():
+        print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
 
 
 def _new_bar() -> Any:

@@ -34,8 +34,7 @@ _PLAIN = (str, int, float, np.bool_)
 def is_number(value: object, kind: type = Real) -> bool:
     """Tell whether NumPy and torch calculate with a value as with a Python number.
 
-    They do not with integers beyond 64 bits, NumPy's smaller and unsigned numbers, which overflow,
-    tensors and fractions. Booleans and NaN are no numbers either.
+    Not so with integers beyond 64 bits, NumPy's smaller and unsigned numbers, tensors, fractions.
     """
     kinds = _INTEGERS if kind is Integral else _NUMBERS
     if isinstance(value, bool) or not isinstance(value, kinds):
