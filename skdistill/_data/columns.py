@@ -47,7 +47,7 @@ OF_DATES = ("date", "duration", "period", "timedelta", "timestamp")
 _DURATIONS = (np.timedelta64, timedelta)
 _DATES = (date, np.datetime64, *_DURATIONS)
 
-CHECKS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
+CHECKS: dict[str, Any] = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
 
 
 class CategoricalFeaturesRule:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from numbers import Real
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -257,7 +257,7 @@ class SelectivePredictor(HeldOutEstimator):
         """
         answered = self.answers(X)
         predicted = self._predicted(X)
-        value = self.abstain_value_
+        value: Any = self.abstain_value_
         if isinstance(value, str) != (predicted.dtype.kind == "U"):
             predicted = predicted.astype(object)  # numbers beside text stay numbers
         dtype = np.result_type(predicted, np.min_scalar_type(value))
