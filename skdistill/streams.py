@@ -203,16 +203,22 @@ class _Blocks:
                 "X, y and sample_weight must all be dask arrays or all be of dask's frames, got "
                 f"{[type(values).__name__ for values in given.values()]}; see to_dask_array."
             )
-        if _is_dask(given["X"], "Array"):
-            self.blocks, self.n_blocks = _blocks_of_arrays(given), given["X"].numblocks[0]
-            return
-        n_parts = {name: values.npartitions for name, values in given.items()}
-        if len(set(n_parts.values())) > 1:
+        are_arrays = _is_dask(given["X"], "Array")
+        what = "equally many samples" if are_arrays else "the same partitions"
+        sizes = {k: v.shape[0] if are_arrays else v.npartitions for k, v in given.items()}
+        if any(math.isnan(n) for n in sizes.values()):
             raise ValueError(
-                f"X, y and sample_weight must have the same partitions, got {n_parts}."
+                "X, y and sample_weight must be arrays that know how many samples they have: call "
+                f"compute_chunk_sizes() or to_dask_array(lengths=True). Got {sizes}."
             )
-        self.n_blocks = n_parts["X"]
-        self.blocks = [values.partitions for values in given.values()]
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"X, y and sample_weight must have {what}, got {sizes}.")
+        if not are_arrays:
+            self.n_blocks, self.blocks = sizes["X"], [v.partitions for v in given.values()]
+            return
+        rows, self.n_blocks = given["X"].chunks[0], given["X"].numblocks[0]
+        whole = ({0: rows, **dict.fromkeys(range(1, a.ndim), -1)} for a in given.values())
+        self.blocks = [a.rechunk(c).blocks for a, c in zip(given.values(), whole, strict=True)]
 
     def __iter__(self) -> Iterator[tuple]:
         import dask
@@ -221,18 +227,3 @@ class _Blocks:
             batch = dask.compute(*(blocks[number] for blocks in self.blocks))
             if len(batch[0]):
                 yield batch
-
-
-def _blocks_of_arrays(given: dict[str, Any]) -> list[Any]:
-    """Blocks of arrays; a sample is in one block."""
-    n_rows = {name: values.shape[0] for name, values in given.items()}
-    if any(math.isnan(n) for n in n_rows.values()):
-        raise ValueError(
-            "X, y and sample_weight must be arrays that know how many samples they have: call "
-            f"compute_chunk_sizes() or to_dask_array(lengths=True). Got {n_rows}."
-        )
-    if len(set(n_rows.values())) > 1:
-        raise ValueError(f"X, y and sample_weight must have equally many samples, got {n_rows}.")
-    rows = given["X"].chunks[0]
-    whole = ({0: rows, **dict.fromkeys(range(1, a.ndim), -1)} for a in given.values())
-    return [a.rechunk(c).blocks for a, c in zip(given.values(), whole, strict=True)]

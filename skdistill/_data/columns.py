@@ -47,8 +47,7 @@ OF_DATES = ("date", "duration", "period", "timedelta", "timestamp")
 _DURATIONS = (np.timedelta64, timedelta)
 _DATES = (date, np.datetime64, *_DURATIONS)
 
-# torch knows no negative strides
-CHECKS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
+CHECKS: dict[str, Any] = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
 
 
 class CategoricalFeaturesRule:
@@ -96,16 +95,15 @@ class Columns:
         if categorical_features is None:
             return None
         is_found = isinstance(categorical_features, str)
-        kept, others = {}, {}
-        odd = [f"{name!r} numbers the samples" for name in (_ids_in(X) if is_found else ())]
+        kept, others, odd = {}, {}, _ids_in(X) if is_found else []
         with errors_about("categorical_features"):
             for number in _categorical_columns(X, categorical_features):
-                column = column_of(X, number)
+                column, name = column_of(X, number), name_of_column(X, number)
                 counts = Counter(value for value in values_of(column) if value is not None)
                 if is_found and (held := _odd_text(column, counts)):
-                    odd.append(f"{name_of_column(X, number)!r} {held}")
+                    odd.append(f"{name!r} {held}")
                 found = [value for value, _ in counts.most_common()]
-                _refuse_kinds(found, name_of_column(X, number))
+                _refuse_kinds(found, name)
                 n_kept = len(counts)
                 if _are_names(counts):  # of these a model learns by those that two samples have
                     n_kept = max(1, sum(count > 1 for count in counts.values()))
@@ -135,19 +133,13 @@ class Columns:
     @property
     def text(self) -> list[int]:
         """Numbers of the columns with a category that is no number."""
-        return [
-            column
-            for column, known in self.categories.items()
-            if not all(isinstance(category, Real) for category in known)
-        ]
+        known = self.categories.items()
+        return [k for k, own in known if not all(isinstance(category, Real) for category in own)]
 
     @property
     def n_categories(self) -> np.ndarray:
         """How many each column has, (n_columns,); 0 for numbers."""
-        sizes = np.zeros(self.n_columns, dtype=int)
-        for column, known in self.categories.items():
-            sizes[column] = len(known)
-        return sizes
+        return np.array([len(self.categories.get(k, ())) for k in range(self.n_columns)])
 
     def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
         """Return samples as numbers, (n, n_columns); those to train on with the `others` too."""
@@ -293,30 +285,26 @@ def _days_in(X: ArrayLike, number: int) -> np.ndarray:
     if hasattr(column.dtype, "tz"):
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     values = np.asarray(column)
-    if values.dtype.kind in "mM":
-        return _days(values)
-    found = values_of(column)
-    if len({isinstance(value, _DURATIONS) for value in found if value is not None}) > 1:
-        raise ValueError(
-            f"Column {name_of_column(X, number)!r} of X must hold dates, or durations; got both."
-        )
-    return np.array([_days_of(value) for value in found], dtype=float)
-
-
-def _days(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind not in "mM":
+        found = values_of(column)
+        if len({isinstance(value, _DURATIONS) for value in found if value is not None}) > 1:
+            raise ValueError(
+                f"Column {name_of_column(X, number)!r} of X must hold dates, or durations; got "
+                "both."
+            )
+        return np.array([np.nan if value is None else _days_of(value) for value in found])
     since = values - np.datetime64(0, "D") if values.dtype.kind == "M" else values
     return since / np.timedelta64(1, "D")
 
 
 def _days_of(value: Any) -> float:
     """Days of a date or duration that Python, pandas or NumPy has."""
-    if value is None:
-        return np.nan
     value = value.to_timestamp() if hasattr(value, "to_timestamp") else value  # of a period
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
-    as_numpy = np.timedelta64 if isinstance(value, _DURATIONS) else np.datetime64
-    return float(_days(np.asarray(as_numpy(value))))
+    is_duration = isinstance(value, _DURATIONS)
+    since = np.timedelta64(value) if is_duration else np.datetime64(value) - np.datetime64(0, "D")
+    return float(since / np.timedelta64(1, "D"))
 
 
 def _dates_like(days: np.ndarray, column: Any) -> Any:
@@ -398,7 +386,7 @@ def _refuse_kinds(categories: list, name: object) -> None:
 
 
 def _odd_text(column: Any, counts: Counter) -> str:
-    """Say what a column of text holds that is hardly categories; "" if it holds nothing else."""
+    """Say what a column of text holds that is hardly categories, if anything."""
     if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
         return ""
     for kind, is_one in (("dates", _DATE.match), ("numbers", number_of)):
@@ -408,11 +396,10 @@ def _odd_text(column: Any, counts: Counter) -> str:
     return "holds names or free text" if _are_names(counts) else ""
 
 
-def _ids_in(X: Any) -> list[Any]:
-    """Names of the columns of a frame, beside others, that number its samples.
+def _ids_in(X: Any) -> list[str]:
+    """Say which columns of a frame, beside others, number its samples.
 
-    Their values are whole numbers which all differ, and have no gaps or are called an ID. Numbers
-    of customers by another name are not found: incomes may all differ too.
+    Their values are whole numbers which all differ, and have no gaps or are called an ID.
     """
     if not _is_frame(X) or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
         return []
@@ -424,7 +411,7 @@ def _ids_in(X: Any) -> list[Any]:
         if is_whole and all(differ):
             column = column_of(X, number)
             if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
-                found.append(name)
+                found.append(f"{name!r} numbers the samples")
     return found
 
 

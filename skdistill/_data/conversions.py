@@ -92,15 +92,6 @@ def _texts(number: float) -> list[str]:
     return [repr(number), *([str(int(number))] if number.is_integer() else [])]
 
 
-def numbers_of(values: list, is_boolean: bool, refuse: Callable[[list], ValueError]) -> np.ndarray:
-    """Read values, None for missing ones, as numbers; others are refused as other categories."""
-    numbers = [np.nan if value is None else number_of(value, is_boolean) for value in values]
-    refused = [value for value, number in zip(values, numbers, strict=True) if number is None]
-    if refused:
-        raise refuse(refused)
-    return np.array(numbers, dtype=np.float64)
-
-
 def number_of(value: Any, is_boolean: bool = False) -> float | None:
     """Return a value as a number, None if it is none."""
     value = _plain(value)

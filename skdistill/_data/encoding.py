@@ -56,24 +56,17 @@ class InputEncoding:
     ) -> InputEncoding | None:
         """Find the encoding of columns, or None where samples can be taken as they are.
 
-        Without `n_categories`, as of an InputEncoder, no column is categorical; with `bins` numbers
-        get a piecewise-linear encoding.
+        `n_categories` are those of an InputEncoder; `bins` encode numbers piecewise linearly.
         """
-        found = cls._of_columns(X, weight, normalize, n_categories)
-        return found._with_bins(X, weight, bins)
+        return cls.without_bins(X, n_categories, weight, normalize)._with_bins(X, weight, bins)
 
     @classmethod
-    def for_distances(cls, X: np.ndarray, n_categories: np.ndarray | None) -> InputEncoding:
-        """Find the standardisation alone; in heavy tails no sample is far from all others."""
-        return cls._of_columns(X, None, True, n_categories)
-
-    @classmethod
-    def _of_columns(
+    def without_bins(
         cls,
         X: np.ndarray,
-        weight: np.ndarray | None,
-        normalize: bool,
         n_categories: np.ndarray | None,
+        weight: np.ndarray | None = None,
+        normalize: bool = True,
     ) -> InputEncoding:
         """Find the encoding of columns, without bins."""
         is_missing = np.isnan(X.sum(axis=0))
@@ -82,9 +75,17 @@ class InputEncoding:
         if not normalize:
             scaling = np.zeros(X.shape[1]), np.ones(X.shape[1])
             return cls._scaled(*scaling, None, is_missing, n_categories)
+        loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if not is_missing.all():
+            full = X if not is_missing.any() else X[:, ~is_missing]
+            loc[~is_missing], scale[~is_missing] = standardisation(full, weight)
+        for column in np.flatnonzero(is_missing):  # by what it holds, if anything
+            held = ~np.isnan(X[:, column])
+            if held.any() and (weight is None or weight[held].any()):
+                of_held = None if weight is None else weight[held]
+                loc[[column]], scale[[column]] = standardisation(X[held, column][:, None], of_held)
         limits = np.fmin.reduce(X), np.fmax.reduce(X)
-        scaling = _standardisation(X, weight, is_missing)
-        return cls._scaled(*scaling, limits, is_missing, n_categories)
+        return cls._scaled(loc, scale, limits, is_missing, n_categories)
 
     @classmethod
     def of_moments(
@@ -218,7 +219,7 @@ class Bins(NamedTuple):
     def _quantiles(
         self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None
     ) -> np.ndarray:
-        """Quantiles of the column, and the ends of its gaps; none where a line is the best."""
+        """Quantiles of the column, and the ends of its gaps; its range where a line is the best."""
         n_bins = self.settings.n_bins
         factors = _FACTORS if self.by_bic else _FACTORS[-1:]
         levels = np.linspace(0, 1, n_bins * factors[0] + 1)
@@ -229,7 +230,13 @@ class Bins(NamedTuple):
             found = _of_least_bic(column, y, weight, [np.unique(found[::step]) for step in steps])
             if len(found) == 2:
                 return found
-        return np.concatenate([found, _ends_of_gaps(column, n_bins)])
+        # And both sides of wide gaps: in a bin that holds one, a network would be nearly linear.
+        values = np.sort(column)
+        n_beyond = max(1, int(_BEYOND_GAP * len(values)))
+        before = np.arange(n_beyond - 1, len(values) - n_beyond)
+        widths = values[before + 1] - values[before]
+        first = before[widths > _WIDTH_OF_GAP / n_bins * (values[-1] - values[0])]
+        return np.concatenate([found, values[first], values[first + 1]])
 
     def _leaves(self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Where a decision tree cuts the column to predict y (Gorishniy et al., Section 3.2.2)."""
@@ -283,16 +290,6 @@ def _half_steps(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.minimum(_HALF_STEP * values.std(), local)
 
 
-def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return both sides of wide gaps: in a bin that holds one, a network would be nearly linear."""
-    values = np.sort(column)
-    n_beyond = max(1, int(_BEYOND_GAP * len(values)))
-    before = np.arange(n_beyond - 1, len(values) - n_beyond)
-    widths = values[before + 1] - values[before]
-    first = before[widths > _WIDTH_OF_GAP / n_bins * (values[-1] - values[0])]
-    return np.concatenate([values[first], values[first + 1]])
-
-
 @dataclass(frozen=True)
 class InputSettings:
     """What an estimator's parameters say of how samples are encoded."""
@@ -333,24 +330,19 @@ class InputSettings:
         embeddings, by_bic = self.embeddings, False
         if isinstance(embeddings, str) and embeddings == "auto":
             # Tables of so many samples are embedded, columns of numbers in large ones by BIC.
-            is_suited = n_samples >= embedded_from and _has_few_to_embed(X)
+            is_suited = n_samples >= embedded_from
+            if is_suited and X.shape[1] > _MOST_EMBEDDED_COLUMNS:
+                low, high = np.fmin.reduce(X), np.fmax.reduce(X)
+                found = np.zeros(X.shape[1], dtype=bool)
+                for part in pieces(X):
+                    found |= ((low < X[part]) & (high > X[part])).any(axis=0)
+                is_suited = found.sum() <= _MOST_EMBEDDED_COLUMNS
             can_be = all("embeddings" in inspect.signature(m).parameters for m in self.modules)
             embeddings = PiecewiseLinear() if can_be and is_suited else None
             by_bic = n_samples >= MANY_ROWS and not self.are_classes
         if not isinstance(embeddings, PiecewiseLinear):
             return None
         return Bins(embeddings, y, self.are_classes, by_bic)
-
-
-def _has_few_to_embed(X: np.ndarray) -> bool:
-    """Tell whether not too many columns have more than two values."""
-    if X.shape[1] <= _MOST_EMBEDDED_COLUMNS:
-        return True
-    low, high = np.fmin.reduce(X), np.fmax.reduce(X)
-    found = np.zeros(X.shape[1], dtype=bool)
-    for part in pieces(X):
-        found |= ((low < X[part]) & (high > X[part])).any(axis=0)
-    return bool(found.sum() <= _MOST_EMBEDDED_COLUMNS)
 
 
 def _of_common_unit(scale: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -367,20 +359,3 @@ def _of_common_unit(scale: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.
     if not (begin_alike and np.median(ranges) >= _ALIKE * ranges.max()):
         return scale
     return np.full_like(scale, np.sqrt(np.square(scale[varies]).mean()))
-
-
-def _standardisation(
-    X: np.ndarray, weight: np.ndarray | None, is_missing: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of what columns hold; 0 and 1 where they hold nothing."""
-    if not is_missing.any():
-        return standardisation(X, weight)
-    loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
-    if not is_missing.all():
-        loc[~is_missing], scale[~is_missing] = standardisation(X[:, ~is_missing], weight)
-    for column in np.flatnonzero(is_missing):
-        held = ~np.isnan(X[:, column])
-        if held.any() and (weight is None or weight[held].any()):
-            of_held = None if weight is None else weight[held]
-            loc[[column]], scale[[column]] = standardisation(X[held, column][:, None], of_held)
-    return loc, scale

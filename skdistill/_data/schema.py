@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +34,7 @@ from .columns import (
     with_columns,
     with_days,
 )
-from .conversions import in_words, numbers_of
+from .conversions import in_words, number_of
 
 _SHARE, LEAST_SAMPLES = 0.1, 10  # of values missing, unknown or outside; values; doc/design.rst
 _CHANCE = 1e-4  # probability, for samples like those of fit, below which a column is warned of
@@ -43,6 +45,10 @@ _DATE, _DURATION = "days since 1970-01-01", "days"
 
 # How to make one of the other.
 _FROM_DATES = {_DATE: "Add them to a date.", _DURATION: "Take a date from them."}
+
+# Names of dtypes of numbers: of NumPy, and of polars and those of pandas with missing values.
+_NUMPY, _NULLABLE = re.compile(r"bool|u?(int|float)\d+"), re.compile(r"[Bb]oolean|U?(Int|Float)\d+")
+_SMALL = 4096  # values of a frame that is read at once, and not column by column
 
 # How the names of dtypes begin, in lower case, of values that are numbers only if they can be read.
 _OF_OBJECTS = (
@@ -107,16 +113,16 @@ class Schema:
         columns : list of dict
         """
         return [
-            {**_plain(asdict(column)), "category_types": column.category_types}
+            {**_as_json(asdict(column)), "category_types": column.category_types}
             for column in self.columns
         ]
 
 
-def _plain(value: object) -> Any:
+def _as_json(value: object) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _as_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -162,6 +168,9 @@ class InputSchema:
         dtypes = dtypes_of(given)
         units = {column: _unit(given, column, dtypes[column]) for column in date_columns(given)}
         return cls(columns, names, dtypes, len(rows), units, low, high, n_missing, n_unknown)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {own.name: getattr(self, own.name) for own in fields(self)}  # nothing that is cached
 
     @property
     def is_table(self) -> bool:
@@ -213,15 +222,15 @@ class InputSchema:
     def described(self) -> Schema:
         """Return the public description of the columns."""
         found = []
-        for number, dtype in enumerate(self.dtypes):
-            name = number if self.names is None else str(self.names[number])
-            low, high = float(self.low[number]), float(self.high[number])
+        for k, dtype in enumerate(self.dtypes):
+            name = k if self.names is None else str(self.names[k])
+            low, high = float(self.low[k]), float(self.high[k])
             limits = None if np.isnan(low) else (low, high)
-            own = self.categories.get(number)
-            categories = None if own is None else tuple(own)
-            counts = self.n_missing[number], self.n_unknown[number]
-            shares = [float(count / self.n_samples) for count in counts]
-            facts = name, self.kind(number), dtype, self.units.get(number), limits, categories
+            categories = tuple(self.categories[k]) if k in self.categories else None
+            shares = [
+                float(counts[k] / self.n_samples) for counts in (self.n_missing, self.n_unknown)
+            ]
+            facts = name, self.kind(k), dtype, self.units.get(k), limits, categories
             found.append(Column(*facts, *shares))
         return Schema(tuple(found), self.n_samples)
 
@@ -230,6 +239,57 @@ class InputSchema:
         """Smallest and largest values, with room for rounding to float32."""
         slack = _ROUNDING * np.maximum(np.abs(self.low), np.abs(self.high))
         return self.low - slack, self.high + slack
+
+    @cached_property
+    def _plan(self) -> _Plan | None:
+        """How frames like that of fit are encoded; None where some column has to be converted."""
+        dtypes: list[Any] = [np.dtype(d) if _NUMPY.fullmatch(d) else d for d in self.dtypes]
+        numbers = [d for column, d in enumerate(dtypes) if column not in self.categories]
+        are_numpy = [isinstance(d, np.dtype) for d in numbers]
+        are_plain = all(
+            is_one or _NULLABLE.fullmatch(d) for is_one, d in zip(are_numpy, numbers, strict=True)
+        )
+        if self.names is None or self.units or not are_plain:
+            return None
+        dtype: Any = np.result_type(*numbers) if numbers and all(are_numpy) else np.float64
+        dtype = dtype if dtype in CHECKS["dtype"] else np.float64  # as `check_array` has it
+        known = self.categories.items()
+        codes = {column: {v: float(code) for code, v in enumerate(own)} for column, own in known}
+        return _Plan(self.names.tolist(), dtypes, dtype if numbers else np.float32, codes)
+
+    def encoded(self, X: Any) -> np.ndarray | None:
+        """Encode a frame with the names and dtypes of fit, one lookup a category; None for others.
+
+        Others, and missing, unknown and infinite values, are read by :func:`read_table`.
+        """
+        plan, is_pandas = self._plan, hasattr(X, "iloc")
+        if plan is None or not (is_pandas or hasattr(X, "get_columns")) or not len(X):
+            return None
+        kinds = X.dtypes.tolist() if is_pandas else dtypes_of(X)
+        if kinds != plan.dtypes or list(X.columns) != plan.names:
+            return None
+        try:
+            if not plan.codes:
+                rows = np.ascontiguousarray(X.to_numpy(), plan.dtype)
+            else:
+                rows, is_small = np.empty(X.shape, plan.dtype), is_pandas and X.size <= _SMALL
+                columns = X.to_numpy(dtype=object).T.tolist() if is_small else range(X.shape[1])
+                for column, values in enumerate(columns):
+                    values = values if is_small else column_of(X, column)
+                    if column in plan.codes:
+                        held = values if is_small else np.asarray(values, dtype=object).tolist()
+                        values = list(map(plan.codes[column].__getitem__, held))
+                    rows[:, column] = values
+        except (KeyError, TypeError, ValueError):  # of a value that is no number, or not known
+            return None
+        return rows if math.isfinite(np.vdot(rows, rows)) else None
+
+
+class _Plan(NamedTuple):
+    names: list[str]
+    dtypes: list[Any]  # of the columns; the name of a dtype of pandas equals it
+    dtype: Any  # of the encoded samples
+    codes: dict[int, dict[Any, float]]  # of each category, by its column
 
 
 def dtypes_of(X: Any) -> list[str]:
@@ -246,9 +306,6 @@ def _unit(X: object, column: int, dtype: str) -> str:
         values = (value for value in values_of(column_of(X, column)) if value is not None)
         kind = type(next(values)).__name__
     return _DURATION if kind.startswith(("duration", "timedelta")) else _DATE
-
-
-# --- reading
 
 
 def read_table(
@@ -269,8 +326,14 @@ def read_table(
     is_alone = isinstance(y, str) and y == "no_validation"
     _refuse_others(X)
     X = as_table(X)
-    if schema is not None and schema.is_table:
-        X = _converted(schema, X)
+    if is_alone and schema is not None and (rows := schema.encoded(X)) is not None:
+        warn_of_shares(schema, X, rows)
+        return rows, schema
+    like = table_like_fit(schema, X) if schema is not None and schema.is_table else None
+    if schema is not None and like is not None:  # or the check that follows says what is wrong
+        found = {column: numbers_in(schema, like, column) for column in to_convert(schema, like)}
+        numbers = {column: values for column, values in found.items() if values is not None}
+        X = with_columns(like, numbers) if numbers else X
     refuse_masked(y, "y")
     table, may_lack = with_days(X), estimator.normalize in (True, "X")
     settings = {**CHECKS, **settings, "ensure_all_finite": "allow-nan" if may_lack else True}
@@ -295,12 +358,8 @@ def read_table(
 
 
 def _refuse_others(X: Any) -> None:
-    """Raise an error for what is no table, in words that say what is one, or is sparse.
-
-    A network's first layer is dense, so a sparse X would become dense in any case: its memory,
-    which may be a thousand times that of X, is the user's to spend.
-    """
-    if issparse(X):
+    """Raise an error for what is no table, in words that say what is one, or is sparse."""
+    if issparse(X):  # which the first layer would make dense: memory that is the user's to spend
         gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
         raise TypeError(
             f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
@@ -322,19 +381,6 @@ def _refuse_others(X: Any) -> None:
         )
 
 
-def _converted(schema: InputSchema, X: ArrayLike) -> Any:
-    """Return a table whose columns of numbers and dates are such; those of categories stay."""
-    table = table_like_fit(schema, X)
-    if table is None:
-        return X  # the check that follows says what is wrong
-    numbers = {
-        column: values
-        for column in columns_to_convert(schema, table)
-        if (values := numbers_in(schema, table, column)) is not None
-    }
-    return with_columns(table, numbers) if numbers else X
-
-
 def table_like_fit(schema: InputSchema, X: Any) -> Any:
     """Return X, or an array of it, if it has the number and names of the columns of fit."""
     if isinstance(X, (list, tuple)):
@@ -353,7 +399,7 @@ def table_like_fit(schema: InputSchema, X: Any) -> Any:
     return X
 
 
-def columns_to_convert(schema: InputSchema, X: ArrayLike) -> Iterator[int]:
+def to_convert(schema: InputSchema, X: ArrayLike) -> Iterator[int]:
     """Columns that may not hold what they did in fit: numbers, dates, or categories."""
     for column, dtype in enumerate(dtypes_of(X)):
         had_dates = column in schema.units
@@ -388,19 +434,15 @@ def numbers_in(schema: InputSchema, X: ArrayLike, column: int) -> np.ndarray | N
             f"got {in_words(values)}. Convert it to {wanted}."
         )
 
-    if unit is not None:
-        held = [value for value in found if value is not None]
-        if held:
-            raise refusal(held)
-        return np.full(len(found), np.nan)
-    return numbers_of(found, kind == "boolean", refusal)
+    is_boolean, dates = kind == "boolean", unit is not None
+    numbers = [math.nan if v is None else number_of(v, is_boolean) for v in found]
+    pairs = zip(found, numbers, strict=True)
+    if refused := [v for v, n in pairs if n is None or (dates and v is not None)]:
+        raise refusal(refused)
+    return np.array(numbers, dtype=np.float64)
 
 
-# --- shares
-
-
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """How the values of a column differ from those of fit; `reasons` say what is suspicious."""
 
     n_missing: int
@@ -445,10 +487,7 @@ def shift_of(schema: InputSchema, X: ArrayLike, values: np.ndarray, column: int)
 
 
 def _is_suspicious(count: int, n: int, count_in_fit: int, n_in_fit: int, had: int | None = None):
-    """Tell whether a share is far larger than in fit, and not by chance.
-
-    The chance is that of samples of the same distribution, with a uniform prior for its share.
-    """
+    """Tell whether a share is far larger than in fit, and not by chance."""
     share_in_fit = (count_in_fit if had is None else had) / max(n_in_fit, 1)
     if n < LEAST_SAMPLES or count <= _SHARE * n or share_in_fit >= count / n / 2:
         return False

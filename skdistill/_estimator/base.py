@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
@@ -30,8 +29,6 @@ from .._utils.validation import (
     advice_on,
     check_nested,
     check_parameters,
-    did_you_mean,
-    objects_with,
     part_of,
 )
 from .._utils.warnings import each_warning_once, warn, without_schema_warnings
@@ -85,17 +82,6 @@ _PARTS = ("module", "optimizer", "callbacks")
 # Those of the optimizer that are ours, of an Optimizer object.
 _OF_STEPS = frozenset(Optimizer._defaults())
 
-# Names that parameters have had, beside those of an object's, which is found by its rule; or what
-# is to be given instead.
-_RENAMED = {
-    **{"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"},
-    **{"alpha": "teacher_weight", "beta": "member_weight"},  # of Hydra+
-    "calibrate": "calibration_fraction",  # of students
-    **{"begin_token": "begin", "end_token": "end", "pad_token": "pad"},
-    **dict.fromkeys(("normalize_X", "normalize_y"), 'normalize=True, False, "X" or "y"'),
-    **{"n_heads": "heads", "transfer_only": "transfer=TransferOnly(...)"},
-    "weight_decay": "optimizer__weight_decay=...",
-}
 
 # Attributes that hold the trained stack, in the order of a Fitted, and all private ones of a fit.
 _ATTRIBUTES = ("_plan", "_recipe", "module_", "_history", "_training_budget")
@@ -163,7 +149,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
                     f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
-                    f"{_advice(self, name, known)}"
+                    f"{advice_on(self, name, [*known, *_PARTS])}"
                 )
         super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
@@ -303,23 +289,6 @@ def _is_of_part(name: str) -> bool:
     return bool(delimiter) and part in _PARTS and not is_ours
 
 
-def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
-    """Advice for an unknown parameter: the object that has it, or one that is spelt alike."""
-    known, named = list(known), _RENAMED.get(name, name)
-    if named in known:
-        return f" It is called {named} now."
-    part, delimiter, inner = name.partition("__")
-    if "=" in named and re.split("__|=", named)[0] in known:
-        return f" Give {named} instead."
-    if part in known:
-        return advice_on(estimator, part, inner)
-    if delimiter:
-        return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
-    groups, wanted = estimator._parameter_table, [named, name]
-    advice = (objects_with(estimator, group, one) for one in wanted for group in groups)
-    return next(filter(None, advice), "") or did_you_mean(name, known)
-
-
 def checked_training(estimator: NetEstimator, modules: list[object] | None = None) -> Training:
     """Check every parameter by its rule, and return how stacks of the `modules` are trained."""
     if unknown := estimator._unknown_params:
@@ -327,7 +296,7 @@ def checked_training(estimator: NetEstimator, modules: list[object] | None = Non
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
-            + _advice(estimator, sorted(unknown)[0], estimator._get_param_names())
+            + advice_on(estimator, min(unknown), [*estimator._get_param_names(), *_PARTS])
         )
     check_parameters(estimator)
     params = estimator.get_params(deep=False)

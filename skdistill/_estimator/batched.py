@@ -34,13 +34,9 @@ _SPANS = 16  # spans of chunks per thread
 
 
 def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
-    """Check samples to predict, of the shape of those in `fit`.
-
-    Checking one sample by `validate_data` takes longer than predicting it: a small array of numbers
-    that it would return as it is is checked here.
-    """
+    """Check samples to predict, of the shape of those in `fit`."""
     schema = estimator._input_schema
-    if (
+    if (  # a small array, which `validate_data` checks for longer than it takes to predict it
         type(X) is np.ndarray
         and X.dtype in _FLOATS
         and 0 < X.size <= _FEW

@@ -254,9 +254,18 @@ def _answer(model, X, inverses=()) -> _Answer:
     model, X, own = innermost(model, X, "predict_uncertainty", composites=_MIXTURES + _MULTI_OUTPUT)
     inverses = [*own, *inverses]
     if isinstance(model, _MIXTURES):
-        return _mixture(*_answers(model, X, inverses))
+        return _mixture(model, X, inverses)
     if isinstance(model, _MULTI_OUTPUT):
-        return _of_outputs(model, X, inverses)
+        check_is_fitted(model)
+        if inverses:
+            raise TypeError(
+                f"{type(model).__name__} must be around TransformedTargetRegressor, not inside of "
+                "it, for predict_uncertainty: the transform may mix targets that are predicted "
+                "apart."
+            )
+        answers = [_answer(one, X) for one in model.estimators_]
+        means = np.column_stack([answer.centre for answer in answers])
+        return _Answer(means, _side_by_side([answer.uncertainty for answer in answers]))
     if inverses:
         members = transformed_members(inverses, model.predict_members(X))
         distribution = EmpiricalGaussian.from_members(members)
@@ -269,19 +278,6 @@ def _answer(model, X, inverses=()) -> _Answer:
     return _Answer(centre, model.predict_uncertainty(X))
 
 
-def _of_outputs(model, X, inverses) -> _Answer:
-    """Answer of a regressor for each target."""
-    check_is_fitted(model)
-    if inverses:
-        raise TypeError(
-            f"{type(model).__name__} must be around TransformedTargetRegressor, not inside of it, "
-            "for predict_uncertainty: the transform may mix targets that are predicted apart."
-        )
-    answers = [_answer(one, X) for one in model.estimators_]
-    means = np.column_stack([answer.centre for answer in answers])
-    return _Answer(means, _side_by_side([answer.uncertainty for answer in answers]))
-
-
 def _side_by_side(columns: list[Uncertainty]) -> Uncertainty:
     """Put uncertainties (n,) into columns; without parts if one has none."""
     total, aleatoric, epistemic = (
@@ -291,15 +287,15 @@ def _side_by_side(columns: list[Uncertainty]) -> Uncertainty:
     return Uncertainty(total, aleatoric, epistemic, measure=columns[0].measure)
 
 
-def _answers(model, X, inverses) -> tuple[list[_Answer], np.ndarray]:
-    """Return the answers of the estimators in a mixture, and their weights, which sum to one."""
+def _mixture(model, X, inverses) -> _Answer:
+    """Answer of a mixture, by the law of total variance or the chain rule of mutual information."""
     check_is_fitted(model)
     if isinstance(model, VotingClassifier) and model.voting == "hard":
         raise ValueError(
             'VotingClassifier must have voting="soft" for predict_uncertainty, got "hard": votes '
             "do not tell how sure they are."
         )
-    answers, weights = [], []
+    answers, shares = [], []
     for member, weight, rows in components_and_rows(model, X):
         is_calibrated = isinstance(model, CalibratedClassifierCV)
         answer = _calibrated(member, rows) if is_calibrated else _answer(member, rows, inverses)
@@ -307,30 +303,8 @@ def _answers(model, X, inverses) -> tuple[list[_Answer], np.ndarray]:
             centre = align_classes(answer.centre, member.classes_, range(len(model.classes_)))
             answer = answer._replace(centre=centre)
         answers.append(answer)
-        weights.append(weight)
-    return answers, np.array(weights)
-
-
-def _calibrated(calibrated, X) -> _Answer:
-    """Answer of one of the classifiers in CalibratedClassifierCV.
-
-    Calibration changes the mean prediction, and says nothing of the members that it is the mean of;
-    so the epistemic part keeps its share in the total.
-    """
-    before = _answer(calibrated.estimator, X).uncertainty
-    probabilities = calibrated.predict_proba(X)
-    total = entr(probabilities).sum(axis=-1)
-    if before.epistemic is None:
-        return _Answer(probabilities, Uncertainty(total, None, None, measure="entropy"))
-    share = np.divide(
-        before.epistemic, before.total, out=np.zeros_like(before.total), where=before.total > 0
-    )
-    parts = total * (1 - share), total * share
-    return _Answer(probabilities, Uncertainty(total, *parts, measure="entropy"))
-
-
-def _mixture(answers: list[_Answer], weights: np.ndarray) -> _Answer:
-    """Answer of a mixture, by the law of total variance or the chain rule of mutual information."""
+        shares.append(weight)
+    weights = np.array(shares)  # whose sum is one
     centres = np.stack([answer.centre for answer in answers])  # (S, n, ...)
     centre = np.tensordot(weights, centres, axes=1)
     measure = answers[0].uncertainty.measure
@@ -351,3 +325,21 @@ def _mixture(answers: list[_Answer], weights: np.ndarray) -> _Answer:
         between = np.maximum(entr(centre).sum(axis=-1) - entropies, 0)  # of rounding, below 0
     found = total + between, aleatoric, epistemic + between
     return _Answer(centre, Uncertainty(*found, measure=measure))
+
+
+def _calibrated(calibrated, X) -> _Answer:
+    """Answer of one of the classifiers in CalibratedClassifierCV.
+
+    Calibration changes the mean prediction, and says nothing of the members that it is the mean of;
+    so the epistemic part keeps its share in the total.
+    """
+    before = _answer(calibrated.estimator, X).uncertainty
+    probabilities = calibrated.predict_proba(X)
+    total = entr(probabilities).sum(axis=-1)
+    if before.epistemic is None:
+        return _Answer(probabilities, Uncertainty(total, None, None, measure="entropy"))
+    share = np.divide(
+        before.epistemic, before.total, out=np.zeros_like(before.total), where=before.total > 0
+    )
+    parts = total * (1 - share), total * share
+    return _Answer(probabilities, Uncertainty(total, *parts, measure="entropy"))

@@ -55,11 +55,7 @@ _PROGRAMS: weakref.WeakKeyDictionary[nn.Module, _Programs] = weakref.WeakKeyDict
 def predict_one(
     module: DistributionStack, X: np.ndarray, read: Callable[[Tensor, Tensor], object], name: str
 ) -> Any:
-    """Return what `read` takes from the outputs for one sample; None if torch has to compute it.
-
-    X is a checked sample, (1, n_features). `read` is as for :func:`read_in_chunks`, and the same in
-    each call with the same `name`.
-    """
+    """Return what `read` takes from the outputs for one sample; None if torch has to compute it."""
     weight = first_parameter(module)
     # Further training puts other weights into a module, calibration another map.
     version = None if weight.is_inference() else weight._version
@@ -68,7 +64,9 @@ def predict_one(
     known = _PROGRAMS.get(module)
     if known is None or known.made_of != made_of:
         known = _PROGRAMS[module] = _Programs(made_of, {})
-    programs = known.by_name.setdefault(name, [] if _is_suited(module, weight) else None)
+    if name not in known.by_name:
+        known.by_name[name] = [] if _is_suited(module, weight) else None
+    programs = known.by_name[name]
     if programs is None:
         return None
     with np.errstate(all="ignore"):
@@ -204,14 +202,6 @@ def _mean(x: Any, axis: object = None, keepdim: bool = False) -> Any:
     return total * (total.size / x.size)
 
 
-def _norm(x: np.ndarray, order: int = 2, axis: Any = None, keepdim: bool = False) -> np.ndarray:
-    return np.sqrt(_sum(x * x, axis, keepdim))  # of `vector_norm` no other order is recorded
-
-
-def _masked_fill(x: np.ndarray, mask: np.ndarray, value: float) -> np.ndarray:
-    return np.where(mask, x.dtype.type(value), x)
-
-
 def _part(
     x: np.ndarray, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> np.ndarray:
@@ -230,10 +220,6 @@ def _select(x: np.ndarray, axis: int, index: int) -> np.ndarray:
 def _expand(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     held = (1,) * (len(shape) - x.ndim) + x.shape
     return np.broadcast_to(x, [n if m == -1 else m for m, n in zip(shape, held, strict=True)])
-
-
-def _unsqueeze(x: np.ndarray, axis: int) -> np.ndarray:
-    return x[(slice(None),) * (axis % (x.ndim + 1)) + (None,)]
 
 
 def _softmax(x: np.ndarray, axis: int, half_to_float: bool) -> np.ndarray:
@@ -284,12 +270,12 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.index_select.default: lambda x, axis, index: x.take(index, axis),
     aten.isnan.default: np.isnan,
     aten.lift_fresh_copy.default: lambda x: x,
-    aten.linalg_vector_norm.default: _norm,
+    aten.linalg_vector_norm.default: lambda x, order=2, *axes: np.sqrt(_sum(x * x, *axes)),
     aten.log.default: np.log,
     aten.log1p.default: np.log1p,
     aten.logsumexp.default: _logsumexp,
     aten.lt.Scalar: np.less,
-    aten.masked_fill.Scalar: _masked_fill,
+    aten.masked_fill.Scalar: lambda x, mask, value: np.where(mask, x.dtype.type(value), x),
     aten.maximum.default: np.maximum,
     aten.mean.dim: _mean,
     aten.minimum.default: np.minimum,
@@ -324,7 +310,7 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.t.default: np.transpose,
     aten.tanh.default: np.tanh,
     aten.transpose.int: np.swapaxes,
-    aten.unsqueeze.default: _unsqueeze,
+    aten.unsqueeze.default: lambda x, axis: x[(slice(None),) * (axis % (x.ndim + 1)) + (None,)],
     aten.view.default: np.ndarray.reshape,
     aten.where.self: np.where,
     operator.getitem: operator.getitem,

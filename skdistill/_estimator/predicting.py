@@ -58,10 +58,7 @@ def check_return_std(estimator: DistributionEstimator, return_std: object) -> No
 
 
 class DistributionEstimator(NetEstimator):
-    """Estimator whose predictions are all read off the distribution that its module predicts.
-
-    Its ``_kind`` tells, also before `fit`, whether it is a classifier or a regressor.
-    """
+    """Estimator whose predictions are all read off the distribution that its module predicts."""
 
     classes_: np.ndarray
     _kind: Any  # "classifier", "regressor", or None if it is unknown before fit

@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._data.columns import as_table, column_of, values_of, with_days
 from .._data.schema import (
     Column,
-    columns_to_convert,
     dtypes_of,
     numbers_in,
     range_in_words,
     shift_of,
     table_like_fit,
+    to_convert,
 )
 from .base import NetEstimator
 from .unwrapping import innermost
@@ -81,10 +81,9 @@ def validate(model: BaseEstimator, X: ArrayLike) -> Any:
         names = [column.name for column in columns]
         given = list(X.columns) if hasattr(X, "columns") else f"the shape {np.shape(X)}"
         raise ValueError(f"X must have the columns of fit, {names}; got {given}.")
-    to_convert = set(columns_to_convert(schema, table))
-    dtypes = dtypes_of(table)
+    dtypes, differing = dtypes_of(table), set(to_convert(schema, table))
     records = [
-        _record(estimator, table, number, column, dtypes[number], number in to_convert)
+        _record(estimator, table, number, column, dtypes[number], number in differing)
         for number, column in enumerate(columns)
     ]
     try:
@@ -113,9 +112,16 @@ def _record(
         return {**record, "message": str(error)}
     shift = shift_of(estimator._input_schema, X, values, number)
     verdict = "ok" if dtype == column.dtype else "converted"
+    limits: Any = None
+    categories: tuple | None = None
+    if column.kind == "category":
+        held = (value for value in values_of(column_of(X, number)) if value is not None)
+        categories = tuple(dict.fromkeys(held))
+    elif not np.isnan(values).all():
+        limits = float(np.nanmin(values)), float(np.nanmax(values))
     return {
         **record,
-        "given": _in_words(dtype, *_held(X, number, column, values), column.unit),
+        "given": _in_words(dtype, limits, categories, column.unit),
         **{name: getattr(shift, name) for name in _COUNTS},
         "verdict": "suspicious" if shift.reasons else verdict,
         "message": "; ".join(shift.reasons),
@@ -133,16 +139,6 @@ def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: b
     finite = "allow-nan" if estimator.normalize in (True, "X") else True
     settings: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
     return check_array(values, input_name=f"column {column.name!r} of X", **settings)[:, 0]
-
-
-def _held(X: Any, number: int, column: Column, values: np.ndarray) -> tuple[Any, Any]:
-    """Return the range and the categories of a column of X, of which it has one or none."""
-    if column.kind == "category":
-        held = (value for value in values_of(column_of(X, number)) if value is not None)
-        return None, tuple(dict.fromkeys(held))
-    if np.isnan(values).all():
-        return None, None
-    return (float(np.nanmin(values)), float(np.nanmax(values))), None
 
 
 def _in_words(dtype: str, limits: Any, categories: tuple | None, unit: str | None) -> str:

@@ -229,7 +229,7 @@ def find_functions(
     targets = (targets - targets.mean(axis=0)) / unit
     if not varies.any():
         return None
-    encoder = (encoding := InputEncoding.for_distances(X, n_categories)).module(torch.float64)
+    encoder = (encoding := InputEncoding.without_bins(X, n_categories)).module(torch.float64)
     inputs, further = (encoder(torch.from_numpy(part)).numpy() for part in (X, fresh))
 
     # Lengths, by the likelihood of some targets, and points where functions are zero.

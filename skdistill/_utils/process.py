@@ -102,9 +102,8 @@ class _BlasThreads:
     def one(self) -> Iterator[None]:
         """Let numpy and scipy multiply and decompose matrices with one thread.
 
-        Where other processes keep cores busy, threads of BLAS wait for one another: decompositions
-        of matrices of a few hundred rows took 30 times as long with two threads. The last of
-        several concurrent users restores the number before the first.
+        On busy cores threads of BLAS wait for one another: decompositions of matrices of a few
+        hundred rows took 30 times as long. The last concurrent user restores the number.
         """
         with self.lock.held():
             if not self.n_users:
@@ -196,10 +195,7 @@ def rows_asked(prediction: np.ndarray | Tensor) -> int:
 
 
 def fits_twice(n_bytes: int) -> bool:
-    """Tell whether memory holds so many bytes twice; it does where its size is not known.
-
-    So much of a file the operating system holds: a sample is read in .2 us then, not in 15 us.
-    """
+    """Tell whether memory holds so many bytes twice; it does where its size is not known."""
     if not hasattr(os, "sysconf"):  # Windows
         return True
     return n_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2

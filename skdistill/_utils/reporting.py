@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a fit tells of itself while it runs: a line for each stage, and a progress bar.
 
-A fit is told of by a :class:`Reporter`, and names its stages. Who works in a stage tells which part
-of it is running, by :func:`part`. A thread asks twice a second how much is done, so that a training
-step costs nothing. A fit within another one, such as a teacher's, is a part of the other's stage.
+A fit is told of by a :class:`Reporter`. Who works in a stage tells which :func:`part` of it is
+running. A thread asks twice a second how much is done, so that a training step costs nothing. A fit
+within another one, such as a teacher's, is a part of the other's stage.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class Stage:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the stage has begun."""
         return time.monotonic() - self.begin
 
     @property
@@ -157,7 +156,7 @@ class Reporter:
             with _LOCK.held():
                 self.stage = None
         if self.prints:
-            self.print(f"{self.name}: {stage.name}: {duration(stage.seconds, 1)}")
+            print_line(f"{self.name}: {stage.name}: {duration(stage.seconds, 1)}")
 
     def look(self) -> None:
         """Tell how far the fit is, if it is time to."""
@@ -165,7 +164,8 @@ class Reporter:
             if (stage := self.stage) is None:
                 return
             if self.prints and (text := stage.announcement()) is not None:
-                self.print(f"{self.name}: {text}")
+                with self.above_bar():  # in a thread, which knows no current reporter
+                    print(f"{self.name}: {text}", flush=True)  # noqa: T201 -- see print_line
             if self.has_terminal and time.monotonic() - self.begin >= _SECONDS_TO_BAR:
                 self.bar = self.bar or _new_bar()
                 text = f"{self.name}: {stage.progress()} "
@@ -183,11 +183,6 @@ class Reporter:
             if bar is not None:
                 bar.refresh()
 
-    def print(self, text: str) -> None:
-        """Print a line above the bar."""
-        with self.above_bar():
-            _print(text)
-
 
 _CURRENT: ContextVar[Reporter | None] = ContextVar("reporter of the innermost fit", default=None)
 
@@ -196,7 +191,11 @@ _CURRENT: ContextVar[Reporter | None] = ContextVar("reporter of the innermost fi
 def reporting(name: str, verbose: int) -> Iterator[None]:
     """Tell of a fit: by lines for ``verbose=1``, and on a terminal by a bar if it takes long."""
     outer, is_asked = _CURRENT.get(), verbose >= 1
-    has_terminal = outer is None and _can_write_over()
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in _DUMB_TERMINALS
+    is_main = threading.current_thread() is threading.main_thread()
+    is_child = is_forked() or multiprocessing.parent_process() is not None
+    has_terminal = outer is None and is_terminal and not is_plain and is_main and not is_child
     if outer is None and not (is_asked or has_terminal):
         yield
         return
@@ -248,30 +247,16 @@ def count_from_now(is_restored: bool = False) -> None:
         reporter = reporter.outer
 
 
-def print_line(text: str) -> None:
-    """Print a line for ``verbose=2``, above the bar of the outermost fit."""
-    with above_bar():
-        _print(text)
-
-
 def above_bar() -> AbstractContextManager[None]:
     """Return the context in which lines may be written to a terminal that may have a bar."""
     reporter = _CURRENT.get()
     return nullcontext() if reporter is None else reporter.above_bar()
 
 
-def _print(text: str) -> None:
-    """Print a line at once, so that the log of a fit that runs elsewhere has it too."""
-    print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
-
-
-def _can_write_over() -> bool:
-    """Tell whether stderr is a terminal whose lines the user's own thread may write over."""
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in _DUMB_TERMINALS
-    is_main = threading.current_thread() is threading.main_thread()
-    is_child = is_forked() or multiprocessing.parent_process() is not None
-    return is_terminal and not is_plain and is_main and not is_child
+def print_line(text: str) -> None:
+    """Print a line above the bar, at once: the log of a fit that runs elsewhere has it too."""
+    with above_bar():
+        print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
 
 
 def _new_bar() -> Any:
@@ -282,12 +267,5 @@ def _new_bar() -> Any:
         monitor_interval = 0  # without a thread of its own
 
     Bar.set_lock(threading.RLock())  # tqdm's is one of processes, which Python starts one more for
-    return Bar(
-        total=1.0,
-        bar_format="{desc}{bar}",
-        leave=False,
-        file=sys.stderr,
-        mininterval=0,
-        miniters=0,
-        dynamic_ncols=True,
-    )
+    style: dict[str, Any] = {"bar_format": "{desc}{bar}", "leave": False, "dynamic_ncols": True}
+    return Bar(total=1.0, file=sys.stderr, mininterval=0, miniters=0, **style)

@@ -3,7 +3,7 @@
 
 A rule is any object with ``check(value, name)``, which raises a TypeError or ValueError that names
 the parameter. Estimators and settings objects have a table of rules in their class attribute
-`_parameter_table`, and :func:`check_parameters` applies them.
+`_parameter_table`, and :func:`check_parameters` applies them. scikit-learn's are private.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
-import itertools
 import math
 import re
 from abc import ABC, abstractmethod
@@ -19,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -35,8 +34,7 @@ _PLAIN = (str, int, float, np.bool_)
 def is_number(value: object, kind: type = Real) -> bool:
     """Tell whether NumPy and torch calculate with a value as with a Python number.
 
-    They do not with integers beyond 64 bits, NumPy's smaller and unsigned numbers, which overflow,
-    tensors and fractions. Booleans and NaN are no numbers either.
+    Not so with integers beyond 64 bits, NumPy's smaller and unsigned numbers, tensors, fractions.
     """
     kinds = _INTEGERS if kind is Integral else _NUMBERS
     if isinstance(value, bool) or not isinstance(value, kinds):
@@ -52,32 +50,25 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
 
 
 class Rule(ABC):
-    """Base of rules whose error message follows from a description of the accepted values."""
+    """Base of rules whose error message is "<name> must be <accepted>, got <value>.<hint>"."""
 
     @property
     @abstractmethod
-    def accepted(self) -> str:
-        """Description of the accepted values, to go on after "<name> must be"."""
+    def accepted(self) -> str: ...
 
     @abstractmethod
-    def accepts(self, value: object) -> bool:
-        """Tell whether a value is accepted."""
-
-    _error: ClassVar[type[Exception]] = ValueError
+    def accepts(self, value: object) -> bool: ...
 
     def error_type(self, value: object) -> type[Exception]:
-        """Class of the exception for a value that is not accepted."""
-        return self._error
+        return ValueError
+
+    def hint(self, value: object) -> str:
+        return ""
 
     def check(self, value: object, name: str) -> None:
-        """Raise TypeError or ValueError unless the value is accepted."""
         if not self.accepts(value):
             message = f"{name} must be {self.accepted}, got {value!r}.{self.hint(value)}"
             raise self.error_type(value)(message)
-
-    def hint(self, value: object) -> str:
-        """Advice at the end of the error message."""
-        return ""
 
 
 @dataclass(frozen=True)
@@ -182,10 +173,13 @@ class AnyOf(Rule):
 class IsCallable(Rule):
     """A function, or another object that can be called."""
 
-    accepted, _error = "callable", TypeError
+    accepted = "callable"
 
     def accepts(self, value: object) -> bool:
         return callable(value)
+
+    def error_type(self, value: object) -> type[Exception]:
+        return TypeError
 
 
 @dataclass(frozen=True)
@@ -193,7 +187,6 @@ class FilePath(Rule):
     """The path of a file, or None if it is `optional`."""
 
     optional: bool = False
-    _error = TypeError
 
     @property
     def accepted(self) -> str:
@@ -202,6 +195,9 @@ class FilePath(Rule):
     def accepts(self, value: object) -> bool:
         is_path = isinstance(value, str) or hasattr(value, "__fspath__")
         return is_path or (self.optional and value is None)
+
+    def error_type(self, value: object) -> type[Exception]:
+        return TypeError
 
 
 class Interval(Rule):
@@ -324,42 +320,24 @@ def check_nested(owner: object, params: Mapping[str, object]) -> None:
         if not hasattr(value, "set_params"):
             raise ValueError(
                 f"{name} must be an object with parameters of its own, not a name, for {key!r} to "
-                f"be set; got {value!r}.{advice_on(owner, *key.split('__', 1))}"
+                f"be set; got {value!r}.{advice_on(owner, key)}"
             )
 
 
-def advice_on(owner: Any, name: str, inner: str) -> str:
-    """Advice how to set ``<name>__<inner>`` where the parameter `name` is no object that has it."""
-    known = {parameter for kind in _objects(owner, name) for parameter in kind._defaults()}
-    for one in (inner, *difflib.get_close_matches(inner, sorted(known), n=1)):
-        if found := objects_with(owner, name, one):
-            return found
-    # Objects of a parameter without a rule, such as teacher, may be anybody's.
-    if name not in owner._parameter_table and name in owner.get_params(deep=False):
-        return f" Give an object that has {inner!r}, as {name}=...({inner}=...), instead."
-    return ""
-
-
-def objects_with(owner: object, name: str, inner: str) -> str:
-    """Advice which objects, given as the parameter `name`, have the parameter `inner`."""
-    found = _ways_to_give(owner, name, inner)
-    return f" Give {' or '.join(found)} instead." if found else ""
-
-
-def _objects(owner: object, name: str) -> tuple[type[Settings], ...]:
-    """Classes of the objects that may be given as a parameter, as far as its rule names them."""
-    rule = getattr(owner, "_parameter_table", {}).get(name)
-    return getattr(rule, "objects", ())
-
-
-def _ways_to_give(owner: object, name: str, inner: str) -> list[str]:
-    """Objects that have a parameter, or whose objects have it, as they are written."""
-    found = []
-    for kind in _objects(owner, name):
-        is_own, groups = inner in kind._defaults(), kind._parameter_table
-        further = itertools.chain(*(_ways_to_give(kind, group, inner) for group in groups))
-        found += [f"{name}={kind.__name__}({w})" for w in ([f"{inner}=..."] if is_own else further)]
-    return found
+def advice_on(owner: Any, name: str, known: Iterable[str] = ()) -> str:
+    """Advice on a parameter that does not exist: the object that has it, or one spelt alike."""
+    group, delimiter, inner = name.partition("__")
+    group, inner = (group, inner) if delimiter else ("", name)
+    ways = [
+        f"{parameter}={kind.__name__}({inner}=...)"
+        for parameter, rule in owner._parameter_table.items()
+        for kind in getattr(rule, "objects", ())
+        if group in ("", parameter) and inner in kind._defaults()
+    ]
+    if ways:
+        return f" Give {' or '.join(ways)} instead."
+    known = [*known]
+    return did_you_mean(name, [f"{one}__{inner}" for one in known] if delimiter else known)
 
 
 class Settings(BaseEstimator):

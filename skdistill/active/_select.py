@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 from torch import Tensor, nn
 
 from .. import modules
@@ -23,10 +22,9 @@ from .._utils.validation import Number, OneOf, Seed
 
 METHODS = ("auto", "lcmd", "margin")
 
-_N_FEATURES, _N_FEATURES_OF_MANY = 512, 128  # of the sketch; fewer, in float16, for large pools
+_N_FEATURES, _N_FEATURES_OF_MANY = 512, 128  # of the sketch; fewer for large pools
 _LARGE = 2**28  # bytes of the features of a pool
 _ROWS = 65_536  # samples that are read of an array or a frame at a time
-_CHUNK_ROWS = 2048  # features, at a time: parts of a larger array in float16 become float32
 _CHUNK = 1024  # samples at a time: their intermediate values stay in the cache
 
 
@@ -79,8 +77,7 @@ def select_batch(
         Largest cluster, maximum distance, of gradient features [1]_: samples in the pool that are
         unlike those labelled, and unlike each other, more of them where there are more samples. The
         features are random projections of the gradients of the predictions with respect to the
-        weights, 512 of them, or 128 for more than 131,072 samples. More than 256 MiB are held in
-        float16.
+        weights, 512 of them, or 128 for more than 131,072 samples.
     margin
         The smallest difference between the two largest class probabilities.
 
@@ -121,16 +118,14 @@ def select_batch(
         n_kept = min(n_pool, max_candidates)
         fits = 4 * n_kept * _N_FEATURES <= _LARGE
         n_features = _N_FEATURES if fits else _N_FEATURES_OF_MANY
-        in_half = 4 * n_kept * n_features > _LARGE
-        sketch = GradientSketch(model, n_features, int(rng.randint(SEED_LIMIT)), in_half)
+        sketch = GradientSketch(model, n_features, int(rng.randint(SEED_LIMIT)))
         centres = None
         if X_train is not None:
             X_train = _as_table(X_train, "X_train")
             if not len(X_train):
                 raise ValueError("X_train must have samples, or be None; got none.")
-            _, centres = _sketched(sketch, X_train, max_candidates, np.float32, rng)
-        dtype = np.float16 if in_half else np.float32
-        places, features = _sketched(sketch, X_pool, max_candidates, dtype, rng)
+            _, centres = _sketched(sketch, X_train, max_candidates, rng)
+        places, features = _sketched(sketch, X_pool, max_candidates, rng)
         return places[lcmd(features, n, centres)]
     if not (is_classifier(model) and hasattr(model, "predict_proba")):
         raise TypeError(
@@ -156,14 +151,13 @@ def _pieces(X: Any, places: np.ndarray | None = None) -> Iterator[tuple[slice, A
 
 
 def _sketched(
-    sketch: GradientSketch, X: Any, capacity: int, dtype: type, rng: np.random.RandomState
+    sketch: GradientSketch, X: Any, capacity: int, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
     """Places in X of all samples, or of `capacity` drawn of more; and their features."""
+    places = np.arange(len(X))
     if len(X) > capacity:
         places = np.sort(rng.choice(len(X), capacity, replace=False))
-    else:
-        places = np.arange(len(X))
-    features: np.ndarray = np.empty((len(places), sketch.n_features), dtype)
+    features = np.empty((len(places), sketch.n_features), np.float32)
     for part, rows in _pieces(X, places):
         features[part] = sketch(rows)
     return places, features
@@ -178,10 +172,9 @@ def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.
     (LCMD, Holzmüller et al., 2023, Section 3.3; "TP mode" with `centres`). Where all others equal a
     centre, the first ones follow.
     """
-    dtype = np.result_type(features.dtype, np.float32)
-    n_first = 0 if centres is None else len(centres)
+    dtype, n_first = features.dtype, 0 if centres is None else len(centres)
     kept = np.empty((n_first + n, features.shape[1]), dtype)
-    norms = _by_chunk(features, _squares)
+    norms = _squares(features)
     closest, distances = np.zeros(len(features), np.int32), np.full(len(features), np.inf, dtype)
     if centres is not None:
         kept[:n_first] = centres
@@ -204,10 +197,12 @@ def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.
         kept[number] = features[chosen]
         # By the triangle inequality a sample cannot be closer to the new centre than to its own if
         # these are twice as far apart as it is from its own.
-        between = kept[:number] - kept[number]
-        apart = _squares(between) if number else np.zeros(1, dtype)
+        apart = _squares(kept[:number] - kept[number]) if number else np.zeros(1, dtype)
         near = np.flatnonzero(is_left & (4.01 * distances + slack >= apart[closest]))
-        found = _by_chunk(features, partial(_squares_from, centre=kept[number]), near)
+        found = np.empty(len(near), dtype)
+        for start in range(0, len(near), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            found[part] = _squares(features[near[part]] - kept[number])
         is_closer = found < distances[near]
         near = near[is_closer]
         distances[near], closest[near] = found[is_closer], number
@@ -216,54 +211,17 @@ def lcmd(features: np.ndarray, n: int, centres: np.ndarray | None = None) -> np.
 
 def _nearest(features: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of each sample's closest centre, and its squared distance."""
-    squares = _squares(centres)
-
-    def nearest(part: np.ndarray) -> np.ndarray:
-        table = part @ (-2 * centres.T)
-        table += squares
-        found = table.argmin(1)
-        least = np.maximum(table[np.arange(len(part)), found] + _squares(part), 0)
-        return np.stack([found, least], 1)  # float32 counts to 16 million
-
-    both = _by_chunk(features, nearest, size=max(64, 2**20 // len(centres)))
-    return both[:, 0].astype(np.int32), np.ascontiguousarray(both[:, 1], centres.dtype)
+    closest, least = np.empty(len(features), np.int32), np.empty(len(features), features.dtype)
+    for part in gen_batches(len(features), max(64, 2**20 // len(centres))):
+        table = features[part] @ (-2 * centres.T)
+        table += _squares(centres)
+        closest[part] = table.argmin(1)
+        least[part] = np.maximum(table.min(1) + _squares(features[part]), 0)
+    return closest, least
 
 
 def _squares(part: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", part, part)
-
-
-def _squares_from(part: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """Return squared distances from a centre, and change `part`."""
-    part -= centre
-    return _squares(part)
-
-
-def _by_chunk(
-    features: np.ndarray,
-    function: Callable[[np.ndarray], np.ndarray],
-    places: np.ndarray | None = None,
-    size: int = _CHUNK_ROWS,
-) -> np.ndarray:
-    """Apply a function to copies of samples, or of those at `places`, in float32 at least.
-
-    All copies are in the same memory: that of new ones would take ten times as long.
-    """
-    n = len(features) if places is None else len(places)
-    width, dtype = features.shape[1], np.result_type(features.dtype, np.float32)
-    copied, taken = np.empty((size, width), dtype), np.empty((size, width), features.dtype)
-    out = None
-    for start in range(0, n, size):
-        part = slice(start, min(start + size, n))
-        rows = features[part]
-        if places is not None:
-            rows = np.take(features, places[part], 0, taken[: part.stop - start], "clip")
-        # NumPy takes several times as long for float16.
-        torch.from_numpy(copied[: part.stop - start]).copy_(torch.from_numpy(rows))
-        found = function(copied[: part.stop - start])
-        out = np.empty((n, *found.shape[1:]), found.dtype) if out is None else out
-        out[part] = found
-    return np.empty(0, dtype) if out is None else out
 
 
 def margins(proba: np.ndarray) -> np.ndarray:
@@ -277,8 +235,7 @@ class GradientSketch:
 
     The predictions are the means, of standardised targets, or the class probabilities. Two samples
     have alike features if a step of training on one changes the prediction for the other. The same
-    projections serve all calls. With `in_half` features are divided by a number, the same in all
-    calls, so that float16 holds them.
+    projections serve all calls.
 
     For a layer :math:`z = W h + b` with d inputs and the gradient :math:`\delta` of the prediction
     with respect to z, the gradient with respect to the weights, in units of their initial scale, is
@@ -286,16 +243,12 @@ class GradientSketch:
     :math:`(P \delta) \odot (Q \tilde h) / \sqrt k` with Gaussian matrices P and Q, and the features
     are the sum of the sketches of all layers (Section 3 of [1]_). Their inner products estimate
     those of the gradients, without bias and with a relative error of about :math:`1 / \sqrt k`.
-    Other layers (convolutions, periodic embeddings) have no part in them.
-
-    References
-    ----------
-    .. [1] Holzmüller, Zaverkin, Kästner & Steinwart (2023), "A Framework and Benchmark for Deep
-           Batch Active Learning for Regression", JMLR 24.
+    Other layers (convolutions, periodic embeddings) have no part in them. [1]_ is that of
+    :func:`select_batch`.
     """
 
-    def __init__(self, model: BaseEstimator, n_features: int, seed: int, in_half: bool = False):
-        self.model, self.n_features, self.in_half, self.scale = model, n_features, in_half, 0.0
+    def __init__(self, model: BaseEstimator, n_features: int, seed: int):
+        self.model, self.n_features = model, n_features
         # For each prediction and each layer the matrices P, (m, out, k), and Q, (1 or m, in + 1,
         # k), for m networks side by side; the last row of Q is that of the bias.
         self.projections: list[tuple[Tensor, Tensor]] = []
@@ -307,15 +260,9 @@ class GradientSketch:
         estimator, X, _ = innermost(self.model, X, "module_", "active.select_batch")
         rows = check_rows(estimator, X, estimator._recipe.row_shape)
         features = np.empty((len(rows), self.n_features), np.float32)
-        for start in range(0, len(rows), _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for part in gen_batches(len(rows), _CHUNK):
             found = self._sketch(estimator.module_, as_rows(estimator.module_, rows, part))
             features[part] = found.cpu().numpy()
-        if self.in_half:
-            self.scale = self.scale or float(np.abs(features).max()) or 1.0
-            features /= self.scale
-            limit = float(np.finfo(np.float16).max)
-            np.clip(features, -limit, limit, out=features)
         return features
 
     def _sketch(self, module: modules.DistributionStack, x: Tensor) -> Tensor:

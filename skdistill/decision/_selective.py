@@ -31,8 +31,8 @@ _LOSSES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 class SelectivePredictor(HeldOutEstimator):
     r"""Selective predictor: abstains where it is uncertain, with a guarantee on its risk.
 
-    A threshold on the uncertainty is chosen on held-out samples, such that the risk, the expected
-    loss of the samples below it, is at most `max_risk`:
+    A threshold on the uncertainty is chosen on held-out samples. The risk, the expected loss of the
+    samples below it, is at most `max_risk`:
 
     .. math::
 
@@ -54,7 +54,7 @@ class SelectivePredictor(HeldOutEstimator):
     delta : float, default=0.1
         Probability, in (0, 1), with which the risk may be larger.
     uncertainty : {"total", "aleatoric", "epistemic"}, default="total"
-        Samples are answered whose uncertainty of this kind is below the threshold.
+        The part that is compared with the threshold.
     loss : {"auto", "zero_one", "squared_error", "absolute_error"} or callable, default="auto"
         A function ``loss(y_true, y_pred)`` returns one value for each sample, none negative, or
         booleans, for which the test is exact. "auto" is "zero_one" for classifiers and
@@ -109,8 +109,7 @@ class SelectivePredictor(HeldOutEstimator):
     hypothesis that samples below :math:`u_{(k)}` have a risk larger than `max_risk` is tested with
     the :math:`k - 1` losses below. The first that is not rejected at level :math:`\delta` ends the
     sequence, so that no correction for their number is needed. P-values are those of the binomial
-    distribution for losses of 0 and 1, and of a betting martingale for others [3]_, which need far
-    fewer samples than those of Hoeffding and Bentkus where losses vary little.
+    distribution for losses of 0 and 1, and of a betting martingale for others [3]_.
 
     That the thresholds are held-out samples themselves does no harm. Given which samples lie
     between the thresholds at which the risk is just `max_risk`, the losses below such a threshold
@@ -199,9 +198,18 @@ class SelectivePredictor(HeldOutEstimator):
             a number or negative, or `abstain_value` is a class.
         """
         X, y = self._fit_estimator(X, y)
-        if is_classifier(self.estimator_):
+        if classifies := is_classifier(self.estimator_):
             self.classes_ = self.estimator_.classes_
-        self.abstain_value_ = self._value_of_abstention()
+        self.abstain_value_ = self.abstain_value
+        if self.abstain_value is None and not classifies:
+            self.abstain_value_ = math.nan
+        elif self.abstain_value is None:
+            is_text = isinstance(self.classes_.tolist()[0], str)
+            self.abstain_value_ = "abstain" if is_text else -1
+        if classifies and self.abstain_value_ in self.classes_.tolist():
+            raise ValueError(
+                f"abstain_value must be no class, got {self.abstain_value_!r}, which is one."
+            )
         uncertainty = self._uncertainty(X)
         losses, max_loss = self._losses(y, self._predicted(X))
         order = check_random_state(self.random_state).permutation(len(losses))
@@ -249,7 +257,7 @@ class SelectivePredictor(HeldOutEstimator):
         """
         answered = self.answers(X)
         predicted = self._predicted(X)
-        value = self.abstain_value_
+        value: Any = self.abstain_value_
         if isinstance(value, str) != (predicted.dtype.kind == "U"):
             predicted = predicted.astype(object)  # numbers beside text stay numbers
         dtype = np.result_type(predicted, np.min_scalar_type(value))
@@ -281,16 +289,6 @@ class SelectivePredictor(HeldOutEstimator):
     def _predicted(self, X: ArrayLike) -> np.ndarray:
         with without_schema_warnings():  # given with the uncertainty
             return column_or_1d(self.estimator_.predict(X))
-
-    def _value_of_abstention(self) -> Any:
-        if not is_classifier(self.estimator_):
-            return math.nan if self.abstain_value is None else self.abstain_value
-        is_text = self.classes_.dtype.kind in "UO" and isinstance(self.classes_[0], str)
-        default = "abstain" if is_text else -1
-        value = default if self.abstain_value is None else self.abstain_value
-        if value in self.classes_.tolist():
-            raise ValueError(f"abstain_value must be no class, got {value!r}, which is one.")
-        return value
 
     def _losses(self, y: np.ndarray, predicted: np.ndarray) -> tuple[np.ndarray, float]:
         """Return losses (n,) in units of the largest, booleans or in [0, 1], and the largest."""

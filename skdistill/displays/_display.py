@@ -2,7 +2,6 @@
 """What all displays share: axes, artists, colours, and checks of values to draw."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +20,6 @@ ALEATORIC_COLOR = "#9CCEEE"
 TOTAL_COLOR = "#F6D9A0"
 REFERENCE_COLOR = "#4D4D4D"
 
-# What methods of axes draw, in matplotlib.
-_ARTISTS = {
-    "plot": ("lines", "Line2D"),
-    "scatter": ("collections", "PathCollection"),
-    "fill_between": ("collections", "PolyCollection"),
-}
-
 
 def import_pyplot(caller: str) -> Any:
     try:
@@ -40,12 +32,12 @@ def import_pyplot(caller: str) -> Any:
 def draw(ax: Axes, method: str, *data: object, given: Keywords = None, **style: object) -> Any:
     """Call a method of the axes, with the style updated by the keywords that a user has given."""
     from matplotlib.cbook import normalize_kwargs  # short names such as `lw` included
+    from matplotlib.collections import Collection
+    from matplotlib.lines import Line2D
 
     if style.get("label") is not None:
         style["label"] = literal(style["label"])
-    module, artist = _ARTISTS[method]
-    artist_class = getattr(import_module(f"matplotlib.{module}"), artist)
-    style |= normalize_kwargs(dict(given or {}), artist_class)
+    style |= normalize_kwargs(dict(given or {}), Line2D if method == "plot" else Collection)
     drawn = getattr(ax, method)(*data, **style)
     return drawn[0] if method == "plot" else drawn
 
@@ -58,9 +50,8 @@ def literal(text: object) -> str:
 
 def check_line(values, name):
     """Return `values`, missing ones allowed, as a float array of shape (n,)."""
-    array = check_array(
-        values, dtype=np.float64, ensure_2d=False, ensure_all_finite="allow-nan", input_name=name
-    )
+    checks: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+    array = check_array(values, ensure_2d=False, input_name=name, **checks)
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n,), got {array.shape}.")
     return array

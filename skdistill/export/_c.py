@@ -548,21 +548,19 @@ def _fields(graph_outputs: GraphOutputs) -> Iterator[str]:
 
 def _meaning(name: str, graph_outputs: GraphOutputs) -> str:
     task: Any = graph_outputs.plan.task
-    is_regressor = task.kind == "regressor"
     if name == "label":
         return f"position of the class in {_listed(task.labels.tolist())}"
-    if name == "quantiles":
-        return f"of probabilities {_listed(graph_outputs.levels)}, in units of y"
+    if name in ("total", "aleatoric", "epistemic"):
+        is_regressor = task.kind == "regressor"
+        unit = "a variance in squared units of y" if is_regressor else "an entropy in nats"
+        return f"{name} uncertainty, {unit}"
     meanings = {
         "probabilities": "of the classes, as label has them",
         "mean": "in units of y",
         "std": "standard deviation of y, in its units",
         "interval": "central one of 90 %, in units of y",
         "members": "what each member predicts",
-    } | {
-        part: f"{part} uncertainty, "
-        + ("a variance in squared units of y" if is_regressor else "an entropy in nats")
-        for part in ("total", "aleatoric", "epistemic")
+        "quantiles": f"of probabilities {_listed(graph_outputs.levels)}, in units of y",
     }
     return meanings.get(name, "as predict_expectation has it")
 
@@ -678,23 +676,16 @@ static void NAME(TYPE *y, int n)
 }
 """
 
-_EXP_NUMBERS: dict[torch.dtype, dict[str, Any]] = {
-    torch.float32: {
-        "LEAST": -87.0,
-        "MOST": 88.0,
-        "LOG2E": math.log2(math.e),
-        "SHIFT": 1.5 * 2**23,  # leaves no digits but those of whole numbers
-        "LN2": 0.693359375,
-        "REST": -2.1219444005469057e-4,
-    },
-    torch.float64: {
-        "LEAST": -708.0,
-        "MOST": 709.0,
-        "LOG2E": math.log2(math.e),
-        "SHIFT": 1.5 * 2**52,
-        "LN2": 0.6931471803691238,
-        "REST": 1.9082149292705877e-10,
-    },
+_EXP_NAMES = (
+    "LEAST",
+    "MOST",
+    "SHIFT",
+    "LN2",
+    "REST",
+)  # a shift leaves only digits of whole numbers
+_EXP_NUMBERS = {
+    torch.float32: (-87.0, 88.0, 1.5 * 2**23, 0.693359375, -2.1219444005469057e-4),
+    torch.float64: (-708.0, 709.0, 1.5 * 2**52, 0.6931471803691238, 1.9082149292705877e-10),
 }
 
 
@@ -705,7 +696,11 @@ def _helper(helper: str, dtype: torch.dtype, name: str) -> str:
         text = _DENSE
     else:
         text, is_float = _EXP, dtype == torch.float32
-        parts |= {part: _literal(value, dtype) for part, value in _EXP_NUMBERS[dtype].items()}
+        numbers = {
+            "LOG2E": math.log2(math.e),
+            **dict(zip(_EXP_NAMES, _EXP_NUMBERS[dtype], strict=True)),
+        }
+        parts |= {part: _literal(value, dtype) for part, value in numbers.items()}
         parts |= {"BITS": "uint32_t", "DIGITS": "23", "ONE": "0x3f800000u"}
         if not is_float:
             parts |= {"BITS": "uint64_t", "DIGITS": "52", "ONE": "0x3ff0000000000000u"}

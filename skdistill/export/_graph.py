@@ -52,10 +52,19 @@ def graph_of(graph_outputs: GraphOutputs, opset: int = OPSET[""]) -> Any:
             part.ClearField("metadata_props")  # where in the source it comes from
             part.ClearField("doc_string")
         graph.ClearField("value_info")
-    _count_steps_of_loops(onnx, proto.graph)
+    loops = [node for node in proto.graph.node if node.op_type == "Loop"]
+    for loop in loops:  # they end by their condition, but skl2onnx takes none without a number
+        loop.input[0] = "most_steps"
+    if loops:
+        most = onnx.numpy_helper.from_array(np.array(np.iinfo(np.int64).max), "most_steps")
+        proto.graph.initializer.append(most)
     proto.producer_name, proto.producer_version = "skdistill", __version__
-    if "label" in graph_outputs.names:
-        _add_labels(onnx, proto.graph, labels_of(graph_outputs.plan.task))
+    if "label" in graph_outputs.names:  # the first output, codes of classes
+        labels = onnx.numpy_helper.from_array(labels_of(graph_outputs.plan.task), "labels")
+        proto.graph.initializer.append(labels)
+        proto.graph.node.append(onnx.helper.make_node("Gather", ["labels", "codes"], ["label"]))
+        kind = onnx.helper.make_tensor_value_info("label", labels.data_type, ["batch"])
+        proto.graph.output[0].CopyFrom(kind)
     onnx.checker.check_model(proto)
     return proto
 
@@ -69,16 +78,6 @@ def rename(graph: Any, new: Callable[[str], str]) -> None:
         node.output[:] = map(new, node.output)
     for body in bodies(graph):
         rename(body, new)
-
-
-def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
-    """Give loops, which end by their condition, a number of steps: skl2onnx takes none without."""
-    loops = [node for node in graph.node if node.op_type == "Loop"]
-    for loop in loops:
-        loop.input[0] = "most_steps"
-    if loops:
-        most = np.array(np.iinfo(np.int64).max)
-        graph.initializer.append(onnx.numpy_helper.from_array(most, "most_steps"))
 
 
 def with_facts(proto: Any, estimator: Any, graph_outputs: GraphOutputs, first: Any = None) -> Any:
@@ -111,15 +110,6 @@ def labels_of(task: Any) -> np.ndarray:
             f"Labels of {dtype} are text in ONNX, such as {example!r}. Compare with y.astype(str)."
         )
     return task.labels if dtype.kind == "f" else task.labels.astype(str).astype(object)
-
-
-def _add_labels(onnx: Any, graph: Any, labels: np.ndarray) -> None:
-    """Turn the first output, codes of classes, into their labels: numbers, or strings."""
-    table = onnx.numpy_helper.from_array(labels, "labels")
-    graph.initializer.append(table)
-    graph.node.append(onnx.helper.make_node("Gather", ["labels", "codes"], ["label"]))
-    kind = onnx.helper.make_tensor_value_info("label", table.data_type, ["batch"])
-    graph.output[0].CopyFrom(kind)
 
 
 # --- the same graphs, faster in onnxruntime -------------------------------------------------------

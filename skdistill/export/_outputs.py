@@ -29,6 +29,7 @@ from ..sequences import SequencePredictor
 from ._quantiles import quantiles_of
 
 _COVERAGE = 0.9  # of the output `interval`
+_LIMIT = 5.0  # of numbers that are not compressed
 
 
 def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: Any) -> None:
@@ -140,10 +141,7 @@ class GraphOutputs(nn.Module):
 
 
 class _Codes(nn.Module):
-    """Turns categories into codes, and those that training had not into NaN.
-
-    Categories that are numbers are themselves in X, text is its position among the categories.
-    """
+    """Turns categories into codes, and those that training had not into NaN."""
 
     def __init__(self, columns: Columns, dtype: torch.dtype):
         super().__init__()
@@ -212,7 +210,12 @@ def graph_forms(fitted: nn.Module) -> tuple[Any, nn.Module | None]:
     network: Any = module.network
     if isinstance(network, StackedSequential) and network.lead == (1,):
         return module, _OneNetwork(network)
-    return module, _WideHeads(network) if _has_linear_heads(network) else None
+    if isinstance(network, MultiHead) and isinstance(network.heads, StackedSequential):
+        is_linear = len(network.heads) == 1 and isinstance(network.heads[0], StackedLinear)
+        core: Any = network.core
+        if is_linear and isinstance(core, StackedSequential) and core.lead == (1,):
+            return module, _WideHeads(network)
+    return module, None
 
 
 class _OneNetwork(nn.Module):
@@ -225,15 +228,6 @@ class _OneNetwork(nn.Module):
     def forward(self, X: Tensor) -> Tensor:
         """Map samples (n, in) to outputs (1, n, out)."""
         return self.network(X).unsqueeze(0)
-
-
-def _has_linear_heads(network: nn.Module) -> bool:
-    """Whether a network is one core of layers that are known, with heads of one linear layer."""
-    if not isinstance(network, MultiHead) or not isinstance(network.core, StackedSequential):
-        return False
-    heads = list(network.heads) if isinstance(network.heads, StackedSequential) else []
-    is_linear = len(heads) == 1 and isinstance(heads[0], StackedLinear)
-    return is_linear and network.core.lead == (1,)
 
 
 class _WideHeads(nn.Module):
@@ -275,7 +269,14 @@ class _Inputs(nn.Module):
         x = torch.where(is_missing, encoder["loc"], x)
         z = x if self.numbers is None else x.index_select(-1, self.numbers)
         z = (z - self.loc) / self.scale
-        parts = [_compressed(z) if self.encoder.compresses else z]
+        if (
+            self.encoder.compresses
+        ):  # 5 z within 5 of 0, else ±(5 + log(5 |z| - 4)), in six operations
+            beyond = (
+                z.abs().clamp(min=1.0) - (1 - 1 / _LIMIT)
+            ).log()  # log(1 / 5) for those within
+            z = z.clamp(-1, 1) * (beyond + (_LIMIT + np.log(_LIMIT)))
+        parts = [z]
         if encoder["indicators"] is not None:
             parts.append(is_missing.index_select(-1, encoder["indicators"]).to(x.dtype))
         if self.encoder.n_categories:
@@ -287,20 +288,8 @@ class _Inputs(nn.Module):
         return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
 
 
-_LIMIT = 5.0  # of numbers that are not compressed
-
-
-def _compressed(z: Tensor) -> Tensor:
-    """Return 5 z if that is within 5 of 0, and else ±(5 + log(5 |z| - 4)), in six operations."""
-    beyond = (z.abs().clamp(min=1.0) - (1 - 1 / _LIMIT)).log()  # log(1 / 5) for those within
-    return z.clamp(-1, 1) * (beyond + (_LIMIT + np.log(_LIMIT)))
-
-
 class _Functions(FunctionDraws):
-    """Functions whose kernel matrix is transposed: for one row, onnxruntime is twice as fast.
-
-    Its whitening matrix is a triangle, of which most zeros are left out.
-    """
+    """Functions whose kernel matrix is transposed: for one row, onnxruntime is twice as fast."""
 
     def __init__(self, functions: FunctionDraws):
         nn.Module.__init__(self)

@@ -149,25 +149,15 @@ def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
         container.add_node(name, given, [found], name=scope.get_unique_operator_name(name))
 
 
-def _are_columns(variables: Sequence[Any]) -> bool:
-    """Tell whether samples come as a variable for each column, and not as one of numbers."""
-    from skl2onnx.common.data_types import StringTensorType
-
-    return len(variables) > 1 or isinstance(variables[0].type, StringTensorType)
-
-
-def _check_columns(variables: Sequence[Any], schema: InputSchema) -> None:
+def _check_columns(variables: Sequence[Any], are_text: list[bool], schema: InputSchema) -> None:
     """Raise a ValueError unless variables are the columns of `fit`, with text where it had text."""
-    from skl2onnx.common.data_types import StringTensorType
-
     widths, n_columns = [variable.type.shape[1] for variable in variables], len(schema.dtypes)
     if widths != [1] * n_columns:
         raise ValueError(
             f"The graph must have one input X of {n_columns} numbers, or {n_columns} inputs of one "
             f"column each, as fit had; got inputs of {widths} columns."
         )
-    for number, variable in enumerate(variables):
-        is_text = isinstance(variable.type, StringTensorType)
+    for number, (variable, is_text) in enumerate(zip(variables, are_text, strict=True)):
         if is_text != (number in schema.text):
             kinds = "numbers", "text"
             raise ValueError(
@@ -190,12 +180,15 @@ def _infer_nothing(operator: object) -> None:
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the graph of an estimator, under names of its own."""
+    from skl2onnx.common.data_types import StringTensorType
+
     graph_outputs = _graph_outputs_of(scope, operator.raw_operator)
     opset = container.target_opset
     proto = graph_of(graph_outputs, opset)
-    if _are_columns(operator.inputs):
+    are_text = [isinstance(variable.type, StringTensorType) for variable in operator.inputs]
+    if len(are_text) > 1 or are_text[0]:  # a variable for each column, and not one of numbers
         schema = operator.raw_operator._input_schema
-        _check_columns(operator.inputs, schema)
+        _check_columns(operator.inputs, are_text, schema)
         container.node_domain_version_pair_sets.add(("ai.onnx.ml", OPSET["ai.onnx.ml"]))
         proto = by_column(proto, schema)
     graph = proto.graph

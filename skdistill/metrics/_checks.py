@@ -98,11 +98,6 @@ def check_nonnegative(array: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} must not be negative, got a smallest value of {array.min():.6g}.")
 
 
-def check_vector(values: object, name: str) -> np.ndarray:
-    """Return `values` of shape (n,) as float64."""
-    return check_floats(values, name, (1,))
-
-
 def check_labels(values: object, name: str) -> np.ndarray:
     """Return labels, strings or numbers, of shape (n,)."""
     refuse_masked(values, name)

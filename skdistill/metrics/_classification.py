@@ -101,10 +101,9 @@ def expected_calibration_error(
 
     Notes
     -----
-    The bins of equal weight are exactly so: where samples of equal confidence, or a single sample,
-    straddle two bins, each bin gets its part of them. This is the expectation over the order of
-    ties, and an integer weight is the same as repeating the sample. With few samples in a bin the
-    error is biased upwards; compare at equal `n_bins` and number of samples only.
+    Where samples of equal confidence, or a single sample, straddle two bins of equal weight, each
+    bin gets its part of them. With few samples in a bin the error is biased upwards; compare at
+    equal `n_bins` and number of samples only.
 
     References
     ----------

@@ -133,22 +133,6 @@ def crps(
     return average(scores, sample_weight)
 
 
-def _check_interval(
-    y_interval: ArrayLike, y_shape: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and the upper ends, each of shape (n, t)."""
-    interval = check_per_target(y_interval, "y_interval", 2, y_shape)
-    lower, upper = interval[..., 0], interval[..., 1]
-    crossed = ((lower > upper) | (lower == np.inf) | (upper == -np.inf)).any(axis=1)
-    if crossed.any():
-        raise ValueError(
-            "y_interval must have its lower end first, y_interval[..., 0] <= y_interval[..., 1], "
-            "neither inf below nor -inf above; "
-            f"{crossed.sum()} sample(s) have not, the first being sample {crossed.argmax()}."
-        )
-    return lower, upper
-
-
 def interval_coverage(
     y_true: ArrayLike, y_interval: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
@@ -173,7 +157,15 @@ def interval_coverage(
     0.5
     """
     y_true = check_columns(y_true, "y_true")
-    lower, upper = _check_interval(y_interval, y_true.shape)
+    interval = check_per_target(y_interval, "y_interval", 2, y_true.shape)
+    lower, upper = interval[..., 0], interval[..., 1]
+    crossed = ((lower > upper) | (lower == np.inf) | (upper == -np.inf)).any(axis=1)
+    if crossed.any():
+        raise ValueError(
+            "y_interval must have its lower end first, y_interval[..., 0] <= y_interval[..., 1], "
+            "neither inf below nor -inf above; "
+            f"{crossed.sum()} sample(s) have not, the first being sample {crossed.argmax()}."
+        )
     return average((lower <= y_true) & (y_true <= upper), sample_weight)
 
 

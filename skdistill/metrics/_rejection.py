@@ -7,10 +7,10 @@ from sklearn.metrics import auc
 
 from ._checks import (
     check_columns,
+    check_floats,
     check_same_length,
     check_shape,
     check_targets,
-    check_vector,
     cumulate,
     warn_undefined,
     weighted_rows,
@@ -29,8 +29,7 @@ def ause(
     As samples are removed from the most to the least uncertain, the sparsification curve is the
     mean squared error of the others, divided by that of all; the oracle removes by the squared
     error itself. The result is the area between the two curves (Lindqvist et al. 2020, Section 4.1;
-    [1]_), by the trapezoidal rule. It is 0 when the uncertainty orders the samples as their
-    absolute errors do, and depends on that order only.
+    [1]_). It depends on the order of the uncertainties only, and is 0 where that is the errors'.
 
     Parameters
     ----------
@@ -243,7 +242,7 @@ def _check_losses(
     losses: ArrayLike, uncertainty: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[np.ndarray, ...]:
     """Return the weights, the losses and the uncertainties, each of shape (n,)."""
-    losses = check_vector(losses, "losses")
-    uncertainty = check_vector(uncertainty, "uncertainty")
+    losses = check_floats(losses, "losses", (1,))
+    uncertainty = check_floats(uncertainty, "uncertainty", (1,))
     check_same_length(uncertainty, "uncertainty", losses, "losses")
     return weighted_rows(sample_weight, losses, uncertainty)

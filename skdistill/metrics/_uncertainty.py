@@ -24,10 +24,10 @@ from .._utils.validation import Number
 from ..distributions import Uncertainty
 from ._checks import (
     check_columns,
+    check_floats,
     check_nonnegative,
     check_same_length,
     check_shape,
-    check_vector,
     cumulate,
     midranks,
     warn_undefined,
@@ -207,8 +207,8 @@ def epistemic_calibration(
     >>> found.ratio, found.overall, found.coverage
     (array([0.5, 1. ]), 0.9166666666666666, 1.0)
     """
-    error = check_vector(squared_error, "squared_error")
-    variance = check_vector(epistemic, "epistemic")
+    error = check_floats(squared_error, "squared_error", (1,))
+    variance = check_floats(epistemic, "epistemic", (1,))
     check_same_length(variance, "epistemic", error, "squared_error")
     check_nonnegative(error, "squared_error")
     check_nonnegative(variance, "epistemic")
@@ -292,8 +292,8 @@ def ood_auroc(
     >>> ood_auroc([0.1, 0.2, 0.3], [0.25, 0.9])
     0.8333333333333334
     """
-    inside = check_vector(in_distribution, "in_distribution")
-    outside = check_vector(out_of_distribution, "out_of_distribution")
+    inside = check_floats(in_distribution, "in_distribution", (1,))
+    outside = check_floats(out_of_distribution, "out_of_distribution", (1,))
     in_weights = weights_or_ones(in_weights, len(inside), "in_weights")
     out_weights = weights_or_ones(out_weights, len(outside), "out_weights")
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
@@ -359,7 +359,8 @@ def uncertainty_ndcg(
     >>> uncertainty_ndcg([1.0, 2.0, 3.0], [0.1, 0.2, 0.3], k=2, n_candidates=3, n_trials=1)
     1.0
     """
-    teacher, student = check_vector(teacher, "teacher"), check_vector(student, "student")
+    teacher = check_floats(teacher, "teacher", (1,))
+    student = check_floats(student, "student", (1,))
     check_same_length(student, "student", teacher, "teacher")
     check_nonnegative(teacher, "teacher")
     Number(Integral, 2, len(teacher)).check(n_candidates, "n_candidates")

@@ -207,10 +207,7 @@ def _predictions(
     random_state: RandomStateLike,
     n_jobs: int | None,
 ) -> list[np.ndarray]:
-    """Results of :func:`_prediction` of clones, with two axes before theirs: repeats and parts.
-
-    `parts` are those of the samples that are left of so many for training.
-    """
+    """Results of :func:`_prediction` of clones, with two axes before theirs: repeats and parts."""
     Number(Integral, 1).check(n_repeats, "n_repeats")
     NumberOfJobs().check(n_jobs, "n_jobs")
     if is_prefitted(estimator):

@@ -66,8 +66,8 @@ def unseen_scores(
     >>> scores["held_out_accuracy"] > 0.9
     True
     """
-    describe = _describe_classifier if is_classifier(model) else _describe_regressor
-    held_out, unseen = describe(model, X_held_out, y_held_out), describe(model, X_unseen, y_unseen)
+    held_out = _described(model, X_held_out, y_held_out)
+    unseen = _described(model, X_unseen, y_unseen)
     scores = {
         **{f"held_out_{score}": value for score, value in held_out.scores.items()},
         **{f"unseen_{score}": value for score, value in unseen.scores.items()},
@@ -100,16 +100,28 @@ class _Predictions(NamedTuple):
     epistemic: np.ndarray | None
 
 
-def _describe_regressor(model, X, y) -> _Predictions:
+def _described(model, X, y) -> _Predictions:
     total, _, epistemic = predict_uncertainty(model, X)
-    if y is None:
-        names = ("nll", "rmse", "coverage")
-        return _Predictions(dict.fromkeys(names, np.nan), None, total, epistemic)
-    y, mean = np.asarray(y), np.asarray(model.predict(X))
-    nll, interval = density(model, X, y, mean, np.sqrt(total))
-    scores = {"nll": nll, "rmse": float(root_mean_squared_error(y, mean))}
-    scores["coverage"] = interval_coverage(y, interval)
-    return _Predictions(scores, np.square(y - mean), total, epistemic)
+    losses = None
+    if is_classifier(model):
+        proba, labels = model.predict_proba(X), model.classes_
+        scores = {"log_loss": np.nan, "accuracy": np.nan}
+        scores["top_probability"] = float(proba.max(axis=1).mean())
+        if y is not None:
+            y, predicted = np.asarray(y), labels[proba.argmax(axis=1)]
+            losses, known = (y != predicted).astype(float), np.isin(y, labels)
+            if known.any():
+                scores["log_loss"] = float(log_loss(y[known], proba[known], labels=labels))
+            scores["accuracy"] = float(accuracy_score(y, predicted))
+        return _Predictions(scores, losses, total, epistemic)
+    scores = dict.fromkeys(("nll", "rmse", "coverage"), np.nan)
+    if y is not None:
+        y, mean = np.asarray(y), np.asarray(model.predict(X))
+        losses = np.square(y - mean)
+        scores["nll"], interval = density(model, X, y, mean, np.sqrt(total))
+        scores["rmse"] = float(root_mean_squared_error(y, mean))
+        scores["coverage"] = interval_coverage(y, interval)
+    return _Predictions(scores, losses, total, epistemic)
 
 
 def density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
@@ -128,20 +140,6 @@ def density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
         return nll, predict_interval(model, X, _COVERAGE)
     half = norm.ppf((1 + _COVERAGE) / 2) * std
     return gaussian_nll(y, mean, std), np.stack([mean - half, mean + half], axis=-1)
-
-
-def _describe_classifier(model, X, y) -> _Predictions:
-    total, _, epistemic = predict_uncertainty(model, X)
-    proba, labels = model.predict_proba(X), model.classes_
-    top = {"top_probability": float(proba.max(axis=1).mean())}
-    if y is None:
-        names = ("log_loss", "accuracy")
-        return _Predictions({**dict.fromkeys(names, np.nan), **top}, None, total, epistemic)
-    y, predicted = np.asarray(y), labels[proba.argmax(axis=1)]
-    known = np.isin(y, labels)
-    loss = log_loss(y[known], proba[known], labels=labels) if any(known) else np.nan
-    scores = {"log_loss": float(loss), "accuracy": float(accuracy_score(y, predicted))}
-    return _Predictions({**scores, **top}, (y != predicted).astype(float), total, epistemic)
 
 
 def _over_targets(measure: Callable[..., float], a: np.ndarray, b: np.ndarray) -> float:

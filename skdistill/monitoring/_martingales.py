@@ -2,8 +2,6 @@
 """Conformal p-values of a stream, and test martingales: capital that bets against them."""
 
 import math
-from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from scipy.signal import lfilter
@@ -12,7 +10,6 @@ from scipy.special import logsumexp, ndtri
 AT_A_TIME = 256  # samples that are ranked at a time: bytes can count those before the last
 
 
-@dataclass(eq=False)
 class Bag:
     """The samples among which new ones are ranked: the reference, and new ones themselves.
 
@@ -23,19 +20,12 @@ class Bag:
     independent still, and memory is bounded.
     """
 
-    # (n_columns, n_samples): of each column in ascending order.
-    values: np.ndarray
-    samples: np.ndarray  # numbers of the samples that have them, of the same shape
-    max_samples: int
-    random: np.random.RandomState
-
-    @classmethod
-    def of(cls, X: np.ndarray, max_samples: int, random: np.random.RandomState) -> Self:
-        """Return the bag of a reference, of shape (n_columns, n_samples)."""
-        samples = np.argsort(X, axis=1)
-        bag = cls(np.take_along_axis(X, samples, axis=1), samples, max_samples, random)
-        bag._shrink()
-        return bag
+    def __init__(self, reference: np.ndarray, max_samples: int, random: np.random.RandomState):
+        self.samples = np.argsort(reference, axis=1)  # numbers of the samples with these values
+        # (n_columns, n_samples): of each column in ascending order.
+        self.values = np.take_along_axis(reference, self.samples, axis=1)
+        self.max_samples, self.random = max_samples, random
+        self._shrink()
 
     def ranks(self, new: np.ndarray) -> np.ndarray:
         """Rank new samples (n_columns, n_new), one after the other, and put them into the bag.
@@ -92,7 +82,6 @@ _N_BINS, _KEPT, _PRIOR_COUNT = 16, 0.995, 8.0
 N_BETS = len(_MEANS) + len(_STDS) + 1
 
 
-@dataclass(eq=False)
 class Martingales:
     r"""A test martingale of each column of independent, uniform ranks.
 
@@ -109,18 +98,18 @@ class Martingales:
     :math:`M_t \ge 0` and :math:`E[M_t \mid p_1, \dots, p_{t-1}] = M_{t-1}`.
     """
 
-    log_capital: np.ndarray  # (n_columns, n_bets), logarithm of what is held in each bet
-    counts: np.ndarray  # (n_columns, n_bins), of ranks in the bins, the older the less
-    n_samples: int = 0  # number of ranks so far, t
-
-    @classmethod
-    def start(cls, n_columns: int) -> Self:
-        """Return martingales of 1, for no ranks."""
-        return cls(np.full((n_columns, N_BETS), -np.inf), np.zeros((n_columns, _N_BINS)))
+    def __init__(self, n_columns: int):
+        self.log_capital = np.full((n_columns, N_BETS), -np.inf)  # of what is held in each bet
+        self.counts = np.zeros((n_columns, _N_BINS))  # of ranks in the bins, the older the less
+        self.n_samples = 0  # number of ranks so far, t
 
     def update(self, ranks: np.ndarray) -> None:
         """Bet on further ranks, of shape (n_columns, n)."""
-        log_f = np.concatenate([_of_scores(ranks), self._of_histogram(ranks)[..., None]], axis=2)
+        # Normal scores; those of the largest rank that is not 1 are 8.2, so that all is finite.
+        z = np.clip(ndtri(ranks)[..., None], -8.2, 8.2)
+        shifted = _MEANS * z - _MEANS**2 / 2
+        scaled = (1 - _STDS**-2.0) * z**2 / 2 - np.log(_STDS)
+        log_f = np.concatenate([shifted, scaled, self._of_histogram(ranks)[..., None]], axis=2)
         total = np.cumsum(log_f, axis=1)  # (n_columns, n, N_BETS)
         # Capital put into a bet at sample i is multiplied by f of it and of all that follow.
         after = total[:, -1:] - np.concatenate([np.zeros_like(total[:, :1]), total[:, :-1]], axis=1)
@@ -147,13 +136,3 @@ class Martingales:
         """Logarithms of the martingales, of shape (n_columns,)."""
         uninvested = -math.log(math.log2(self.n_samples + 2))
         return np.logaddexp(logsumexp(self.log_capital, axis=1), uninvested)
-
-
-def _of_scores(ranks: np.ndarray) -> np.ndarray:
-    """Log densities of ranks whose normal scores have another mean, or standard deviation."""
-    z = ndtri(ranks)[..., None]
-    # Of the largest rank that is not 1, so that all is finite.
-    z = np.clip(z, -8.2, 8.2)
-    shifted = _MEANS * z - _MEANS**2 / 2
-    scaled = (1 - _STDS**-2.0) * z**2 / 2 - np.log(_STDS)
-    return np.concatenate([shifted, scaled], axis=2)

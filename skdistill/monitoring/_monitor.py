@@ -121,8 +121,8 @@ class DriftMonitor:
         self.alpha = alpha
         self.columns_ = columns
         self.history_: deque[tuple[int, float]] = deque(maxlen=_N_UPDATES)
-        self._bag = Bag.of(values, max_samples, np.random.RandomState(seed))
-        self._martingales = Martingales.start(len(values))
+        self._bag = Bag(values, max_samples, np.random.RandomState(seed))
+        self._martingales = Martingales(len(values))
         self._log_mean = 0.0  # supremum of the logarithm of the mean martingale
 
     def update(self, X: ArrayLike) -> Self:

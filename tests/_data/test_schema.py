@@ -24,6 +24,8 @@ from skdistill import (
     SchemaWarning,
     validate,
 )
+from skdistill._data.columns import as_table
+from skdistill._data.schema import InputSchema, read_table
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -324,3 +326,51 @@ def test_validate_has_a_row_for_each_column(model):
     assert found["fitted"][4].endswith(": 2020-01-01 to " + str(TABLE["day"].max().date()))
     with pytest.raises(ValueError, match="Column 'area'"):
         model.predict(table)
+
+
+# --- Frames like that of fit are encoded by lookups ------------------------------------------
+
+
+PLAIN = TABLE.drop(columns="day").assign(area=np.linspace(20, 200, N), whole=CODES)
+FRAMES = {
+    "numbers": PLAIN[["area", "whole"]],
+    "numbers in float32": PLAIN[["area", "new"]].astype({"area": np.float32}),
+    "whole numbers": PLAIN[["whole"]],
+    "numbers with a mask": PLAIN[["area", "whole"]].astype({"area": "Float64", "whole": "Int64"}),
+    "text alone": PLAIN[["town", "code"]],
+    "text beside numbers": PLAIN,
+    "text as objects": PLAIN.astype({"town": object, "area": np.float32})[["town", "area"]],
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", FRAMES)
+def test_frames_are_encoded_by_lookups_as_they_are_by_checks(monkeypatch, name, library):
+    frame = LIBRARIES[library](FRAMES[name])
+    model = ensemble().fit(frame, y)
+    schema = model._input_schema
+    for part in (frame[:1], frame):  # a small frame is read at once, a large one by columns
+        monkeypatch.setattr("skdistill._data.schema._SMALL", 4 * len(part) - 4 * (len(part) > 1))
+        found = schema.encoded(as_table(part))
+        with monkeypatch.context() as only_checks:
+            only_checks.setattr(InputSchema, "encoded", lambda *_: None)
+            expected, _ = read_table(model, part, schema=schema)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_lookups_leave_all_else_to_the_checks():
+    schema = ensemble().fit(PLAIN, y)._input_schema
+    assert schema.encoded(PLAIN[:3]) is not None
+    others = [
+        PLAIN[:0],
+        PLAIN[:3].to_numpy(),
+        PLAIN[PLAIN.columns[::-1]],
+        PLAIN.rename(columns={"town": "city"}),
+        PLAIN.astype({"whole": float}),
+        PLAIN[:3].assign(town="Bern"),
+        PLAIN[:3].assign(area=np.nan),
+        PLAIN[:3].assign(area=np.inf),
+    ]
+    assert all(schema.encoded(other) is None for other in others)
+    assert ensemble().fit(TABLE, y)._input_schema.encoded(TABLE) is None  # which has dates

@@ -50,10 +50,9 @@ def test_the_first_of_lcmd_by_hand():
     assert lcmd(features, 3, np.array([[0.0], [10.0]])).tolist() == [5, 2, 3]
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_equal_samples_are_selected_once_each(dtype):
-    features = np.repeat(np.eye(3, dtype=dtype), 4, 0)
-    found = lcmd(features, 12, features[:1].astype(np.float32))
+def test_equal_samples_are_selected_once_each():
+    features = np.repeat(np.eye(3, dtype=np.float32), 4, 0)
+    found = lcmd(features, 12, features[:1])
     assert sorted(found) == list(range(12))
     assert {one // 4 for one in found[:2]} == {1, 2}
-    assert sorted(lcmd(np.zeros((5, 2), dtype), 5)) == list(range(5))
+    assert sorted(lcmd(np.zeros((5, 2), np.float32), 5)) == list(range(5))

@@ -13,7 +13,7 @@ from skdistill.monitoring._martingales import AT_A_TIME, N_BETS, Bag, Martingale
 
 
 def bag_of(X, max_samples=10_000, seed=0):
-    return Bag.of(np.asarray(X, dtype=float), max_samples, np.random.RandomState(seed))
+    return Bag(np.asarray(X, dtype=float), max_samples, np.random.RandomState(seed))
 
 
 def ranks_of(bag, X):
@@ -80,7 +80,7 @@ def test_ranks_are_uniform_and_independent(max_samples, kind):
 def test_every_bet_is_fair():
     """Densities of ranks integrate to one, also after others have been seen."""
     z, step = np.linspace(-8, 8, 3_001, retstep=True)
-    martingales = Martingales.start(len(z))
+    martingales = Martingales(len(z))
     seen = np.random.default_rng(0).random(100) ** 2
     martingales.update(np.tile(seen, (len(z), 1)))
     # What is held before the next rank, and what is invested at it, is multiplied by its density.
@@ -94,7 +94,7 @@ def test_every_bet_is_fair():
 
 def test_values_do_not_depend_on_how_a_stream_is_cut():
     ranks = np.random.default_rng(0).random(size=(3, 400)) ** 1.2
-    whole, parts = Martingales.start(3), Martingales.start(3)
+    whole, parts = Martingales(3), Martingales(3)
     whole.update(ranks)
     for part in np.split(ranks, [1, 2, 50, 390], axis=1):
         parts.update(part)
@@ -105,7 +105,7 @@ def test_values_do_not_depend_on_how_a_stream_is_cut():
 def test_villes_inequality_holds():
     """Of 2,000 uniform streams the share whose martingale ever reaches 10 is at most a tenth."""
     rng = np.random.default_rng(0)
-    martingales, supremum = Martingales.start(2_000), np.zeros(2_000)
+    martingales, supremum = Martingales(2_000), np.zeros(2_000)
     for _ in range(20):
         for rank in np.split(rng.random(size=(2_000, 20)), 4, axis=1):
             martingales.update(rank)
@@ -122,7 +122,7 @@ def test_villes_inequality_holds():
 def test_capital_grows_after_a_change(change):
     z = np.random.default_rng(0).normal(size=(1, 2_000))
     z[:, 1_500:] = change(z[:, 1_500:])
-    martingales = Martingales.start(1)
+    martingales = Martingales(1)
     martingales.update(norm.cdf(z[:, :1_500]))
     assert martingales.log_values()[0] < 1
     martingales.update(norm.cdf(z[:, 1_500:]))
