@@ -104,6 +104,7 @@ def some_of_adult(name, version, return_X_y):
     ("name", "needs"),
     [
         ("../coming_from", []),
+        ("../questions", []),
         ("abstention", []),
         ("active_learning", []),
         ("b_distil", ["matplotlib"]),
