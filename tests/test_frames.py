@@ -26,12 +26,14 @@ def test_a_regressors_table_has_what_its_methods_predict():
     rows = pd.DataFrame(X, columns=["a", "b"], index=range(100, 130))
     model = BayesianEnsembleRegressor(3, **SMALL).fit(rows, X[:, 0])
     frame = model.predict_frame(rows, coverage=0.5)
-    assert list(frame) == ["prediction", "std", "aleatoric", "epistemic", "lower", "upper"]
+    assert list(frame) == [
+        *("prediction", "std", "aleatoric_std", "epistemic_std", "lower", "upper")
+    ]
     assert frame.index.equals(rows.index)
     mean, std = model.predict(rows, return_std=True)
     np.testing.assert_array_equal(frame["prediction"], mean)
     np.testing.assert_allclose(frame["std"], std, rtol=1e-12)
-    np.testing.assert_allclose(frame["aleatoric"] + frame["epistemic"], std**2)
+    np.testing.assert_allclose(frame["aleatoric_std"] ** 2 + frame["epistemic_std"] ** 2, std**2)
     np.testing.assert_array_equal(frame[["lower", "upper"]], model.predict_interval(rows, 0.5))
 
 

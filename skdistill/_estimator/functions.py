@@ -15,7 +15,7 @@ from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from ..distributions import EmpiricalGaussian, Uncertainty
-from .predicting import as_frame
+from .predicting import as_frame, deviations
 from .unwrapping import components_and_rows, final_step, has_inside, innermost
 
 _N_NODES = 32  # nodes of the quadrature for members after the inverse transform of a target
@@ -175,10 +175,7 @@ def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> Any:
     if not inverses:
         frame = estimator.predict_frame(rows, coverage)
         return frame.set_axis(X.index) if hasattr(X, "iloc") and hasattr(frame, "iloc") else frame
-    total, aleatoric, epistemic = predict_uncertainty(model, X)
-    table = {"prediction": model.predict(X), "std": np.sqrt(total)}
-    if epistemic is not None:
-        table |= {"aleatoric": aleatoric, "epistemic": epistemic}
+    table = {"prediction": model.predict(X), **deviations(predict_uncertainty(model, X))}
     interval = predict_interval(model, X, coverage)
     return as_frame(table | {"lower": interval[..., 0], "upper": interval[..., 1]}, X)
 

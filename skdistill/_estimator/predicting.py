@@ -39,6 +39,13 @@ def as_frame(table: dict[str, np.ndarray], X: Any) -> object:
     return pandas.DataFrame(columns, index=X.index if hasattr(X, "iloc") else None)
 
 
+def deviations(variances: Uncertainty) -> dict[str, np.ndarray]:
+    """Columns of a frame, in units of y; a part may be None."""
+    names = "std", "aleatoric_std", "epistemic_std"
+    parts = zip(names, variances.std(), strict=True)
+    return {name: part for name, part in parts if part is not None}
+
+
 def is_a(kind: str) -> Callable[[DistributionEstimator], bool]:
     """Condition for ``available_if``: the estimator is a "classifier", or a "regressor"."""
     return lambda estimator: estimator._kind == kind
@@ -221,11 +228,11 @@ class DistributionEstimator(NetEstimator):
         -------
         frame : DataFrame of shape (n_samples, n_columns)
             Of pandas, or of what ``sklearn.set_config(transform_output=...)`` names. The columns of
-            a regressor are ``prediction``, ``std``, the parts of the variance ``aleatoric`` and
-            ``epistemic`` in squared units of y, ``lower`` and ``upper``, each with ``_<number of
-            the target>`` behind it if there are several. Those of a classifier are ``prediction``,
-            ``total``, ``aleatoric`` and ``epistemic`` in nats, and ``proba_<label>`` for each
-            class. Parts that the model cannot tell are missing.
+            a regressor are ``prediction``, ``std``, ``aleatoric_std`` and ``epistemic_std``, the
+            roots of the parts of the variance, ``lower`` and ``upper``, all in units of y, each
+            with ``_<number of the target>`` behind it if there are several. Those of a classifier
+            are ``prediction``, ``total``, ``aleatoric`` and ``epistemic`` in nats, and
+            ``proba_<label>`` for each class. Parts that the model cannot tell are missing.
         """
         Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
         plan, is_numeric = self._plan_of_fit(), self._kind == "regressor"
@@ -239,12 +246,12 @@ class DistributionEstimator(NetEstimator):
         point, *parts, last = self._read(X, read)  # the samples are predicted once
         total, *split = map(plan.task.per_target, parts)
         table = {"prediction": plan.task.decode(point)}
-        table |= {"std": np.sqrt(total)} if is_numeric else {"total": total}
-        table |= dict(zip(names[1:], split, strict=True))
         if is_numeric:
             interval = plan.task.per_target(last)
+            table |= deviations(Uncertainty(total, *(split or (None, None)), "variance"))
             table |= {"lower": interval[..., 0], "upper": interval[..., 1]}
         else:
+            table |= dict(zip(names, (total, *split), strict=True))
             table |= {f"proba_{label}": last[:, k] for k, label in enumerate(self.classes_)}
         return as_frame(table, X)
 
