@@ -236,7 +236,7 @@ def test_automatic_models_suit_the_samples(numbers):
     assert kinds_for("regression", X, y) == [*networks, "_Process"]
     for without in (
         (np.repeat(X, 1001, axis=0), None),  # too many
-        (np.where(X == X.max(), np.nan, X), y),  # a gap
+        (np.where(X.max() == X, np.nan, X), y),  # a gap
         (X, y, 0.01),  # seconds
     ):
         assert kinds_for("regression", *without) == networks
