@@ -76,7 +76,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, root_me
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdistill import predict_quantiles, predict_uncertainty
+from skdistill import predict_uncertainty
 from skdistill.metrics import expected_calibration_error, fidelity, gaussian_nll, interval_coverage
 from skdistill.model_selection import unseen_scores
 
@@ -276,7 +276,8 @@ def of_ours(model: Any, fold: Fold) -> Row:
         found["far_top"] = far["far_top"]["unseen_top_probability"]
         return found | of_classes(y, model.predict_proba(X), model.classes_)
     found |= {key: far["far_one"][f"held_out_{key}"] for key in ("nll", "rmse", "coverage")}
-    return found | {"crps": crps(y, predict_quantiles(model, X, LEVELS))}
+    quantiles = np.asarray(model.predict_distribution(X).quantile(list(LEVELS)))
+    return found | {"crps": crps(y, quantiles.reshape(len(y), -1))}
 
 
 def of_networks(names: tuple[str, ...], fold: Fold, *settings: Any) -> Iterator[Row]:
