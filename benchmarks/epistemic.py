@@ -24,6 +24,7 @@ trees     trees of a random forest of scikit-learn
 forest    the same as a teacher, on the scale of halves
 virtual   CatBoost's virtual ensembles, with their own variance; classes have none
 catboost  CatBoost as a teacher, on the scale of halves
+mixed     MixedModels("auto"): the teacher, trees, and of numbers a GP or logistic regression
 
 Models have their defaults and random_state=0. Scores are those of
 skdistill.metrics.epistemic_calibration: `cover` is the share within 90 % intervals, `low` and
@@ -70,7 +71,7 @@ from skdistill.metrics import crps, epistemic_calibration
 from skdistill.model_selection import unseen_scores
 from skdistill.samplers import SGLD, DeepEnsemble, MCDropout
 from skdistill.settings import Runtime
-from skdistill.teachers import as_teacher
+from skdistill.teachers import MixedModels, as_teacher
 
 Row = dict[str, Any]
 N_TEST, TIMES_FOR_LIMIT, SEED, GP_ROWS = 1000, 12, 0, 1000
@@ -160,6 +161,13 @@ def catboost(fold: Fold, params: Row, scale: str | None = "halves") -> Any:
     return as_teacher(model, epistemic_scale=scale).fit(fold.X_train, fold.y_train)
 
 
+def mixed(fold: Fold, params: Row) -> Any:
+    task = "classification" if fold.are_classes else "regression"
+    return as_teacher(MixedModels("auto", task=task, random_state=0)).fit(
+        fold.X_train, fold.y_train
+    )
+
+
 class Contender(NamedTuple):
     """How a model is fitted, whether it has the teacher, and whether it takes numbers, classes."""
 
@@ -187,6 +195,7 @@ CONTENDERS = {
     "forest": Contender(forest),
     "virtual": Contender(partial(catboost, scale=None), kinds=(False,)),
     "catboost": Contender(catboost),
+    "mixed": Contender(mixed),
 }
 FOREIGN = ("gp", "trees", "forest", "virtual", "catboost")
 OURS = tuple(name for name in CONTENDERS if name not in FOREIGN)

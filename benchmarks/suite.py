@@ -22,16 +22,17 @@ Each criterion is compared with --against, the stored run, table by table: "bett
 mean difference of more than twice its standard error over tables, all else "same". --set changes
 parameters of the teacher, so that candidates for a default can be compared with the stored ones.
 
-Peers have scores alone and are measured once, with --peers; their rows are taken from the stored
-run. All are scikit-learn's or their library's defaults with one thread: GP is exact, with a length
-scale for each feature and noise, of tables with at most 1,000 training samples; forest has the
-variance of its out-of-bag residuals; CatBoost of numbers has the loss RMSEWithUncertainty. HGB,
-LightGBM and the linear models (Ridge, LogisticRegression) predict no variance of numbers.
+mixed is MixedModels("auto"), of which the teacher is a part; it and peers have scores alone and are
+measured once, with --mixed and --peers; their rows are taken from the stored run. Peers are
+scikit-learn's or their library's defaults with one thread: GP is exact, with a length scale for
+each feature and noise, of tables with at most 1,000 training samples; forest has the variance of
+its out-of-bag residuals; CatBoost of numbers has the loss RMSEWithUncertainty. HGB, LightGBM and
+the linear models (Ridge, LogisticRegression) predict no variance of numbers.
 
     python benchmarks/suite.py --output build/judge.json          # `make judge`: 25 min, two cores
     python benchmarks/suite.py --fast --output build/judge.json   # `make judge-fast`: 5 min
     python benchmarks/suite.py --models teacher --set max_epochs=80 --output build/longer.json
-    python benchmarks/suite.py --resume --peers                   # renew what is stored
+    python benchmarks/suite.py --resume --peers --mixed           # renew what is stored
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_pinball_loss, root_me
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdistill import predict_quantiles, predict_uncertainty
+from skdistill import predict_uncertainty
 from skdistill.metrics import expected_calibration_error, fidelity, gaussian_nll, interval_coverage
 from skdistill.model_selection import unseen_scores
 
@@ -115,6 +116,7 @@ RESTS_ON = ("ensemble", "hydra ", "distribution ")
 # Models -------------------------------------------------------------------------------------------
 
 MODELS = ("teacher", "hydra", "distribution")
+OURS = (*MODELS, "mixed")
 FAMILIES = {False: "gaussian", True: "dirichlet"}  # as the distribution is called elsewhere
 
 
@@ -123,7 +125,7 @@ PEERS = {  # and the packages that have them
     **{"CatBoost": "catboost", "LightGBM": "lightgbm"},
     **{"HGB": "scikit-learn", "linear": "scikit-learn"},
 }
-WHO = (*MODELS, *PEERS)
+WHO = (*OURS, *PEERS)
 
 
 def is_able(name: str, of: str, n: int) -> bool:
@@ -274,12 +276,14 @@ def of_ours(model: Any, fold: Fold) -> Row:
         found["far_top"] = far["far_top"]["unseen_top_probability"]
         return found | of_classes(y, model.predict_proba(X), model.classes_)
     found |= {key: far["far_one"][f"held_out_{key}"] for key in ("nll", "rmse", "coverage")}
-    return found | {"crps": crps(y, predict_quantiles(model, X, LEVELS))}
+    quantiles = np.asarray(model.predict_distribution(X).quantile(list(LEVELS)))
+    return found | {"crps": crps(y, quantiles.reshape(len(y), -1))}
 
 
 def of_networks(names: tuple[str, ...], fold: Fold, *settings: Any) -> Iterator[Row]:
     """A row for each of ours."""
-    fits = epistemic.fits(tuple(dict.fromkeys(["teacher", *names])), [fold], *settings)
+    of_teacher = names != ("mixed",)
+    fits = epistemic.fits(("teacher",) * of_teacher + names, [fold], *settings)
     models = {name: (model, seconds) for name, (model,), seconds in fits}
     X, y = fold.X_test, fold.y_test
     calls = {name: partial(predict_uncertainty, model, X) for name, (model, _) in models.items()}
@@ -288,7 +292,7 @@ def of_networks(names: tuple[str, ...], fold: Fold, *settings: Any) -> Iterator[
         model, seconds = models[name]
         row = {"model": name, "fit_seconds": seconds, **of_ours(model, fold)}
         row["predict_seconds"] = median(predict_seconds[name])
-        if name != "teacher":
+        if name not in ("teacher", "mixed"):
             kept = fidelity(models["teacher"][0], model, X, y)["student_to_teacher"]
             row["nll_gap"] = kept["nll_gap"]
             row["rank"] = kept["epistemic_rank_correlation"]
@@ -314,7 +318,7 @@ def of_peer(name: str, fold: Fold) -> Row:
 
 
 class Unit(NamedTuple):
-    """Models on one fold of a table: ours together, or a peer."""
+    """Models on one fold of a table: ours together, or the mixed one, or a peer."""
 
     protocol: str
     set: str
@@ -386,7 +390,7 @@ def units(options, done: set[tuple]) -> Iterator[Unit]:
             elif protocol == "scores":
                 n = len(table(name)[1])
                 cases = [str(split) for split in range(N_SPLITS_OF_FEW if n <= FEW else 1)]
-                peers = [who for who in options.models if who in PEERS]
+                peers = [who for who in options.models if who not in MODELS]
                 peers = [who for who in peers if is_able(who, name, min(2 * n // 3, MOST))]
             for case in cases:
                 for group in (ours, *([peer] for peer in peers)):
@@ -496,9 +500,9 @@ def places(rows: list[Row]) -> list[list[Any]]:
     """By score the number of tables, and mean ranks and wins; peers' are those beside a teacher."""
     found = []
     for heading in RANKED:
-        fields = {model: field(rows, model, heading) for model in MODELS}
+        fields = {model: field(rows, model, heading) for model in OURS}
         ranks = {model: of.ranks.get(model) for model, of in fields.items()}
-        wins = {model: of.wins[model] for model, of in fields.items()}
+        wins = {model: of.wins[model] for model, of in fields.items() if of.ranks}
         ranks, wins = fields["teacher"].ranks | ranks, fields["teacher"].wins | wins
         cells = [ranks.get(name) and f"{ranks[name]:.2f} ({wins[name]})" for name in WHO]
         found.append([heading, len(fields["teacher"].gaps), *cells])
@@ -555,22 +559,23 @@ def main() -> None:
     names = list(dict.fromkeys(name for names in SETS.values() for name in names))
     options = asked(
         __doc__, sets=names, protocols=list(SETS), models=Among(list(MODELS), WHO), peers=False,
-        fast=False, set={}, against=str(RESULTS / "suite.json"), jobs=2, resume=False,
+        mixed=False, fast=False, set={}, against=str(RESULTS / "suite.json"), jobs=2, resume=False,
     )  # fmt: skip
     if options.quick:
         options.jobs = 1
     there = versions()
-    options.models = list(dict.fromkeys([*options.models, *(PEERS if options.peers else ())]))
+    more = [*["mixed"] * options.mixed, *(PEERS if options.peers else ())]
+    options.models = list(dict.fromkeys([*options.models, *more]))
     for name in [name for name in options.models if name in PEERS]:
         if PEERS[name] not in there:
             print(f"{name} is left out: {PEERS[name]} is not installed.")
             options.models.remove(name)
     before = read(Path(options.against))
-    now = [row for row in before if row["model"] in PEERS]
+    now = [row for row in before if row["model"] not in MODELS]
     settings = {"quick": options.quick, "set": options.set}
     done: set[tuple] = set()
     if options.resume and (found := resumed(options.output, settings)):
-        now = _defaults.replaced(now, _defaults.kept(found, MODELS), identity)
+        now = _defaults.replaced(now, _defaults.kept(found, OURS), identity)
         done = {identity(row) for row in now if "older" not in row}
     todo = list(units(options, done))
     call = partial(run, quick=options.quick, teacher=options.set)

@@ -49,7 +49,7 @@ def defaults_lost() -> Table | str:
     found = [
         [heading, model, f"{len(lost)} of {len(of.gaps)}", ", ".join(lost)]
         for heading in suite.RANKED
-        for model in suite.MODELS
+        for model in suite.OURS
         if (of := suite.field(rows(), model, heading)).gaps
         for lost in [suite.lost(rows(), model, heading)]
     ]

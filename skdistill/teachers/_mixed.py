@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral, Real
@@ -15,9 +16,16 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
@@ -67,7 +75,8 @@ from ._models import EstimatorOfModels
 # See doc/design.rst.
 _LEAST_WEIGHT = 0.01  # of a model that is kept
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000  # change of weights, and steps, that end their EM
-_MOST_OF_PROCESS = 1_000  # samples of an exact Gaussian process
+# Samples of an exact Gaussian process, and seconds of a fit to so many.
+_MOST_OF_PROCESS, _SECONDS_OF_PROCESS = 1_000, 15.0
 _TREES = {"max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20, "learning_rate": 0.05}
 
 
@@ -85,9 +94,10 @@ class MixedModels(EstimatorOfModels):
     ----------
     models : list of estimators or "auto"
         Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. "auto" is the
-        default ensemble of networks, histogram gradient boosting that stops early, and for
-        regression on at most 1,000 samples of numbers, fewer with a short `max_time`, an exact
-        Gaussian process, which costs the cube of the number of samples.
+        default ensemble of networks, histogram gradient boosting that stops early, a random forest,
+        and for tables of finite numbers logistic regression, or for regression on at most 1,000
+        samples, fewer with a short `max_time`, an exact Gaussian process with a length scale for
+        each feature, which costs the cube of the number of samples.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
         How much each model counts; numbers need not sum to one. "oof" finds the weights that are
         best on the folds of `cv`, and the temperature; models of less than 0.01 are left out.
@@ -421,6 +431,15 @@ def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:
     return kept / kept.sum()
 
 
+class _Process(GaussianProcessRegressor):
+    """One whose features may be irrelevant: a length scale at its upper bound says that."""
+
+    def fit(self, X, y):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return super().fit(X, y)
+
+
 def check_models(models, *, or_fitted: bool = False) -> None:
     """Raise TypeError or ValueError unless these are estimators to fit, of one kind."""
     if not isinstance(models, (list, tuple)) or not models:
@@ -441,17 +460,26 @@ def check_models(models, *, or_fitted: bool = False) -> None:
 
 
 def models_for(task: str, X=None, y=None, max_time: float | None = None) -> list[BaseEstimator]:
-    """Return networks, boosting, and for few numbers a Gaussian process; those of any X without."""
+    """Return an ensemble of networks, boosting, a forest, and of numbers what is smoother.
+
+    That is a linear model of classes, and a Gaussian process of few numbers. Without samples it is
+    the models that any X and y have.
+    """
+    are_numbers = X is not None and _are_numbers(X)
     if task == "classification":
-        boosting: BaseEstimator = HistGradientBoostingClassifier(**_TREES)
-        return [BayesianEnsembleClassifier(), _with_codes(boosting, X)]
+        trees = HistGradientBoostingClassifier(**_TREES), RandomForestClassifier()
+        models = [BayesianEnsembleClassifier(), *(_with_codes(model, X) for model in trees)]
+        if are_numbers:
+            models.append(make_pipeline(StandardScaler(), LogisticRegression(max_iter=1_000)))
+        return models
     boosting = _with_codes(HistGradientBoostingRegressor(**_TREES), X)
     if y is not None and y.ndim > 1:
         boosting = MultiOutputRegressor(boosting)
-    models = [BayesianEnsembleRegressor(), boosting]
-    if X is not None and _has_process(X, max_time):
-        kernel = ConstantKernel() * RBF(X.shape[1] ** 0.5) + WhiteKernel(0.1)
-        process = GaussianProcessRegressor(kernel, normalize_y=True)
+    models = [BayesianEnsembleRegressor(), boosting, _with_codes(RandomForestRegressor(), X)]
+    if are_numbers and _has_process(len(X), max_time):
+        scales = np.full(X.shape[1], X.shape[1] ** 0.5)
+        kernel = ConstantKernel() * RBF(scales) + WhiteKernel(0.1)
+        process = _Process(kernel, normalize_y=True)
         models.append(make_pipeline(StandardScaler(), process))
     return models
 
@@ -469,13 +497,16 @@ def _with_codes(boosting: BaseEstimator, X) -> BaseEstimator:
     return make_pipeline(columns.set_output(transform="pandas"), boosting)
 
 
-def _has_process(X, max_time: float | None) -> bool:
-    """Tell whether X is a table of finite numbers, so small that a process can be had in time."""
-    share = len(X) / _MOST_OF_PROCESS
-    seconds = 6 * 5.0 * share**3  # of five folds and all samples
-    if share > 1 or (max_time is not None and seconds > max_time / 2):
-        return False
+def _are_numbers(X) -> bool:
+    """Tell whether X is a table of finite numbers."""
     try:
         return X.ndim == 2 and bool(np.isfinite(np.asarray(X, dtype=float)).all())
     except (TypeError, ValueError):
         return False
+
+
+def _has_process(n: int, max_time: float | None) -> bool:
+    """Tell whether samples are so few that a process can be had in time."""
+    share = n / _MOST_OF_PROCESS
+    seconds = 6 * _SECONDS_OF_PROCESS * share**3  # of five folds and all samples
+    return share <= 1 and (max_time is None or seconds <= max_time / 2)

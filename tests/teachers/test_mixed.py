@@ -28,6 +28,7 @@ from sklearn_checks import cases_of
 from skdistill.teachers import MixedModels, Teacher, as_teacher
 from skdistill.teachers._mixed import (
     mixtures,
+    models_for,
     shares_of_groups,
     spread_of_groups,
     stacking_weights,
@@ -220,6 +221,39 @@ def test_wrong_models_are_refused(models, message):
 def test_wrong_parameters_are_refused(params, message, numbers):
     with pytest.raises((TypeError, ValueError), match=message):
         MixedModels(**{"models": REGRESSORS} | params).fit(*numbers)
+
+
+def test_automatic_models_suit_the_samples(numbers):
+    X, y = numbers
+
+    def kinds_for(task, *arguments):
+        models = models_for(task, *arguments)
+        steps = [model[-1] if hasattr(model, "steps") else model for model in models]
+        return [type(step).__name__.removesuffix("or").removesuffix("ifier") for step in steps]
+
+    networks = kinds_for("regression")
+    assert networks[1:] == ["HistGradientBoostingRegress", "RandomForestRegress"]
+    assert kinds_for("regression", X, y) == [*networks, "_Process"]
+    for without in (
+        (np.repeat(X, 1001, axis=0), None),  # too many
+        (np.where(X.max() == X, np.nan, X), y),  # a gap
+        (X, y, 0.01),  # seconds
+    ):
+        assert kinds_for("regression", *without) == networks
+    assert kinds_for("classification", X)[-1] == "LogisticRegression"
+    assert len(kinds_for("classification", np.where(X > 0, np.nan, X))) == 3
+
+
+def test_automatic_process_ignores_features_of_noise():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(250, 10))
+    y = np.sin(2 * X[:, 0]) + X[:, 1]
+    process = models_for("regression", X, y)[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        process.fit(X[:150], y[:150])
+    error = np.square(process.predict(X[150:]) - y[150:]).mean()
+    assert error < 0.02 * y.var()  # .26 with one length scale
 
 
 def test_density_of_the_mixture(numbers):
