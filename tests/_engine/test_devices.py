@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from small_stacks import Spy, data, ensemble
+from small_stacks import Spy, data
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from skdistill import (
@@ -118,25 +118,6 @@ def test_a_captured_optimizer_is_fused_and_on_the_device_of_the_net(optimizer, f
     optimizer([parameter], **settings | {"lr": 0.1})  # it takes them together
 
 
-def test_schedules_of_a_tensor_leave_numbers_in_the_history():
-    spy = Spy()
-    fitted = ensemble(
-        max_epochs=3, callbacks=[spy], optimizer=WithTensor, optimizer__foreach=False
-    ).fit(X, NUMBERS)
-    rates = [row["event_lr"] for row in fitted.history_]
-    assert [type(rate) for rate in rates] == [float] * 3
-    assert isinstance(spy.net.optimizer_.param_groups[0]["lr"], torch.Tensor)
-    expected = ensemble(max_epochs=3).fit(X, NUMBERS).history_
-    np.testing.assert_allclose(rates, [row["event_lr"] for row in expected], rtol=1e-6)
-
-
-class WithTensor(torch.optim.SGD):
-    """Keeps its learning rate in a tensor, as a step that is captured has to."""
-
-    def __init__(self, params, lr, foreach=None):
-        super().__init__(params, torch.tensor(lr), foreach=foreach)
-
-
 def test_streams_and_graphs_are_made_on_the_device_of_the_net(monkeypatch):
     made = []
     monkeypatch.setattr(torch.cuda, "device", lambda device: made.append(device) or Held(made))
@@ -158,31 +139,6 @@ class Held:
 
     def __exit__(self, *error):
         self.made.append("left")
-
-
-def test_training_runs_on_the_device_of_the_net(monkeypatch):
-    """The loop, with a device that cannot be had here, is within `current_device`."""
-    seen, inside = [], []
-
-    class Device(Held):
-        def __enter__(self):
-            inside.append(True)
-
-        def __exit__(self, *error):
-            inside.pop()
-
-    def device_of(device):
-        seen.append(device)
-        return Device([])
-
-    class Note(Spy):
-        def on_epoch_end(self, net, **kwargs):
-            assert inside
-
-    monkeypatch.setattr("skdistill._engine._net.current_device", device_of)
-    ensemble(max_epochs=1, callbacks=[Note()]).fit(X, NUMBERS)
-    assert seen == [torch.device("cpu")]
-    assert not inside
 
 
 # --- Apple's GPUs --------------------------------------------------------------------------------

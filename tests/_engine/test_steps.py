@@ -21,7 +21,7 @@ from small_stacks import (
 )
 from torch import nn
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import BayesianEnsembleRegressor
 from skdistill._engine._steps import clip_each_member
 from skdistill._training.trainer import suited_threads
 from skdistill.samplers import DeepEnsemble
@@ -136,21 +136,6 @@ def test_a_captured_step_is_the_eager_one(weighted, batch_size):
         [row["train_loss"] for row in eager.history_],
         rtol=1e-6,
     )
-
-
-@pytest.mark.gpu
-def test_a_student_captured_is_the_eager_one():
-    X, y = data()
-    teacher = ensemble(n_members=2, max_epochs=3)
-    # Both shapes of batches are captured by the fifth epoch; rounding grows tenfold in each.
-    settings = {"max_epochs": 6, "batch_size": BATCH, "random_state": 0}
-    captured, eager = (
-        HydraPlusRegressor(
-            teacher, runtime=Runtime(device="cuda", compile=compile), **settings
-        ).fit(X, y)
-        for compile in ("auto", False)
-    )
-    assert_same_weights(captured, eager, atol=1e-5)
 
 
 class ReadsANumber(torch.nn.Module):

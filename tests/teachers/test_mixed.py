@@ -18,7 +18,6 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
@@ -188,38 +187,6 @@ def test_sklearn_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
-
-
-@pytest.mark.parametrize(
-    ("models", "message"),
-    [
-        ([], "models must be a list of at least one"),
-        ([LinearRegression(), LinearRegression], "models must be estimators"),
-        ([LinearRegression(), LogisticRegression()], "all classifiers or all regressors"),
-        ([FrozenEstimator(LinearRegression())], "models must not be fitted"),
-    ],
-)
-def test_wrong_models_are_refused(models, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        as_teacher(MixedModels(models, weights="oof"))
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"weights": "best"}, "weights must be one of"),
-        ({"weights": [1, 2]}, "weights must be 'oof', 'equal' or 3 numbers"),
-        ({"weights": [1, -1, 2]}, "none negative"),
-        ({"weights": [0, 0, 0]}, "one positive"),
-        ({"n_members": 0}, "n_members must be"),
-        ({"cv": KFold(2).split(np.zeros(50))}, "cv must put every sample into one test fold"),
-        ({"models": "best"}, "models must be 'auto'"),
-        ({"models": "auto", "task": "ranking"}, "task must be one of"),
-    ],
-)
-def test_wrong_parameters_are_refused(params, message, numbers):
-    with pytest.raises((TypeError, ValueError), match=message):
-        MixedModels(**{"models": REGRESSORS} | params).fit(*numbers)
 
 
 def test_density_of_the_mixture(numbers):
