@@ -424,8 +424,10 @@ def public_modules():
 
 
 def modules_with_examples():
-    sources = ((name, importlib.util.find_spec(name).origin) for name in all_modules())
-    return [name for name, path in sources if ">>> " in Path(path).read_text(encoding="utf-8")]
+    for name in all_modules():
+        if ">>> " in Path(importlib.util.find_spec(name).origin).read_text(encoding="utf-8"):
+            marks = [pytest.mark.slow] if ".export." in name else []  # to make graphs takes long
+            yield pytest.param(name, marks=marks)
 
 
 @pytest.mark.parametrize("name", modules_with_examples())

@@ -197,7 +197,9 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
     assert len(list(booster.staged_predict(digits[2]))) == 1
 
 
-@pytest.mark.parametrize("connection", ["residual", "dense", "lstm"])
+@pytest.mark.parametrize(
+    "connection", ["residual", "dense", pytest.param("lstm", marks=pytest.mark.slow)]
+)
 def test_connections(connection, digits):
     X, y = (part[np.isin(digits[1], ["d0", "d1", "d2"])] for part in digits[:2])
     teacher = HistGradientBoostingClassifier(max_iter=10)
@@ -449,6 +451,7 @@ def test_series_are_predicted_early(cell, series):
     assert_array_equal(copied.predict_proba(X), booster.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(monkeypatch, tally):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 4))

@@ -300,6 +300,7 @@ def test_ctrl_c_keeps_the_states_so_far(data):
 
 
 @few_draws
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1, 16])
 @pytest.mark.parametrize("sampler", [SGLD, SGHMC])
 def test_a_sampler_without_a_step_size_finds_one(sampler, unit):
@@ -339,6 +340,7 @@ def test_few_draws_exceed_what_is_large_one_time_in_a_hundred(n_chains, n_draws)
     assert share == pytest.approx(0.01, abs=4 * (0.01 / 40_000) ** 0.5)
 
 
+@pytest.mark.slow
 def test_twenty_members_that_are_independent_draws_are_not_warned_of(line):
     X, y, _ = line
     model = BayesianEnsembleRegressor(
