@@ -177,6 +177,7 @@ def distance(student, teacher, table, task):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "task", "table"), CASES)
+@pytest.mark.slow
 def test_a_student_of_any_teacher_is_near_it(name, task, table):
     model, X = MODELS[name](task, table), TABLES[table]()
     teacher = model if table == "array" else make_pipeline(columns(), model)

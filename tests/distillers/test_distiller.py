@@ -303,6 +303,7 @@ def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_lea
 
 
 @pytest.mark.parametrize(("seed", "as_path"), [(None, False), (0, True)])
+@pytest.mark.slow
 def test_memory_fits_each_teacher_once_per_fold(seed, as_path, task, tmp_path):
     counted = task.counting_ensemble()
     memory = str(tmp_path) if as_path else joblib.Memory(tmp_path, verbose=0)

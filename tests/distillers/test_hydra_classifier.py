@@ -278,6 +278,7 @@ def seer(images):
     return FrozenEstimator(ensemble.fit(*images))
 
 
+@pytest.mark.slow
 def test_a_student_of_images(images, seer):
     X, y = images
     settings = {"heads": Heads(head_layers=3), "max_epochs": 60}

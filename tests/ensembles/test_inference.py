@@ -136,6 +136,7 @@ def test_chains_draw_from_the_posterior_of_a_line(sampler, weighted, line):
     assert_gaussian(draws, *posterior_of_the_line(X, y, weight, prior_precision=20.0))
 
 
+@pytest.mark.slow
 def test_prior_precision_takes_the_place_of_prior_scale(line):
     X, y, _ = line
     inference = clone(SMALL_STEPS[SGHMC]).set_params(prior_precision=20.0, n_chains=50)
@@ -391,6 +392,7 @@ def test_units_are_dropped_at_the_rate_and_apart_from_each_other(dropped):
     assert np.abs(off_diagonal).max() < 4 / np.sqrt(1000)
 
 
+@pytest.mark.slow
 def test_members_average_to_the_network_without_dropout(dropped, data):
     model, (W1, b1, W2, b2), _ = dropped
     h = data[0] @ W1 + b1
