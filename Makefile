@@ -16,7 +16,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-gpu test-fast lint format measured judge judge-fast doc clean fuzz kill-test browser
+.PHONY: help demo test test-all test-gpu test-fast lint format measured judge judge-fast doc clean fuzz kill-test browser
 
 help:  ## list the targets
 	@sed -n 's/^\([-a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -47,7 +47,10 @@ ON_ANY := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1
 # Where there is a GPU, by default fits are on it; most tests hold what they do on the processor.
 TEST := CUDA_VISIBLE_DEVICES= $(ON_ANY)
 
-test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" chooses which)
+test: $(ENVIRONMENT)  ## run the tests but the slow ones (PYTEST_ARGS="-k engine" chooses which)
+	$(TEST) $(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(ENVIRONMENT)  ## run the whole test suite, as CI does: pages, benchmarks, graphs, long chains too
 	$(TEST) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-gpu: $(ENVIRONMENT)  ## run the tests that need a GPU, which the others leave alone
@@ -60,7 +63,7 @@ test-fast: $(ENVIRONMENT)  ## one case of each test that is not slow: what one r
 fuzz: $(ENVIRONMENT)  ## try thousands of calls with anything
 	HYPOTHESIS_PROFILE=fuzz OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/fuzz
 
-kill-test: $(ENVIRONMENT)  ## kill 140 fits at moments of chance, and resume them bit for bit
+kill-test: $(ENVIRONMENT)  ## kill 60 fits at moments of chance, and resume them bit for bit
 	SKDISTILL_KILLS=20 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/_training/test_resume.py -k killed
 
 # One that npm has, with the libraries it needs; it is unpacked, not installed, hence without root.

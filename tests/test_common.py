@@ -34,11 +34,10 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._utils.validation import Number
 from skdistill.estimator_checks import expected_failed_checks
 from skdistill.families import known_families
 from skdistill.samplers import SGHMC, SGLD, MCDropout
-from skdistill.settings import Heads, Optimizer, Runtime, WeakLearnerSearch
+from skdistill.settings import Heads, Runtime, WeakLearnerSearch
 
 # --- check_estimator --------------------------------------------------------------------------
 
@@ -112,7 +111,6 @@ WHOLE = [
     small_student_of_classes(calibration_fraction=0.3),
     small_booster(),
     small_distiller(),
-    small_distiller(small_classifier),
     small_gped(max_epochs=EPOCHS),
 ]
 VARIANTS = [
@@ -131,8 +129,6 @@ VARIANTS = [
 OF_VARIANTS = {
     "check_estimators_dtypes",
     "check_fit2d_1sample",
-    "check_classifiers_one_label",
-    "check_sample_weight_equivalence_on_dense_data",
 }
 
 
@@ -233,7 +229,6 @@ def checks_of_defaults():
     # Few members are as many as many here; what they learn, README's numbers tell.
     few = [cls(4) for cls in ensembles]
     few += [cls(make()) for cls, make in zip(students, MAKERS[:2], strict=True)]
-    few += [cls(4, inference=inference) for cls, inference in zip(ensembles, CHAINS, strict=True)]
     yield from checks_of(few, OF_AMOUNTS)
     yield from checks_of([BDistilBooster(small_ensemble())], OF_DEFAULTS)
     yield from checks_of([DistributionDistiller(small_classifier())], OF_DEFAULTS)
@@ -323,25 +318,13 @@ def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error
     ("params", "error", "message"),
     [
         ({"lr": 0.0}, ValueError, "lr"),
-        ({"lr": np.inf}, ValueError, "lr must be a number > 0.*, got inf"),
-        (
-            {"optimizer": Optimizer(clip_norm=np.float32("nan"))},
-            TypeError,
-            "clip_norm must be (a number|an integer).*, got .*nan",
-        ),
         ({"max_epochs": 1.5}, TypeError, "max_epochs"),
-        ({"optimizer": Optimizer(lr_schedule="linear")}, ValueError, "lr_schedule must be one of"),
         ({"optimizer": "Adamm"}, ValueError, "optimizer must be a torch optimizer"),
-        *(
-            ({"optimizer": optimizer}, ValueError, "optimizer must be a torch optimizer.*none of")
-            for optimizer in ("LBFGS", "SparseAdam", "Muon", "Optimizer", torch.optim.LBFGS)
-        ),
         (
             {"runtime": Runtime(device="foo")},
             ValueError,
             "device must be 'auto' or a torch device.*got 'foo'",
         ),
-        ({"callbacks": ["x", None]}, TypeError, "callbacks must be a list of skorch callbacks"),
         ({"module": torch.nn.Linear(3, 2)}, TypeError, "module must be a class or function"),
     ],
 )
@@ -349,21 +332,6 @@ def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error
 def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, data):
     with pytest.raises(error, match=message):
         make(**params).fit(*data)
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        pytest.param(make, name, id=f"{make.__name__}-{name}")
-        for make in MAKERS
-        for name, constraint in make()._parameter_table.items()
-        if isinstance(constraint, Number) and True not in constraint.others
-    ],
-)
-@pytest.mark.parametrize("value", [np.nan, np.float32("nan"), True])
-def test_what_is_no_number_is_named_by_fit(make, name, value, data):
-    with pytest.raises(TypeError, match=f"^{name} must be (a number|an integer).*, got "):
-        make(**{name: value}).fit(*data)
 
 
 # --- Copies -----------------------------------------------------------------------------------
@@ -456,8 +424,10 @@ def public_modules():
 
 
 def modules_with_examples():
-    sources = ((name, importlib.util.find_spec(name).origin) for name in all_modules())
-    return [name for name, path in sources if ">>> " in Path(path).read_text(encoding="utf-8")]
+    for name in all_modules():
+        if ">>> " in Path(importlib.util.find_spec(name).origin).read_text(encoding="utf-8"):
+            marks = [pytest.mark.slow] if ".export." in name else []  # to make graphs takes long
+            yield pytest.param(name, marks=marks)
 
 
 @pytest.mark.parametrize("name", modules_with_examples())
@@ -522,10 +492,3 @@ def test_docstrings_are_valid_for_numpydoc():
             if code not in ignored
         ]
     assert not found, "\n".join(found)
-
-
-def test_the_validator_finds_what_is_wrong_with_a_docstring(monkeypatch):
-    validate = pytest.importorskip("numpydoc.validate").validate
-    monkeypatch.setattr(skdistill.load, "__doc__", "load a model")
-    codes = {code for code, _ in validate("skdistill.load")["errors"]} - NOT_HELD
-    assert {"SS02", "SS03", "PR01", "RT01"} <= codes

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -85,11 +83,3 @@ def test_page(page, run_script, monkeypatch, tmp_path, few_epochs):
         figure.canvas.draw()
         assert all(ax.has_data() for ax in figure.axes), "an empty panel"
         assert any(ax.get_xlabel() for ax in figure.axes), "no label"
-
-
-@pytest.mark.slow
-def test_the_demo_needs_nothing_that_others_have_imported(tmp_path):
-    script = tmp_path / "demo.py"
-    source = with_constants(EXAMPLES / "plot_distil_regression.py", {**FEW, "max_epochs": 1})
-    script.write_text(source, encoding="utf-8")
-    subprocess.run([sys.executable, script], check=True)

@@ -293,19 +293,6 @@ def test_common_mistakes_say_what_is_quoted(few_rows):
     assert [quote for quote in quotes if not any(quote in text for text in said)] == []
 
 
-@pytest.mark.slow
-def test_student_in_scikit_activeml(few_rows, few_epochs):
-    pytest.importorskip("skactiveml")
-    page = GUIDE / "active_learning.rst"
-    names: dict[str, object] = {}
-    exec(next(blocks_of(page)), names)
-    text = page.read_text(encoding="utf-8")
-    (block,) = re.findall(r"^\.\. code-block:: python\n\n((?:   .*\n|\n)+)", text, re.MULTILINE)
-    exec(textwrap.dedent(block), names)
-    assert len(set(names["chosen"]) - set(names["labelled"])) == 10
-    assert names["model"].predict(names["X"]).shape == (150,)
-
-
 def test_readme_example_runs_with_less():
     (code,) = blocks_of(ROOT / "README.md")
     code = code.replace("BayesianEnsembleRegressor(", "BayesianEnsembleRegressor(3, max_epochs=3, ")

@@ -22,7 +22,7 @@ from skdistill.modules import (
     stack,
     unstack,
 )
-from skdistill.pruning import ProximalStep, prune, shrink, widths
+from skdistill.pruning import ProximalStep, narrow, prune, shrink, widths
 
 
 def generator(seed=0):
@@ -261,6 +261,11 @@ def test_heads_follow_the_core(head_layers, expected):
 
 
 # --- what cannot be pruned ------------------------------------------------------------------
+
+
+def test_weights_that_read_fewer_units_are_larger_by_the_root():
+    (network,) = mlps(1)
+    close(narrow(network, [2, 3])[2].weight, network[2].weight[:3, :2] * 3**0.5)
 
 
 def test_a_layer_never_goes_altogether():

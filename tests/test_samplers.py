@@ -150,32 +150,6 @@ def set_gradients(params):
         p.grad = p.detach() / 3
 
 
-def test_optimizers_are_the_updates():
-    for sampler, make in OPTIMIZERS.items():
-        params, expected, memory = parameters(), parameters(), {}
-        optimizer = make(params, 0.01, N_ROWS, temperature=0.5, generator=generator())
-        draws = generator()
-        for _ in range(3):
-            set_gradients(params)
-            optimizer.step()
-            for i, p in enumerate(expected[:-1]):
-                step = sgld_step
-                if sampler == "sghmc":
-                    v = memory.setdefault(i, torch.zeros_like(p.data))
-                    step = partial(sghmc_step, momentum=v, friction=FRICTION)
-                step(
-                    p.data,
-                    p.data / 3,
-                    noise=torch.empty_like(p.data),
-                    lr=0.01,
-                    n_rows=N_ROWS,
-                    temperature=0.5,
-                    generator=draws,
-                )
-        for p, q in zip(params, expected, strict=True):
-            torch.testing.assert_close(p, q, rtol=0, atol=0)
-
-
 def run(optimizer, params, n_steps):
     for _ in range(n_steps):
         set_gradients(params)
@@ -228,37 +202,6 @@ def test_noise_comes_from_the_generator_given_or_the_global_one(sampler):
 
 
 # --- Settings ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", [SGLD, SGHMC])
-@pytest.mark.parametrize(
-    ("params", "error", "message"),
-    [
-        (
-            {"step_size": "big"},
-            TypeError,
-            "inference__step_size must be a number > 0, or None",
-        ),
-        ({"step_size": 0}, ValueError, "inference__step_size must be a number > 0, or None, got 0"),
-        (
-            {"schedule": "cosine"},
-            ValueError,
-            r"schedule must be one of \['auto', 'constant'",
-        ),
-        ({"final_step_size": 2e-3}, ValueError, "not be above inference__step_size=0.001"),
-        (
-            {"prior_precision": 0},
-            ValueError,
-            "prior_precision .* > 0, or 'auto', or None",
-        ),
-        ({"burn_in": 1.0}, ValueError, r"inference__burn_in .* in \[0, 1\) or an integer >= 0"),
-        ({"thinning": 0}, ValueError, "inference__thinning must be an integer >= 1, or 'auto'"),
-        ({"temperature": -1}, ValueError, "inference__temperature must be a number >= 0"),
-    ],
-)
-def test_bad_settings_are_named(cls, params, error, message):
-    with pytest.raises(error, match=message):
-        cls(**{"step_size": 1e-3, **params}).check()
 
 
 @pytest.mark.parametrize("friction", [None, 0.3])

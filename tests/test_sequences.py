@@ -17,7 +17,6 @@ from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import (
     ScoredSequences,
     SequenceEnsemble,
-    SpecialTokens,
     beam_search,
     token_error_rates,
 )
@@ -37,19 +36,6 @@ class Language(nn.Module):
     def forward(self, tokens):
         logits = 4 * self.network(tokens).double()
         return torch.cat([torch.full_like(logits[..., :2], -torch.inf), logits[..., 2:]], -1)
-
-
-class Translation(nn.Module):
-    """The same, with a source that is added to what the language would say."""
-
-    def __init__(self, seed: int):
-        super().__init__()
-        self.language = Language(seed)
-        self.words = nn.Embedding(5, 5, _weight=torch.randn(5, 5).double())
-
-    def forward(self, source, tokens):
-        meaning = self.words(source).masked_fill((source == PAD).unsqueeze(-1), 0.0).sum(1)
-        return self.language(tokens) + meaning.unsqueeze(1)
 
 
 def all_sequences() -> list[list[int]]:
@@ -165,12 +151,6 @@ def ensemble(members):
     return SequenceEnsemble(members, has_source=False)
 
 
-@pytest.fixture
-def translators():
-    torch.manual_seed(0)
-    return SequenceEnsemble([Translation(seed) for seed in range(2)])
-
-
 def entropy(probs):
     return -np.sum(probs * np.log(np.where(probs > 0, probs, 1)), axis=-1)
 
@@ -259,74 +239,3 @@ def test_members_summed_up_one_by_one_are_the_ensemble(ensemble, members):
     torch.testing.assert_close(statistics.mean, logits.softmax(-1).mean(0))
     assert statistics.mean_log.isfinite().all()
     assert statistics.n_members == 3
-
-
-class Constant(nn.Module):
-    """Gives what it is told."""
-
-    def __init__(self, outputs):
-        super().__init__()
-        self.outputs = nn.Parameter(torch.as_tensor(outputs))
-
-    def forward(self, tokens):
-        return self.outputs.expand(*tokens.shape, *self.outputs.shape)
-
-
-class Wrong(Constant):
-    def forward(self, tokens):
-        return self.outputs
-
-
-@pytest.mark.parametrize(
-    ("members", "options", "error", "message"),
-    [
-        (None, {}, TypeError, "members must be a list of torch modules, got None"),
-        ([Wrong(np.ones(3))], {}, ValueError, r"number 0 \(Wrong\) must give logits of .*\(1, 1,"),
-        (
-            [Constant(np.ones(5)), Constant(np.ones(4))],
-            {},
-            ValueError,
-            r"members must share one vocabulary; its members predict \[5, 4\] tokens",
-        ),
-        (
-            [Constant(np.ones(5)), Constant(np.full(5, np.nan))],
-            {},
-            ValueError,
-            r"number 1 \(Constant\) gives NaN after the target \[1\]\.",
-        ),
-        (
-            [Constant(np.ones(5))],
-            {"tokens": SpecialTokens(pad=2)},
-            ValueError,
-            "tokens__pad must be neither",
-        ),
-        (
-            [Constant(np.ones(5))],
-            {"tokens": SpecialTokens(pad=5)},
-            ValueError,
-            "must be among the 5 tokens that",
-        ),
-    ],
-)
-def test_members_and_tokens_that_will_not_do_are_named(members, options, error, message):
-    with pytest.raises(error, match=message):
-        SequenceEnsemble(members, has_source=False, **options)
-
-
-@pytest.mark.parametrize(
-    ("X", "y", "message"),
-    [
-        ([[3, PAD, 4]], [[END]], r"X must have padding \(0\) at the end of a row only; row 0"),
-        ([[3.5]], [[END]], "X must be tokens, whole numbers from 0"),
-        (
-            [[3]],
-            [[3, PAD], [END, 3]],
-            r"y must hold only padding .*row 1",
-        ),
-        ([[3]], [[BEGIN, 3]], r"y must not hold tokens__begin.*row 0 has it \(1\)"),
-        ([[3], [4]], [[END]], "y must have 2 rows as X has, got 1"),
-    ],
-)
-def test_tokens_that_will_not_do_are_named(translators, X, y, message):
-    with pytest.raises(ValueError, match=message):
-        translators.score_sequences(X, y)

@@ -16,36 +16,24 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
 from torch import nn
 
 from skdistill import (
     BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
-    BDistilBooster,
-    DistributionDistiller,
-    GPEDDistiller,
-    HydraPlusClassifier,
-    HydraPlusRegressor,
-    SequenceDistributionDistiller,
 )
 from skdistill._engine import _traced
 from skdistill._estimator import batched
-from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.model_selection import flops
-from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, count_flop
-from skdistill.samplers import SGLD
-from skdistill.sequences import SequenceEnsemble
-from skdistill.settings import Runtime, WeakLearnerSearch
+from skdistill.modules import MLP, ConvNet, Recurrent, count_flop
+from skdistill.settings import Runtime
 
-N_THREADS = 16
+N_THREADS = 8
 N_CALLS = 2  # of each thread, on each model
 N_ROWS = 24
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Loops cannot be vectorised"),
-    pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"),
-    pytest.mark.filterwarnings("ignore:No weak learner:sklearn.exceptions.ConvergenceWarning"),
 ]
 
 
@@ -81,12 +69,6 @@ class Loops(Own):
         return super().forward(x) if x.sum() < 1e9 else x[:, :2]
 
 
-def normalised(in_features, out_features):
-    return nn.Sequential(
-        nn.Linear(in_features, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, out_features)
-    )
-
-
 MODULES = {
     "mlp": (MLP, (8,), {"hidden_units": (6,)}),
     "convnet": (ConvNet, (8, 8), {"channels": (2, 3), "hidden_units": (4,)}),
@@ -112,31 +94,6 @@ def ensemble(name: str, classes: bool, **params):
     return cls(3, module=module, **given, **settings)
 
 
-def student(name: str, classes: bool, dtype):
-    """A fitted student of a small ensemble, with a module that only vmap can stack."""
-    X, y = data(classes, dtype)
-    teacher = FrozenEstimator(ensemble("mlp", classes).fit(X, y))
-    settings = {"random_state": 0, "max_epochs": 1, "runtime": Runtime(device="cpu"), "module": Own}
-    if name == "gped":
-        inference = SGLD(1e-3, prior_precision=1.0, burn_in=2, thinning=1)
-        teacher = ensemble("own", classes, inference=inference, max_epochs=12)
-        del settings["max_epochs"]
-    make: dict[str, Callable] = {
-        "hydra": HydraPlusClassifier if classes else HydraPlusRegressor,
-        "distribution": DistributionDistiller,
-        "gped": GPEDDistiller,
-        "booster": BDistilBooster,
-        "connected booster": BDistilBooster,
-    }
-    if name in ("hydra", "booster"):
-        settings["module"] = normalised
-    if "booster" in name:
-        settings.update(n_rounds=2, search=WeakLearnerSearch(gamma=0.01))
-    if name == "connected booster":
-        settings.update(module=MLP, module__hidden_units=(5,), connection="gru")
-    return make[name](teacher, **settings).fit(X, y)
-
-
 # --- What is asked of them --------------------------------------------------------------------
 
 PREDICTIONS: dict[str, Callable[[Any, np.ndarray], Any]] = {
@@ -149,10 +106,6 @@ PREDICTIONS: dict[str, Callable[[Any, np.ndarray], Any]] = {
     "predict_members": lambda model, X: model.predict_members(X),
     "predict_distribution": lambda model, X: model.predict_distribution(X).mean,
     "sample_y": lambda model, X: model.sample_y(X, 3, random_state=0),
-    "staged_predict": lambda model, X: tuple(model.staged_predict(X)),
-    "anytime": lambda model, X: tuple(model.anytime(X)),
-    "early_exit": lambda model, X: model.predict(X, early_exit=0.5),
-    "generate": lambda model, X: tuple(model.generate(X, beam_size=2).log_probs),
 }
 
 
@@ -161,17 +114,9 @@ def arrays(answer) -> list[np.ndarray]:
     return [np.asarray(part) for part in parts if part is not None]
 
 
-def can(model, name: str) -> bool:
-    if name == "early_exit":
-        return hasattr(model, "anytime")
-    if name == "predict_distribution":
-        return hasattr(model, name) and not isinstance(model, GPEDDistiller)
-    return hasattr(model, name)
-
-
 def questions(model, X) -> list[tuple[Callable[[], Any], list[np.ndarray]]]:
     """Every prediction method of single samples and of batches, with the answers of one thread."""
-    reads = [read for name, read in PREDICTIONS.items() if can(model, name)]
+    reads = [read for name, read in PREDICTIONS.items() if hasattr(model, name)]
     batches = [X[:1], X[1:2], X, X[:13]]
     calls = [lambda read=read, X=X: read(model, X) for read in reads for X in batches]
     return [(call, arrays(call())) for call in calls]
@@ -201,48 +146,25 @@ def together(jobs: list[Callable[[], Any]]) -> list[Any]:
         return list(pool.map(run, jobs))
 
 
-def compare(models_and_rows, tally) -> None:
-    for model, X in models_and_rows:
-        asked = questions(model, X)
-        counts = together([asker(asked, seed, N_CALLS) for seed in range(N_THREADS)])
-        tally("predictions compared under 16 threads", sum(counts))
-
-
 # --- Predictions ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_ensembles_of_every_module_predict_as_in_one_thread(name, tally):
-    fitted = []
-    for classes, dtype in ((False, np.float32), (True, np.float64)):
-        X, y = data(classes, dtype, MODULES[name][1])
-        fitted.append((ensemble(name, classes).fit(X, y), X))
-    compare(fitted, tally)
-
-
-@pytest.mark.parametrize("name", ["hydra", "distribution", "gped", "booster", "connected booster"])
-def test_students_predict_as_in_one_thread(name, tally):
-    kinds = (False, np.float32), (True, np.float64)
-    compare([(student(name, *kind), data(*kind)[0]) for kind in kinds], tally)
-
-
-@pytest.mark.slow
-def test_sequence_models_predict_as_in_one_thread(tally):
-    X, y = make_translation(20, random_state=0)
-    sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
-    torch.manual_seed(0)
-    members = [RecurrentSequenceModel(*sizes, hidden_units=4) for _ in range(2)]
-    settings = {"module__hidden_units": 4, "max_epochs": 1, "random_state": 0}
-    taught = SequenceDistributionDistiller(members, **settings).fit(X, y)
-    compare([(taught, X[:2, :2]), (SequenceEnsemble(members), X[:2, :2])], tally)
+    """Numbers in float32, and classes in float64, take turns."""
+    classes = list(MODULES).index(name) % 2 == 1
+    X, y = data(classes, np.float64 if classes else np.float32, MODULES[name][1])
+    asked = questions(ensemble(name, classes).fit(X, y), X)
+    counts = together([asker(asked, seed, N_CALLS) for seed in range(N_THREADS)])
+    tally("predictions compared under 8 threads", sum(counts))
 
 
 # --- While others fit, pickle, copy and measure -----------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["own", "lstm"])
-def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, monkeypatch):
+def test_models_can_be_asked_fitted_pickled_and_measured_at_once(tally, monkeypatch):
+    name = "own"
     monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)
     shape = MODULES[name][1]
     X, y = data(True, np.float64, shape)

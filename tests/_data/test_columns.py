@@ -89,14 +89,6 @@ def test_arrays_of_dates(dtype, days):
 # --- Other forms ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("series", [pd.Series([0.1, 0.2]), pl.Series([0.1, 0.2])])
-def test_a_series_is_no_table(series):
-    model = BayesianEnsembleRegressor(2, max_epochs=1).fit([[0.0], [1.0]], [0.0, 1.0])
-    for call in (model.predict, lambda X: model.score(X, [0.0, 1.0])):
-        with pytest.raises(ValueError, match=r"^X: Expected (a 2-dimensional|2D)"):
-            call(series)
-
-
 def test_masked_values_are_missing():
     X = np.ma.array(np.column_stack([NUMBERS, y]), mask=np.arange(2 * N).reshape(N, 2) % 5 == 0)
     filled = X.filled(np.nan)

@@ -208,23 +208,6 @@ def student(teacher):
 
 
 @pytest.mark.slow
-@is_linux
-def test_students_of_an_array_are_the_same(forest, folder, monkeypatch):
-    X, y, teacher, _ = forest
-    expected = student(teacher).fit(X, y)
-    before = open_files()
-    with config_context(working_memory=LITTLE):
-        on_file = student(teacher).fit(X, y)
-        monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)
-        asked_again = student(teacher).fit(X, y)
-    for found in (on_file, asked_again):
-        for name, value in expected.module_.state_dict().items():
-            assert torch.equal(found.module_.state_dict()[name], value)
-    assert open_files() == before
-    assert not list(folder.glob("skdistill-*"))
-
-
-@pytest.mark.slow
 def test_students_of_a_stream_ask_once_while_its_order_stays(forest, monkeypatch):
     X, y, teacher, asked = forest
 

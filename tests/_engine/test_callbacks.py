@@ -24,12 +24,10 @@ from small_stacks import (
     EPOCHS,
     LR,
     N,
-    Spy,
     assert_same_weights,
     batch_normalised,
     data,
     ensemble,
-    parameters_of,
     plain_member,
     trained_stack,
 )
@@ -76,31 +74,6 @@ def test_a_callback_that_listens_to_batches_hears_each_and_changes_nothing(early
     assert [len(row["batches"]) for row in heard.history_] == [heard_per_epoch] * EPOCHS
 
 
-@pytest.mark.parametrize(
-    "callback",
-    [
-        pytest.param(lambda: skorch_callbacks.GradientNormClipping(1e9), id="clipping"),
-        pytest.param(Spy, id="epochs only"),
-    ],
-)
-def test_callbacks_that_do_nothing_change_nothing(callback):
-    X, y = data()
-    plain = ensemble().fit(X, y)
-    heard = ensemble(callbacks=[callback()]).fit(X, y)
-    assert_same_weights(heard, plain, atol=1e-9)
-    losses = [[row["train_loss"] for row in model.history_] for model in (heard, plain)]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-9)
-
-
-def test_gradient_clipping_by_skorch_takes_effect():
-    X, y = data()
-    clipped = ensemble(callbacks=[skorch_callbacks.GradientNormClipping(1e-12)], optimizer="SGD")
-    spy = Spy()
-    clipped.set_params(callbacks=[*clipped.callbacks, spy], prior_scale=np.inf).fit(X, y)
-    for before, after in zip(spy.start, parameters_of(clipped), strict=True):
-        assert_allclose(after, before, atol=1e-9)
-
-
 def test_history_holds_losses_durations_and_learning_rates():
     X, y = data()
     fitted = ensemble(inference=DeepEnsemble(early_stopping=True)).fit(X, y)
@@ -114,38 +87,6 @@ def test_history_holds_losses_durations_and_learning_rates():
     cosine = LR * (1 + np.cos(np.pi * np.arange(EPOCHS) / EPOCHS)) / 2
     assert_allclose([row["event_lr"] for row in fitted.history_], cosine, rtol=1e-12)
     assert fitted.net_.history[:, "train_loss"] == [row["train_loss"] for row in fitted.history_]
-
-
-class EpochScore(Callback):
-    """Scores the net on rows of its own, as skorch's EpochScoring does, and records it."""
-
-    def __init__(self, X, y):
-        self.X, self.y = X, y
-
-    def on_epoch_end(self, net, **kwargs):
-        with torch.no_grad():
-            outputs = net.infer(self.X.unsqueeze(0))  # (S, n, 2)
-        net.history.record("rmse", (outputs[..., 0].mean(0) - self.y).square().mean().sqrt().item())
-
-
-def test_a_scoring_callback_sees_the_net_of_each_epoch():
-    X, y = data()
-    score = EpochScore(torch.tensor(X), torch.tensor((y - y.mean()) / y.std()))
-    fitted = ensemble(callbacks=[("score", score)]).fit(X, y)
-    expected = np.sqrt(np.mean((fitted.predict(X) - y) ** 2)) / y.std()
-    assert fitted.history_[-1]["rmse"] == pytest.approx(expected)
-    assert fitted.history_[0]["rmse"] > fitted.history_[-1]["rmse"]
-
-
-def test_a_schedule_of_the_users_over_batches():
-    X, y = data()
-    schedule = skorch_callbacks.LRScheduler("StepLR", step_size=1, gamma=0.5, step_every="batch")
-    spy = Spy()
-    ensemble(optimizer=Optimizer(lr_schedule=None), callbacks=[schedule, spy], max_epochs=2).fit(
-        X, y
-    )
-    (group,) = spy.net.optimizer_.param_groups
-    assert float(group["lr"]) == pytest.approx(LR * 0.5 ** (2 * math.ceil(N / BATCH)))
 
 
 @pytest.mark.parametrize("load_best", [False, True])
@@ -341,50 +282,6 @@ def test_no_learning_rate_fails_in_silence(task, lr, tally):
         tally("learning rates", 1)
 
 
-@pytest.mark.parametrize(
-    ("seed", "batch_size", "lr"), [(5, 8, 0.05), (5, 32, 0.03), (12, 32, 0.03)]
-)
-def test_members_that_recover_are_not_trained_anew(seed, batch_size, lr):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_t(1, size=(40, 4))  # has neither a variance nor a mean
-    y = np.tanh(X[:, 0]) + 0.3 * rng.normal(size=40)
-    peaks = Peaks()
-    model = BayesianEnsembleRegressor(
-        4,
-        lr=lr,
-        batch_size=batch_size,
-        max_epochs=30,
-        module__activation="relu",
-        normalize="y",
-        callbacks=[peaks],
-        random_state=seed,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that some are worse than a constant is another matter
-        model.fit(X, y)
-    assert peaks.highest.max() > 1e3
-    assert_array_equal(model.n_restarts_, 0)
-    assert model.n_members_ == 4
-
-
-class Peaks(Callback):
-    """Notes each member's highest loss, relative to that of its first epoch."""
-
-    def on_epoch_end(self, net, **kwargs):
-        loss = net.member_losses_["train"]
-        if len(net.history) == 1:
-            self.first, self.highest = 1 + loss.abs(), torch.ones_like(loss)
-        self.highest = torch.maximum(self.highest, loss / self.first)
-
-
-def test_weights_that_are_no_numbers_at_the_end_are_found():
-    guard = DivergenceGuard()
-    net = follow(guard, [[1.0, 1.0]])
-    net.module_["w"].data[1, 0] = math.nan
-    guard.on_train_end(net)
-    assert guard.diverged_.tolist() == [False, True]
-
-
 class Poison(Callback):
     """Ruins the weights of the members that have stopped already."""
 
@@ -486,8 +383,3 @@ def test_a_signal_at_any_moment_of_a_callback_is_no_wish_to_stop(handler):
             assert not asks_to_stop(caught.value)
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-# ------------------------------------------------------------------------------------------
-# What `verbose` prints
-# ------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from skdistill._engine._checkpoint import CheckpointFile
-from skdistill._serialization import container
 
 DTYPES = ("uint8", "int8", "int16", "int32", "int64", "uint16", "float16", "bfloat16", "float32")
 DTYPES += ("float64", "complex64", "complex128", "bool")
@@ -120,23 +119,6 @@ def test_every_flipped_bit_is_found(tmp_path, tally):
     tally("checkpoints with a flipped bit", len(places))
 
 
-def test_another_fits_file_is_told_from_a_damaged_one(tmp_path):
-    path = written(tmp_path / "ck")
-    message = r"checkpoint='.*ck' is of a fit with other data or parameters; .*: lr, X\. D"
-    with pytest.raises(ValueError, match=message):
-        read(path, lr="b", X="c")
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
-    def deny(*args):
-        raise PermissionError(13, "Permission denied")
-
-    path = written(tmp_path / "ck")
-    monkeypatch.setattr(container, "open", deny, raising=False)
-    with pytest.raises(ValueError, match=r"checkpoint='.*ck' .*Permission denied"):
-        read(path)
-
-
 # ------------------------------------------------------------------------------------------
 # Writing
 # ------------------------------------------------------------------------------------------
@@ -222,31 +204,3 @@ def test_a_second_fit_is_refused_until_the_first_is_through(tmp_path):
     with pytest.raises(KeyboardInterrupt), checkpoint(path):
         raise KeyboardInterrupt
     written(path)
-
-
-def test_of_many_threads_one_at_a_time_holds_the_file(tmp_path, tally):
-    held, highest, entered = [0], [0], [0]
-    guard = threading.Lock()
-
-    def try_often():
-        for _ in range(200):
-            try:
-                with checkpoint(tmp_path / "ck"):
-                    with guard:
-                        held[0] += 1
-                        entered[0] += 1
-                        highest[0] = max(highest[0], held[0])
-                    with guard:
-                        held[0] -= 1
-            except ValueError as error:
-                assert "in use by another fit" in str(error)  # noqa: PT017 -- it may not be raised
-
-    threads = [threading.Thread(target=try_often) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert highest == [1]
-    assert entered[0] >= 200 / 8
-    assert os.listdir(tmp_path) == []
-    tally("threads", 8)

@@ -15,16 +15,12 @@ from sklearn.frozen import FrozenEstimator
 from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
 from torch import nn
-from torch.autograd import gradcheck
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps
 from skdistill._engine._closed_form import ClosedFormGradient, blocks_of
 from skdistill._engine._flat import FlatUpdate
-from skdistill._method.plan import Objective, TrainingBudget
-from skdistill._method.task import RegressionTask
-from skdistill.distributions import Gaussian
-from skdistill.losses import gaussian_nll
+from skdistill._method.plan import Objective
 from skdistill.modules import (
     ACTIVATIONS,
     MLP,
@@ -335,28 +331,6 @@ def test_layers_that_are_supported(build, activations):
     assert [type(activation) for _, activation, _ in blocks_of(build())] == activations
 
 
-def test_residual_layers_add_their_input_where_widths_are_equal():
-    network = build_member(
-        MLP,
-        0,
-        in_features=3,
-        out_features=2,
-        hidden_units=(3, 4, 4),
-        activation="tanh",
-        residual=True,
-    )
-    residual, wider, _, again, last = network
-    assert [type(part) for part in (residual, again)] == [ResidualLayer, ResidualLayer]
-    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    h = x + torch.tanh(residual.linear(x))
-    h = torch.tanh(wider(h))
-    h = h + torch.tanh(again.linear(h))
-    torch.testing.assert_close(network(x), last(h))
-    plain = build_member(MLP, 0, in_features=3, out_features=2, hidden_units=(3, 4, 4))
-    for ours, same in zip(network.parameters(), plain.parameters(), strict=True):
-        assert torch.equal(ours, same)  # the option changes no first weights
-
-
 # --- one gradient -----------------------------------------------------------------------------
 
 
@@ -475,54 +449,3 @@ def test_gradient_is_that_of_autograd(build, n_rows, rows):
     torch.testing.assert_close(losses, per_row.detach(), **close)
     for parameter, gradient in zip(form.parameters, form.gradients, strict=True):
         torch.testing.assert_close(gradient, parameter.grad, **close)
-
-
-@pytest.mark.parametrize(("n_members", "n_heads"), [(4, 4), (5, 2), (2, 5), (4, 1), (1, 1)])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"loss": HydraLoss(teacher_weight=np.float32(0.3), member_weight=0.2, spread_weight=2.0)},
-        {"loss": HydraLoss(teacher_weight=0.0, spread_weight=0.0)},
-        {"loss": HydraLoss(teacher_weight=0.0)},
-        {"loss": HydraLoss(member_weight=0.0, spread_weight=0.0)},
-        {"loss": HydraLoss(member_weight=1.0, spread_weight=0.0)},
-    ],
-)
-def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, settings):
-    model = HydraPlusRegressor(max_epochs=3, heads=n_heads, **settings)
-    plan = model._plan_of(RegressionTask(2, False)).of_members(n_members)
-    objective = plan.objective(None, TrainingBudget(n_epochs=3))
-    generator = torch.Generator().manual_seed(0)
-    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
-    answers = torch.stack([draw(2, 6, n_members, 3), draw(2, 6, n_members, 3).exp()], dim=-1)
-    targets = answers, draw(2, 6, 3), (draw(2, 6) > 0).double()
-    outputs = draw(2, 6, plan.n_networks, 6).transpose(1, 2)  # as heads of one core give them
-    assert gradcheck(lambda z: objective(z, targets), outputs.requires_grad_())
-
-
-def plain_nll(outputs, y, beta=0.0):
-    mean, variance = Gaussian.from_outputs(outputs)
-    loss = 0.5 * (variance.log() + (y - mean).square() / variance)
-    return (variance.detach() ** beta * loss).sum(-1)
-
-
-def test_gaussian_gradient_far_out():
-    raw = torch.tensor([-700.0, -40.0, 40.0, 700.0], dtype=torch.float64)
-    outputs = torch.stack([torch.full_like(raw, 3.0), raw], dim=-1)
-    y = torch.zeros(4, 1, dtype=torch.float64)
-    leaf = outputs.clone().requires_grad_()
-    plain_nll(leaf, y).sum().backward()
-    _, gradient = gaussian_nll.and_gradient(outputs, y)
-    torch.testing.assert_close(gradient, leaf.grad, rtol=1e-8, atol=0)
-
-
-def test_gaussian_gradient_by_hand():
-    # Variance softplus(raw) = 2 at raw = log(e^2 - 1), error 1: loss (log 2 + 1/2) / 2,
-    # slopes 1/2 and (1/2)(1/2)(1 - 1/2) sigmoid(raw), where sigmoid(raw) = 1 - e^-2.
-    raw = np.log(np.expm1(2.0))
-    outputs = torch.tensor([[1.0, raw]], dtype=torch.float64)
-    y = torch.zeros(1, 1, dtype=torch.float64)
-    loss, gradient = gaussian_nll.and_gradient(outputs, y, min_variance=0.0)
-    assert loss.item() == pytest.approx((np.log(2) + 0.5) / 2)
-    assert gradient[0].tolist() == pytest.approx([0.5, 0.125 * -np.expm1(-2.0)])

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
 
 import numpy as np
 import pytest
 import torch
-from joblib import Parallel, delayed
 from numpy.testing import assert_allclose
 from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
@@ -23,8 +20,6 @@ from small_stacks import (
     D,
     N,
     Spy,
-    assert_same_weights,
-    batch_normalised,
     data,
     ensemble,
     parameters_of,
@@ -32,10 +27,7 @@ from small_stacks import (
 from torch import nn
 from torch.nn import functional as F
 
-from skdistill import BayesianEnsembleRegressor
-from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
-from skdistill.settings import Runtime
 
 # --- a stack is its members ------------------------------------------------------------------
 
@@ -150,77 +142,3 @@ def test_dropout_and_normalisation_layers_are_in_training_mode_in_training(early
     assert mode.heard
     assert all(mode.heard)
     assert not any(part.training for part in fitted.module_.modules())
-
-
-def test_running_statistics_are_learnt():
-    X, y = data()
-    fitted = BayesianEnsembleRegressor(
-        2,
-        module=batch_normalised,
-        max_epochs=3,
-        batch_size=BATCH,
-        runtime=Runtime(device="cpu"),
-        random_state=0,
-    ).fit(X, y)
-    buffers = dict(fitted.module_.named_buffers())
-    (n_batches,) = (value for name, value in buffers.items() if name.endswith("tracked"))
-    assert n_batches.tolist() == [3 * math.ceil(N / BATCH)] * 2
-
-
-# --- generators ------------------------------------------------------------------------------
-
-
-def dropping(in_features, out_features):
-    """A module that draws from the global generator, when built and in training."""
-    return nn.Sequential(nn.Linear(in_features, 6), nn.Dropout(0.3), nn.Linear(6, out_features))
-
-
-class Meet(Callback):
-    """Lets fits in several threads begin each epoch together, as far as they can."""
-
-    def __init__(self, barrier):
-        self.barrier = barrier
-
-    def on_epoch_begin(self, net, **kwargs):
-        with contextlib.suppress(threading.BrokenBarrierError):
-            self.barrier.wait(timeout=0.3)
-
-
-@pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("module", [MLP, dropping])
-def test_fits_in_threads_are_those_one_after_the_other(module):
-    X, y = data()
-
-    def build(seed, callbacks=None):
-        return BayesianEnsembleRegressor(
-            3,
-            module=module,
-            max_epochs=5,
-            batch_size=BATCH,
-            runtime=Runtime(device="cpu"),
-            random_state=seed,
-            callbacks=callbacks,
-        )
-
-    alone = [build(seed).fit(X, y) for seed in range(2)]
-    before = torch.get_rng_state()
-    meet = [Meet(threading.Barrier(2))]
-    together = Parallel(n_jobs=2, backend="threading")(
-        delayed(build(seed, meet).fit)(X, y) for seed in range(2)
-    )
-    for first, second in zip(alone, together, strict=True):
-        assert_same_weights(first, second)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.get_num_threads() == 2
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("module", [MLP, dropping])
-def test_fit_leaves_the_global_generator_of_the_gpu_alone(module):
-    X, y = data()
-    torch.cuda.manual_seed_all(3)
-    before = torch.cuda.get_rng_state()
-    BayesianEnsembleRegressor(2, module=module, max_epochs=2, runtime=Runtime(device="cuda")).fit(
-        X, y
-    )
-    assert torch.equal(torch.cuda.get_rng_state(), before)

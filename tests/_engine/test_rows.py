@@ -240,18 +240,6 @@ def test_copies_go_on_from_their_state():
             assert_array_equal(found, expected)
 
 
-def test_rows_are_encoded_once_however_often_they_are_trained_on():
-    rows, encoder = (
-        numbered_rows(),
-        InputEncoder(np.zeros(2), np.full(2, 2.0), edges=[np.arange(2)] * 2),
-    )
-    for _ in range(2):
-        rows.encode_by(encoder)
-        X = torch.cat(dealt(rows)[0], dim=1)[0]
-        expected = encoder(rows.X)
-        assert_array_equal(X[X[:, 0].argsort()], expected)
-
-
 @pytest.mark.parametrize("gather_bytes", [100, 2**22])
 def test_rows_are_encoded_before_they_are_dealt_if_the_memory_holds_them(monkeypatch, gather_bytes):
     # With 100 bytes, in portions of two samples.
@@ -270,19 +258,6 @@ def test_rows_are_encoded_before_they_are_dealt_if_the_memory_holds_them(monkeyp
         for found, expected in zip(epoch, dealt(in_batches)[0], strict=True):
             assert_array_equal(found, expected)
     assert len(calls) == n_calls + 2 * 5
-
-
-def test_the_noise_has_a_fifth_of_the_variance_asked_for():
-    # A standard normal d times a share s, the square of a uniform number from 0 to 1, times the
-    # noise asked for: E[s^k] = 1 / (2 k + 1), so E[(d s)^2] = 1/5, E[(d s)^4] = 3/9 and
-    # E[(d s)^8] = 105/17.
-    n = 5000
-    rows, _ = taught_rows(noise=0.1, batch_size=50, n=n)
-    X = torch.cat([X for X, _ in epoch(rows)], dim=1)[0]
-    noise = (X[:, 0] + X[:, 1]).numpy() / 0.1
-    assert np.mean(noise**2) == pytest.approx(1 / 5, abs=4 * np.sqrt((1 / 3 - 1 / 25) / n))
-    assert noise.mean() == pytest.approx(0, abs=4 * np.sqrt(1 / 5 / n))
-    assert np.mean(noise**4) == pytest.approx(1 / 3, abs=4 * np.sqrt((105 / 17 - 1 / 9) / n))
 
 
 def noise_of_rows(noise, n, seed=1):

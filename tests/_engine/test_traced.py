@@ -10,12 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import BayesianEnsembleRegressor
 from skdistill._engine import _steps, _traced
-from skdistill._engine._traced import TracedGradient
 from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
-from skdistill.settings import EarlyStopping, HydraLoss, Runtime
+from skdistill.settings import EarlyStopping, Runtime
 
 N, D, BATCH = 120, 3, 16
 
@@ -135,24 +134,6 @@ def test_recorded_training_is_training_by_autograd(
     np.testing.assert_allclose(*losses, rtol=0, atol=1e-9)
 
 
-def test_terms_that_grow_and_penalties_reach_the_record(data, soon, records, monkeypatch):
-    X, y, _ = data
-    teacher = ensemble(MLP, max_epochs=2)
-    settings = {
-        "module": normalised,
-        "loss": HydraLoss(spread_weight=1.0, diversity_weight=(0.5, 1, 4)),
-        "optimizer__weight_decay": 0.1,
-        "max_epochs": 6,
-        "batch_size": BATCH,
-        "random_state": 0,
-    }
-    recorded = HydraPlusRegressor(teacher, **settings).fit(X, y)
-    assert recorded.net_.engine_ == "traced"
-    assert records["replayed"]
-    plain = fit_unrecorded(HydraPlusRegressor(teacher, **settings), monkeypatch, X, y)
-    assert_same_weights(recorded, plain, atol=1e-8)  # the spread's gradients are steep
-
-
 class Restless(Wrapped):
     """Depends on more than its inputs."""
 
@@ -182,40 +163,6 @@ def test_what_cannot_be_recorded_trains_by_autograd(module, data, soon, records)
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_recording_leaves_buffers_and_random_numbers_alone(soon):
-    class Counts(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(D, 2)
-            self.register_buffer("calls", torch.zeros(()))
-
-        def forward(self, x):
-            self.calls.add_(1)
-            return nn.functional.dropout(self.linear(x), 0.5)
-
-    from skdistill.modules import stack
-
-    def train(n_steps, records):
-        torch.manual_seed(0)
-        module = stack([Counts(), Counts()]).train()
-        form = TracedGradient(module, SquaredError())
-        if not records:
-            form._step_for = lambda *args: form._step
-        form.load()
-        torch.manual_seed(1)
-        X, y = torch.randn(2, 4, D), torch.randn(2, 4, 2)
-        for _ in range(n_steps):
-            form(X, (y,), None)
-        return module.calls, form.d_flat, len(form.records)
-
-    *found, n_records = train(6, records=True)
-    assert n_records == 1
-    *expected, _ = train(6, records=False)
-    for a, b in zip(found, expected, strict=True):
-        assert torch.equal(a, b)
-    assert found[0].tolist() == [6, 6]
-
-
 @pytest.mark.parametrize("bootstrap", [False, True], ids=["weights", "bootstrap"])
 @pytest.mark.filterwarnings("ignore:Loops cannot be vectorised")
 def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, records):
@@ -241,14 +188,3 @@ def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, recor
         np.testing.assert_allclose(model.predict_members(X), expected, rtol=0, atol=1e-9)
         np.testing.assert_array_equal(model.best_epochs_, closed.best_epochs_)
     assert len(set(closed.best_epochs_)) > 1  # members have stopped at different epochs
-
-
-class SquaredError(nn.Module):
-    """An objective without penalty."""
-
-    def loss_and_gradient(self, outputs, targets):
-        error = outputs - targets[0]
-        return error.square().sum(-1), 2 * error
-
-    def penalty(self, module):
-        return None

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.model_selection import RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import FUNCTIONS, METHODS, assert_same, ensemble, student, target_transformed
@@ -120,20 +118,3 @@ def test_a_bag_has_uncertainty_only(name, data):
     model = BaggingRegressor(ensemble(), n_estimators=2).fit(X, y)
     with pytest.raises(TypeError, match=f"BaggingRegressor has no {name}; skdistill.{name} takes"):
         FUNCTIONS[name](model, X)
-
-
-UNFITTED = {
-    "bare": ensemble,
-    "student": student,
-    "pipeline": lambda: make_pipeline(StandardScaler(), ensemble()),
-    "search": lambda: GridSearchCV(ensemble(), {}),
-    "target": lambda: TransformedTargetRegressor(ensemble()),
-    "frozen": lambda: FrozenEstimator(ensemble()),
-}
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("wrapping", UNFITTED)
-def test_unfitted_models_say_so(wrapping, name, data):
-    with pytest.raises(NotFittedError):
-        FUNCTIONS[name](UNFITTED[wrapping](), data[0])

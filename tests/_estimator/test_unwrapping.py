@@ -6,11 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegressionCV
+from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
-from sklearn.pipeline import make_pipeline
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
@@ -68,13 +66,3 @@ def test_a_search_of_another_library_keeps_its_members_as_teacher(data):
 )
 def test_what_is_a_search(model, expected):
     assert is_search(model) is expected
-
-
-def test_an_unfitted_search_says_that_it_is_not_fitted(data):
-    with pytest.raises(NotFittedError, match="GridSearchCV"):
-        skdistill.predict_members(GridSearchCV(ENSEMBLE, {}), data[0])
-
-
-def test_what_has_no_members_is_named(data):
-    with pytest.raises(TypeError, match="LinearRegression has no predict_members"):
-        skdistill.predict_members(make_pipeline(LinearRegression()), data[0])

@@ -6,10 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
@@ -46,7 +43,6 @@ X = np.concatenate([RNG.uniform(-4, -1, (60, 1)), RNG.uniform(1, 4, (60, 1))])
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(120)
 LABELS = (Y > 0).astype(int) + (np.abs(X[:, 0]) > 2.5)
 FAR = np.array([[-1e6], [-100.0], [100.0], [1e6]])
-SHUFFLED = KFold(2, shuffle=True, random_state=0)
 FAST = {"n_members": 4, "max_epochs": 5, "random_state": 0}
 FAST["inference"] = DeepEnsemble(bootstrap=False)
 
@@ -294,28 +290,6 @@ def test_intervals_without_a_column_hold_what_they_promise(summed, which):
     assert np.median(without_noise) < 0.2
 
 
-def test_a_combination_of_known_categories_that_was_never_seen_is_unknown():
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    first, second = rng.integers(0, 4, (2, 600))
-    y = rng.standard_normal((4, 4))[first, second] + 0.1 * rng.standard_normal(600)
-    codes = {
-        "first": first.astype(str),
-        "second": second.astype(str),
-        "size": rng.uniform(size=600),
-    }
-    table, is_new = pandas.DataFrame(codes), (first == 2) & (second == 3)
-    train = ~is_new & (rng.random(600) < 0.7)
-    teacher = BayesianEnsembleRegressor(5, max_epochs=30, random_state=0)
-    student = HydraPlusRegressor(teacher, max_epochs=30, random_state=0)
-    student.fit(table[train], y[train])
-    for model in (student.teacher_, student):
-        known, new = (
-            model.predict_uncertainty(table[rows]).epistemic for rows in (~train & ~is_new, is_new)
-        )
-        assert ood_auroc(known, new) > 0.95
-
-
 # --- Distributions that they displace ---------------------------------------------------------
 
 
@@ -506,30 +480,6 @@ def test_students_have_the_functions_of_their_teacher(student, ensembles):
 
 def _ensemble(**params):
     return BayesianEnsembleRegressor(**{**FAST, **params})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "teacher",
-    [
-        make_pipeline(StandardScaler(), _ensemble()),
-        TransformedTargetRegressor(_ensemble(), transformer=StandardScaler()),
-        GridSearchCV(make_pipeline(StandardScaler(), _ensemble()), {"memory": [None]}, cv=SHUFFLED),
-    ],
-    ids=lambda teacher: type(teacher).__name__,
-)
-def test_students_of_an_ensemble_inside_have_functions_of_their_own(teacher, tmp_path):
-    teacher = clone(teacher).fit(X, Y)
-    student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
-    student.fit(X, Y)
-    rows = np.array([[0.0], [-20.0], [20.0], [1000.0]])
-    found, expected = (skdistill.predict_uncertainty(m, rows) for m in (student, teacher))
-    ratio = np.sqrt(found.epistemic / expected.epistemic)
-    assert ratio.min() > 0.7
-    assert ratio.max() < 1.4
-    skdistill.save(student, tmp_path / "student.skd")
-    again = skdistill.load(tmp_path / "student.skd").predict_uncertainty(rows)
-    np.testing.assert_allclose(again.epistemic, found.epistemic, rtol=1e-5)
 
 
 @pytest.mark.parametrize("in_pipeline", [False, True])

@@ -23,7 +23,7 @@ from skdistill import (
     load,
     save,
 )
-from skdistill._method.task import ClassificationTask, RegressionTask, prepare_to_compute
+from skdistill._method.task import ClassificationTask, RegressionTask
 from skdistill._utils import moments as _standardisation
 from skdistill._utils.moments import standardisation
 from skdistill.families import known_families
@@ -57,14 +57,6 @@ def test_shapes_follow_y(make, n_targets, data):
     assert model.predict_distribution(X).means.shape == (3, n, t)
     assert model.n_outputs_ == t
     assert np.isscalar(model.score(X, y))
-
-
-@pytest.mark.parametrize("make", [ensemble, student])
-def test_a_column_is_never_broadcast(make, data):
-    X, y = data
-    with pytest.warns(DataConversionWarning):
-        column = make().fit(X, y[:, None])
-    np.testing.assert_array_equal(column.predict(X), make().fit(X, y).predict(X))
 
 
 @pytest.mark.parametrize("make", [ensemble, student])
@@ -248,21 +240,6 @@ def test_large_tables_are_computed_in_float32(dtype, n_rows, computed, kind, tmp
         total = found.predict_uncertainty(X[:9]).total
         assert total.dtype == np.float64
         np.testing.assert_array_equal(total, model.predict_uncertainty(X[:9]).total)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pytest.param(1e7 + np.arange(10_000), id="values that float32 cannot tell apart"),
-        pytest.param(np.full(10_000, 1e25), id="squares that overflow"),
-    ],
-)
-def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
-    X = np.stack([np.linspace(0, 1, 10_000), column], axis=1)
-    for rows, dtype in ((X, "float64"), (X[:, :1], "float32")):
-        found, task = prepare_to_compute("auto", "auto", rows, RegressionTask(1, is_1d=True))
-        assert found.dtype == dtype
-        assert task.dtype == (None if dtype == "float64" else "float64")
 
 
 def test_spread_members_have_the_variance_without_bias(monkeypatch):

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.exceptions import ConvergenceWarning
@@ -17,14 +16,10 @@ from skorch.callbacks import Callback
 from small_models import assert_same_weights
 
 from skdistill import (
-    BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
     BDistilBooster,
-    DistributionDistiller,
     GPEDDistiller,
-    HydraPlusClassifier,
     HydraPlusRegressor,
-    SequenceDistributionDistiller,
 )
 from skdistill._engine import SavedTraining, TimeLimit
 from skdistill._training import resume
@@ -159,24 +154,6 @@ def test_steps_on_flat_buffers_have_the_learning_rate_of_the_moment(clock, optim
     np.testing.assert_allclose(flat.predict(X), slow.predict(X), rtol=1e-3, atol=1e-3)
 
 
-def test_weights_of_a_loss_change_with_the_time(clock, monkeypatch):
-    from skdistill.distillers import _hydra
-
-    epochs, real = [], _hydra.HydraObjective.begin_epoch
-
-    def begin_epoch(self, epoch):
-        epochs.append(epoch)
-        real(self, epoch)
-
-    monkeypatch.setattr(_hydra.HydraObjective, "begin_epoch", begin_epoch)
-    settings = {**SMALL, "callbacks": [PassingInBatches(0.25)], "max_time": 4.0}
-    teacher = FrozenEstimator(ensemble().fit(X, Y))
-    HydraPlusRegressor(teacher, **settings).fit(X, Y)
-    assert epochs[0] == 0
-    assert max(epochs) == 7  # of eight, although four were trained
-    assert set(epochs) == set(range(8))
-
-
 def test_too_little_time_trains_a_minibatch_and_warns(clock):
     model = ensemble(max_time=1e-3, callbacks=[PassingInBatches(1.0)])
     with pytest.warns(ConvergenceWarning, match="max_time was too short.* the first epoch"):
@@ -199,23 +176,6 @@ def test_blocks_share_the_time(clock):
     assert model.n_epochs_ == 5
 
 
-def test_blocks_side_by_side_have_their_parts(clock):
-    model = ensemble(6, runtime=Runtime(member_block=1, device="cpu"), n_jobs=2, max_time=12.0)
-    with parallel_config(backend="threading"):
-        trained = model.fit(X, Y)  # no second passes
-    assert trained.n_members_ == 6
-    limits, real = [], TimeLimit.__init__
-
-    def note(self, seconds, *arguments):
-        limits.append(seconds)
-        real(self, seconds, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch, parallel_config(backend="threading"):
-        patch.setattr(TimeLimit, "__init__", note)
-        model.fit(X, Y)
-    assert limits == pytest.approx([(12.0 - kept_for_later(12.0)) / 3] * 6)
-
-
 def test_a_student_shares_the_time_with_its_teacher(clock):
     passing = [Passing(1.0)]
     teacher = ensemble(callbacks=passing)
@@ -236,23 +196,6 @@ def test_rounds_share_the_time(clock):
     assert first == [1, 2, 3, 4]
     assert booster.n_epochs_ >= 4
     assert clock.seconds <= 1012.0
-
-
-def test_rounds_end_when_the_time_is_up_and_are_kept(clock, monkeypatch):
-    from skdistill.losses import DistillationGame
-
-    teacher = FrozenEstimator(ensemble().fit(X, Y))
-    real = DistillationGame.is_weak_learner
-
-    def is_weak_learner(game, outputs):  # the first round only finds one, and takes its time
-        clock.seconds += 20.0
-        return real(game, outputs) if clock.seconds == 1020.0 else False
-
-    monkeypatch.setattr(DistillationGame, "is_weak_learner", is_weak_learner)
-    booster = BDistilBooster(teacher, **{**SMALL, "n_rounds": 3, "max_time": 12.0})
-    with pytest.warns(ConvergenceWarning, match="max_time=12.0 ended the search after 1 of n_rou"):
-        booster.fit(X, Y)
-    assert booster.n_rounds_ == 1
 
 
 def test_a_stream_has_a_limit(clock):
@@ -309,35 +252,6 @@ def test_a_fit_that_goes_on_counts_the_time_before(clock, tmp_path, monkeypatch,
 # The parameter
 # ------------------------------------------------------------------------------------------
 
-SEQUENCES = SequenceDistributionDistiller([])
-ALL = [
-    BayesianEnsembleRegressor(),
-    BayesianEnsembleClassifier(),
-    HydraPlusRegressor(),
-    HydraPlusClassifier(),
-    DistributionDistiller(BayesianEnsembleRegressor()),
-    GPEDDistiller(BayesianEnsembleRegressor()),
-    BDistilBooster(BayesianEnsembleRegressor()),
-    SEQUENCES,
-]
-
-
-@pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
-@pytest.mark.parametrize(
-    ("max_time", "error"),
-    [
-        (0, ValueError),
-        (-1.0, ValueError),
-        (np.inf, ValueError),
-        ("60", TypeError),
-        (True, TypeError),
-    ],
-)
-def test_it_must_be_a_positive_number(estimator, max_time, error):
-    y = Y > 0 if "Classifier" in type(estimator).__name__ else Y
-    with pytest.raises(error, match=rf"max_time must be a number > 0, or None, got {max_time!r}"):
-        clone(estimator).set_params(max_time=max_time).fit(X, y)
-
 
 @pytest.mark.parametrize("inference", [SGLD(), SGHMC()])
 def test_chains_refuse_it(inference):
@@ -346,8 +260,3 @@ def test_chains_refuse_it(inference):
         ensemble(inference=inference, max_time=5).fit(X, Y)
     with pytest.raises(ValueError, match=r"max_time must be None beside chains.*Got 5"):
         GPEDDistiller(ensemble(inference=inference), max_time=5).fit(X, Y)
-
-
-# ------------------------------------------------------------------------------------------
-# How much is done
-# ------------------------------------------------------------------------------------------

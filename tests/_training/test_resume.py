@@ -15,7 +15,6 @@ import time
 import numpy as np
 import pytest
 import torch
-from damage import NOT_KNOWN, count_refused
 from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.ensemble import RandomForestRegressor
@@ -32,7 +31,6 @@ from skdistill import (
     SequenceDistributionDistiller,
 )
 from skdistill._engine import SavedTraining
-from skdistill._serialization import digest
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.modules import RecurrentSequenceModel, TabM
 from skdistill.pruning import GroupLasso
@@ -222,10 +220,6 @@ def test_other_data_are_refused_by_name(name, tmp_path):
         clone(FITS["hydra"][0]).set_params(runtime=Runtime(), **params).fit(**data)
 
 
-# ------------------------------------------------------------------------------------------
-# Damaged files
-# ------------------------------------------------------------------------------------------
-
 STOPPED = clone(TEACHER).set_params(max_epochs=3)  # two trainings
 REFUSED = r"checkpoint='.*checkpoint' .*Delete it to begin anew, or name another file\.$"
 
@@ -237,95 +231,6 @@ def stopped_at(path):
     return path.read_bytes()
 
 
-def children(node):
-    """What a piece of JSON holds: a list, a dict, or a state dict."""
-    if isinstance(node, list):
-        return node
-    return node["dict"] if "dict" in node else node["state dict"][0]["dict"]
-
-
-def located(parts, place):
-    """Where in the JSON of a state something stands: what holds it, and its key there."""
-    *path, last = (int(step) if step.isdigit() else step for step in place.split("/"))
-    node = parts.content["state"]
-    for step in path:
-        node = children(node)[step]
-    return children(node), last
-
-
-def replacing(place, value):
-    """Put a value in the place of another, to whose arrays something else refers from now on."""
-
-    def change(parts):
-        holder, key = located(parts, place)
-        parts.content["state"]["dict"]["more"], holder[key] = holder[key], value
-
-    return change
-
-
-def swapping(place, other_place):
-    def change(parts):
-        (one, i), (other, j) = located(parts, place), located(parts, other_place)
-        one[i], other[j] = other[j], one[i]
-
-    return change
-
-
-def of_content(**values):
-    return lambda parts: parts.content.update(values)
-
-
-def adding(node):
-    return lambda parts: parts.content["state"]["dict"].update(extra=node)
-
-
-PARAMETERS = [f"network.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")]
-TENSORS = [
-    *(f"net/module/{name}" for name in PARAMETERS),
-    "net/callbacks/DivergenceGuard/constant_",
-    "rows/0",
-]
-NODES = ("net", "rows", "net/module", "net/optimizer", "net/optimizer/param_groups")
-NODES += ("net/callbacks", "net/history", "net/lowest_losses", *TENSORS)
-CHANGES = [
-    lambda parts: parts.metadata.update(format="skdistill model"),
-    *(of_content(belongs_to=value) for value in (3, None, [], "x", {}, {"lr": "a"})),
-    *(of_content(state=value) for value in (3, None, [], "x", {"dict": {}}, *NOT_KNOWN)),
-    *(lambda parts, name=name: parts.content.pop(name) for name in ("state", "belongs_to")),
-    *(adding(node) for node in NOT_KNOWN),
-    *(adding({"bytes": [dtype, [1], "y"]}) for dtype in ("load", "Tensor", "float64")),
-    *(adding({"tensor": name}) for name in ("", "state/trainings/1/rows/0")),
-    *(adding({kind: 3}) for kind in ("state dict", "counter", "tensor", "bytes")),
-    *(replacing("trainings", value) for value in (3, None, {"dict": {}}, {"tuple": []}, [3])),
-    *(replacing("random_state", value) for value in (3, "x", [], {"dict": {}})),
-    *(replacing(f"trainings/{number}", 3) for number in (0, 1)),
-    *(replacing(f"trainings/1/{node}", value) for node in NODES for value in (3, "x", [3])),
-    *(
-        swapping(f"trainings/1/{one}", f"trainings/1/{other}")
-        for one, other in itertools.combinations(TENSORS, 2)
-    ),
-    swapping("trainings/0", "trainings/1"),
-]
-
-
-@pytest.mark.slow
-def test_damaged_checkpoints_are_refused(tmp_path, tally, monkeypatch):
-    path = tmp_path / "checkpoint"
-    content = stopped_at(path)
-    real, known = digest.digests, []
-
-    def digests_once(*args):  # it is the same fit for every file
-        if not known:
-            known.append(real(*args))
-        return known[0]
-
-    monkeypatch.setattr(digest, "digests", digests_once)
-    model = clone(STOPPED).set_params(runtime__checkpoint=Checkpoint(path, every=0))
-    n_files = count_refused(lambda: model.fit(X, Y), path, content, CHANGES, REFUSED)
-    assert n_files >= 200
-    tally("damaged checkpoints", n_files)
-
-
 @pytest.mark.parametrize("name", ["ensemble of classes", "hydra", "GPED"])
 def test_a_checkpoint_of_another_estimator_is_refused(name, tmp_path):
     content = stopped_at(tmp_path / "checkpoint")
@@ -335,19 +240,12 @@ def test_a_checkpoint_of_another_estimator_is_refused(name, tmp_path):
     assert (tmp_path / "checkpoint").read_bytes() == content
 
 
-@pytest.mark.parametrize("every", [-1, "often", "0 epochs", "3 days", None])
-def test_intervals_that_are_none_are_refused(every):
-    with pytest.raises((TypeError, ValueError), match="checkpoint__every must be a number of sec"):
-        fit("ensemble", runtime__checkpoint=Checkpoint("path", every=every))
-
-
 # ------------------------------------------------------------------------------------------
 # Kills
 # ------------------------------------------------------------------------------------------
 
 
-KILLED = ("ensemble", "ensemble of classes", "hydra", "distribution", "GPED online", "booster")
-KILLED += ("sequences",)
+KILLED = ("ensemble", "GPED online", "sequences")
 
 
 @pytest.mark.slow
@@ -357,7 +255,7 @@ def test_fits_that_were_killed_at_any_moment_give_the_same_model(name, expected,
     wanted, start = expected(name), time.monotonic()
     fit(name)
     duration, rng, n_killed = time.monotonic() - start, random.Random(), 0
-    n_kills = int(os.environ.get("SKDISTILL_KILLS", "2"))
+    n_kills = int(os.environ.get("SKDISTILL_KILLS", "1"))
     while n_killed < n_kills:
         path = tmp_path / str(n_killed)
         child = os.fork()

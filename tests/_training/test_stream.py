@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import pickle
 import tracemalloc
 import warnings
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -23,13 +21,11 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._data import encoding
-from skdistill._data.checks import is_stream
 from skdistill._training.stream import Part, Stream, _Examples
 from skdistill._utils import moments
 from skdistill.samplers import SGLD, DeepEnsemble
 from skdistill.settings import Runtime
 from skdistill.streams import Batches
-from skdistill.transfer import TransferOnly
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
 
@@ -200,15 +196,11 @@ Y = np.arange(4.0)
     ("batches", "message"),
     [
         ([], "X must give at least one batch"),
-        ([(ROWS, Y, 0 * Y)], "X must give at least one batch with a sample of positive weight"),
         ([ROWS], r"Batch 0: a batch must be a tuple \(X, y\)"),
         ([(ROWS, Y), (ROWS[:, :2], Y)], "Batch 1: X has 2 features, but .* expecting 3"),
         ([(ROWS, Y), (ROWS.astype(np.float32), Y)], "Batch 1: .*X of dtype float64.* got float32"),
-        ([(ROWS, Y), (ROWS, ROWS)], r"Batch 1: .*y with samples of shape \(\), .* got \(3,\)"),
         ([(ROWS, Y), (ROWS, Y, Y)], "Batch 1: it must have sample_weight: False"),
         ([(ROWS, Y), (ROWS + np.nan, Y)], "Batch 1: .*contains NaN"),
-        ([(ROWS, Y), (ROWS, Y[:2])], "Batch 1: .*inconsistent numbers of samples"),
-        ([(ROWS, Y, -Y)], "Batch 0: sample_weight must not be negative"),
     ],
 )
 def test_batches_that_do_not_go_together_are_refused(batches, message):
@@ -253,48 +245,6 @@ def test_ensembles_name_what_batches_do_not_go_with(name, params, table):
         ensemble(**params).fit(Cut(X, y))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("transfer", "munge"),
-        ("transfer", "disagreement"),
-        ("transfer", "mixup"),
-        ("teacher_cv", 3),
-        ("memory", "folder"),
-        ("warm_start", True),
-        ("transfer", TransferOnly("noise")),
-        ("runtime", Runtime(checkpoint="file")),
-    ],
-)
-@pytest.mark.parametrize("make", [HydraPlusRegressor, DistributionDistiller])
-def test_students_name_what_batches_do_not_go_with(make, name, value, table):
-    X, y, _ = table
-    with pytest.raises(ValueError, match=rf"^{name}\w* must be .* where X gives batches"):
-        make(ensemble(), **{**SMALL, name: value}).fit(Cut(X, y))
-
-
-def test_arguments_beside_batches_are_refused(table):
-    X, y, weight = table
-    student = hydra("regressor", ensemble())
-    for given in ({"y": y}, {"sample_weight": weight}):
-        for model in (ensemble(), student):
-            with pytest.raises(ValueError, match=f"{next(iter(given))} must be None where X"):
-                model.fit(Cut(X, y), **given)
-    for name in ("X_transfer", "member_predictions"):
-        with pytest.raises(ValueError, match=f"{name} must be None where X gives batches"):
-            student.fit(Cut(X, y), **{name: X})
-    with pytest.raises(ValueError, match="requires y to be passed"):
-        ensemble().fit(X)
-    fitted = hydra("regressor", FrozenEstimator(ensemble().fit(X, y)))
-    with pytest.raises(TypeError, match="X must be an array or a frame in partial_fit"):
-        fitted.partial_fit(Cut(X, y), None)
-
-
-@pytest.mark.parametrize("X", [ROWS, ROWS.tolist(), torch.tensor(ROWS), "words", {}, range(3)])
-def test_arrays_and_collections_are_no_batches(X):
-    assert not is_stream(X)
-
-
 # ------------------------------------------------------------------------------------------
 # Sources
 # ------------------------------------------------------------------------------------------
@@ -331,22 +281,6 @@ def parquet_files(frame, folder):
 
 def dask_frame(frame, folder):
     return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=8)
-
-
-def test_files_are_read_one_after_the_other_with_little_in_memory(tmp_path):
-    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-    dataset = pytest.importorskip("pyarrow.dataset")
-    columns = {f"x{k}": np.random.default_rng(k).normal(size=20_000) for k in range(10)}
-    frame = pandas.DataFrame({**columns, "y": columns["x0"]})
-    for number in range(10):
-        frame.to_parquet(tmp_path / f"{number}.parquet", index=False)
-    batches = Batches(dataset.dataset(tmp_path, format="parquet"), target="y")
-    before, held = pyarrow.total_allocated_bytes(), []
-    for X, _ in batches:
-        held.append(pyarrow.total_allocated_bytes() - before)
-        assert X.shape == (20_000, 10)
-    assert len(held) == 10
-    assert max(held) < 3 * frame.to_numpy().nbytes  # a scan of all files holds eight times as much
 
 
 @pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
@@ -392,40 +326,6 @@ def test_arrays_of_dask_give_their_blocks(kind, table):
     assert len(next(iter(Batches.from_dask(*dask_arrays(data[:2], 100))))) == 2
     images = pytest.importorskip("dask.array").zeros((10, 4, 6), chunks=(4, 2, 3))
     assert next(X.shape for X, _ in Batches.from_dask(images, images[:, 0, 0])) == (4, 4, 6)
-
-
-def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
-    X, y, _ = dask_arrays(table, 200)
-    lazy = dask_frame(frame_of(table), None)
-    with pytest.raises(TypeError, match=r"y must be a dask Array.*numpy\.ndarray"):
-        Batches.from_dask(X, table[1])
-    with pytest.raises(TypeError, match=r"all be dask arrays .*\['Array', 'Series'\]"):
-        Batches.from_dask(X, lazy["y"])
-    with pytest.raises(ValueError, match=r"equally many samples, got .*'y': 499"):
-        Batches.from_dask(X, y[1:])
-    with pytest.raises(ValueError, match=r"compute_chunk_sizes\(\)"):
-        Batches.from_dask(X[X[:, 0] > 0], y[X[:, 0] > 0])
-    with pytest.raises(ValueError, match=r"same partitions, got \{'X': 8, 'y': 2\}"):
-        Batches.from_dask(lazy[["a"]], lazy["y"].repartition(npartitions=2))
-
-
-# ------------------------------------------------------------------------------------------
-# Jobs
-# ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
-def test_jobs_read_the_batches_for_themselves(make, table, tmp_path):
-    """From copies, as they have them in processes; that these do too is held by test_jobs.py."""
-    frame = frame_of(table)
-    batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
-    expected = ensemble(runtime=Runtime(member_block=1)).fit(batches)
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        copied = pickle.loads(pickle.dumps(batches))
-        found = ensemble(runtime=Runtime(member_block=1)).fit(copied)
-    for name, value in expected.module_.state_dict().items():
-        assert torch.equal(found.module_.state_dict()[name], value)
-    assert [row["members"] for row in found.history_] == [[m] for m in range(3) for _ in range(3)]
 
 
 # ------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib.util
-import pickle
 import signal
 from collections import Counter
 from functools import partial
@@ -13,9 +12,7 @@ import numpy as np
 import pytest
 import skorch
 import torch
-from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
 from small_models import ensemble, student
 
 from skdistill import (
@@ -87,13 +84,6 @@ def test_fit_leaves_the_callers_generators_and_threads(make, data):
 # ------------------------------------------------------------------------------------------
 # skorch's callbacks and scikit-learn's
 # ------------------------------------------------------------------------------------------
-
-
-class Batches(skorch.callbacks.Callback):
-    seen = 0
-
-    def on_batch_end(self, net, batch, training, **kwargs):
-        self.seen += 1
 
 
 class PressesCtrlC(skorch.callbacks.Callback):
@@ -181,20 +171,6 @@ def test_the_teachers_epochs_are_tasks_of_the_student(memory, data, tmp_path):
 
 
 @has_callbacks
-def test_tasks_nest_through_a_grid_search(data):
-    tasks = Tasks()
-    search = GridSearchCV(student(), {"lr": [0.01, 0.02]}, cv=2).set_callbacks(tasks)
-    search.fit(*data)
-    counts = counted(tasks)
-    n_fits = 2 * 2 + 1
-    assert counts["HydraPlusRegressor", "epoch"] == 5 * n_fits
-    assert counts["BayesianEnsembleRegressor", "epoch"] == 5 * n_fits
-    deepest = max(tasks.begun, key=len)
-    assert deepest[0][0] == "GridSearchCV"
-    assert deepest[-1] == ("BayesianEnsembleRegressor", "epoch")
-
-
-@has_callbacks
 def test_a_callback_that_returns_true_stops(data):
     teacher = ensemble().set_callbacks(Tasks(stop_at=2)).fit(*data)
     assert len(teacher.history_) == 3
@@ -231,16 +207,3 @@ def test_scores_are_monitored_after_each_epoch(make, data):
     assert len(set(scores)) == 5
     silent = make().fit(X, y)  # to be watched changes nothing
     np.testing.assert_array_equal(model.predict(X), silent.predict(X))
-
-
-@pytest.mark.parametrize("make", [ensemble, student])
-def test_the_history_is_that_of_skorch(make, data):
-    model = make()
-    assert not hasattr(model, "history_")
-    model.fit(*data)
-    losses = [row["train_loss"] for row in model.history_]
-    assert model.history_[:, "train_loss"] == losses
-    assert model.history_[-1, ("epoch", "train_loss")] == (5, losses[-1])
-    again = pickle.loads(pickle.dumps(model))
-    assert again.history_ == model.history_
-    assert clone(model).fit(data[0][:30], data[1][:30]).history_[:, "epoch"] == [1, 2, 3, 4, 5]

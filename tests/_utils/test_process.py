@@ -7,13 +7,11 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 
 import pytest
-import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skdistill._utils.process import ProcessLock, one_blas_thread, torch_threads
+from skdistill._utils.process import one_blas_thread
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
@@ -110,50 +108,6 @@ def test_children_predict_and_fit(tally):
         """
     )
     tally("forks", 4)
-
-
-def test_a_lock_is_held_by_one_thread_and_reentrant():
-    lock = ProcessLock()
-    with lock.held(), lock.held():
-        other = threading.Thread(target=lambda: seen.append(lock._lock.acquire(blocking=False)))
-        seen: list[bool] = []
-        other.start()
-        other.join()
-    assert seen == [False]
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_the_setting_of_new_threads_comes_back_whoever_is_last():
-    """A thread that begins while another uses one thread would take that for the setting."""
-    begun, ended = threading.Event(), threading.Event()
-
-    def number():
-        seen.append(torch.get_num_threads())
-
-    def second():
-        with torch_threads(1):
-            begun.set()
-            ended.wait(30)
-
-    seen: list[int] = []
-    with torch_threads(1):
-        other = threading.Thread(target=second)
-        other.start()
-        begun.wait(30)
-    ended.set()
-    other.join()
-    new = threading.Thread(target=number)
-    new.start()
-    new.join()
-    assert (torch.get_num_threads(), seen) == (2, [2])
 
 
 def blas_threads() -> set[int]:

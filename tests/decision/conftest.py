@@ -58,11 +58,6 @@ def classifier():
 
 
 @pytest.fixture
-def classifier_of():
-    return lambda *classes: FrozenEstimator(KnownClassifier(classes))
-
-
-@pytest.fixture
 def contract():
     """Function that runs scikit-learn's checks of an estimator, less those that are exempt."""
 

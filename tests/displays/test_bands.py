@@ -4,8 +4,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.compose import make_column_transformer
-from sklearn.preprocessing import OneHotEncoder
 
 from skdistill.displays import UncertaintyBandDisplay
 
@@ -64,56 +62,3 @@ def test_only_the_total_band_where_parts_are_not_told(make_data, legend_texts, s
     assert display.aleatoric_band_ is None
     assert display.scatter_ is None
     assert legend_texts(display) == ["SineRegressor", "total, ± 1 std"]
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-@pytest.mark.parametrize("feature", ["speed", 1])
-def test_frames(library, feature, sine_regressor):
-    pytest.importorskip(library)
-    frames = pytest.importorskip(library)
-    X = frames.DataFrame(
-        {
-            "wheels": [2, 4, 4, 3],
-            "speed": np.array([10.0, 20.0, 40.0, 50.0], dtype=np.float32),
-            "colour": ["red", "blue", "blue", "green"],
-        }
-    )
-    encoder = make_column_transformer(
-        (OneHotEncoder(sparse_output=False), ["colour"]), remainder="passthrough"
-    ).fit(X)
-
-    class OnFrame(sine_regressor):
-        def predict(self, X):
-            self.seen_ = X
-            return super().predict(encoder.transform(X))
-
-        def predict_uncertainty(self, X):
-            return super().predict_uncertainty(encoder.transform(X))
-
-    model = OnFrame()
-    display = UncertaintyBandDisplay.from_estimator(
-        model, X, np.arange(4), feature=feature, grid_resolution=5, extend=0
-    )
-    assert_allclose(display.x, [10, 20, 30, 40, 50])
-    assert display.ax_.get_xlabel() == "speed"
-    assert_array_equal(display.scatter_.get_offsets()[:, 0], X["speed"])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"feature": 3}, "feature must be a position from 0 to 2, got 3"),
-        ({"feature": "speed"}, "feature must be a position from 0 to 2, got 'speed'"),
-        ({"feature": 2}, "feature must be a column that varies, got 'feature 2', always 1"),
-        ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
-        ({"grid_resolution": 1}, "grid_resolution must be an integer >= 2, got 1"),
-        ({"extend": -1}, "extend must be a number >= 0, got -1"),
-        ({"n_std": 0}, "n_std must be a number > 0, got 0"),
-        ({"y": np.ones(3)}, "y_true must have 60 samples, one for each x, got 3"),
-    ],
-)
-def test_bad_arguments_of_bands(change, message, make_data):
-    model, X, y = make_data()
-    X[:, 2] = 1
-    with pytest.raises(ValueError, match=message):
-        UncertaintyBandDisplay.from_estimator(model, X, **{"y": y, **change})

@@ -10,8 +10,6 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib import cbook
-from matplotlib.text import Text
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.pipeline import make_pipeline
@@ -125,25 +123,3 @@ def test_without_matplotlib(cls, method, draw, monkeypatch):
     message = rf"{cls.__name__}.{method}\w* needs matplotlib: pip install skdistill\[plot\]"
     with pytest.raises(ImportError, match=message):
         display.plot() if method == "plot" else draw(cls)
-
-
-TEXT = "price_$_2020_vs_$"
-
-
-@pytest.mark.parametrize("name", [TEXT, "_hidden", "$"])
-@all_displays
-def test_names_are_drawn_as_they_are_given(cls, name, draw):
-    """Dollars make no formula, and an underscore hides nothing in a legend."""
-    takes_name = cls in OF_ONE_AXES
-    display = draw(cls, name=name) if takes_name else draw(cls)
-    if hasattr(display, "feature_name"):
-        display.feature_name = name
-    figure = display.plot().figure_
-    figure.canvas.draw()
-    texts = [text for text in figure.findobj(Text) if name in text.get_text().replace(r"\$", "$")]
-    texts = [text for text in texts if "mathdefault" not in text.get_text()]  # ticks: powers of 10
-    assert texts or cls is FidelityDisplay
-    assert not any(cbook.is_math_text(text.get_text()) for text in texts)
-    if takes_name:
-        drawn = display.ax_.get_legend()
-        assert any(text in (drawn.get_title(), *drawn.get_texts()) for text in texts)

@@ -9,8 +9,7 @@ import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from skdistill import BayesianEnsembleRegressor, DistributionDistiller
-from skdistill.distillers import Calibration
+from skdistill import DistributionDistiller
 from skdistill.distillers._student import fit_calibration
 from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian
 from skdistill.metrics import crps
@@ -173,17 +172,3 @@ def test_families_that_cannot_be_calibrated_say_so(regression):
     )
     with pytest.raises(ValueError, match="predicts a NormalInverseWishart, whose epistemic part"):
         wishart.fit(*regression.data)
-
-
-def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regression):
-    X, y = regression.data
-    teacher = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0).fit(X, y)
-    constant = Calibration(1.0, 0.0, 1.0)
-    monkeypatch.setattr(
-        "skdistill.distillers._student.fit_calibration", lambda *arguments: constant
-    )
-    student = regression.student(FrozenEstimator(teacher), calibration_fraction=0.25)
-    with pytest.warns(UserWarning, match="does not rise with its members'"):
-        student.fit(X, y)
-    epistemic = student.predict_uncertainty(X).epistemic
-    np.testing.assert_allclose(epistemic, y.std() ** 2)

@@ -138,6 +138,7 @@ def test_the_gaussian_family_learns_the_members_moments(covariance, loss):
     np.testing.assert_allclose(found.raw_variance, variance[:, 1:], rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_the_normal_inverse_gamma_family_starts_and_ends_where_its_likelihood_is_best():
     members = gaussian_members(n_members=40)
     model = linear("regressor", family="normal_inverse_gamma")
@@ -148,6 +149,7 @@ def test_the_normal_inverse_gamma_family_starts_and_ends_where_its_likelihood_is
     np.testing.assert_allclose(found.beta / found.alpha, target.harmonic, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_the_normal_inverse_wishart_family_shares_one_ratio_among_the_targets():
     pairs = [gaussian_members(seed, n_members=40) for seed in (0, 1)]
     members = np.concatenate(pairs, axis=2)
@@ -163,6 +165,7 @@ def test_the_normal_inverse_wishart_family_shares_one_ratio_among_the_targets():
     np.testing.assert_allclose(aleatoric / epistemic, found.nu.expand(-1, 2), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_mixture_family_learns_the_total_only():
     members = gaussian_members()
     model = linear("regressor", family="mixture")
@@ -174,6 +177,7 @@ def test_the_mixture_family_learns_the_total_only():
     assert found.epistemic is None
 
 
+@pytest.mark.slow
 def test_the_logit_normal_family_learns_the_members_moments():
     members = categorical_members()
     model = linear("classifier", family=LogitNormalFamily(loss="nll"))
@@ -242,6 +246,7 @@ def test_the_dirichlet_likelihood_is_at_its_maximum():
     np.testing.assert_allclose(expected, np.log(members).mean(1), atol=5e-3)
 
 
+@pytest.mark.slow
 def test_plain_distillation_learns_the_mean():
     members = categorical_members()
     model = linear("classifier", family="mixture")
@@ -430,22 +435,16 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
             r"unknown .*'max_precision'.* Give family=DirichletFamily\(max_precision=...\) instead",
         ),
         ({"loss": "nll"}, TypeError, "family=GaussianFamily.*or family=LogitNormalFamily"),
-        ({"family": LogitNormalFamily("full")}, ValueError, "covariance must be"),
         (
             {"family": LogitNormalFamily(1, loss="moments")},
             ValueError,
             "loss must be 'auto' or 'nll' .* low rank.*got 'moments'",
         ),
-        ({"family": DirichletFamily("nll", 3.0)}, ValueError, "max_precision must be 'auto' with"),
-        ({"family": DirichletFamily(smoothing=1.0)}, ValueError, "smoothing"),
-        ({"family": MixtureFamily((2.0, 5, 5))}, ValueError, "temperature must be"),
         (
             {"family": DirichletFamily(temperature=2.0)},
             ValueError,
             "temperature must be 1.*or fall",
         ),
-        ({"supervised_weight": -1}, ValueError, "supervised_weight"),
-        ({"heads": 3}, TypeError, "DistributionDistiller got unknown parameters"),
         (
             {"transfer": TransferOnly("mixup"), "supervised_weight": 1.0},
             ValueError,

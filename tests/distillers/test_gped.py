@@ -342,10 +342,6 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     assert len(fits["auto"].history_) == len(fits[0].history_) + 480
     assert fits["auto"].monitor_error_["entropy"] < fits[0].monitor_error_["entropy"]
     assert fits["auto"].monitor_error_["predictive"] < 0.06
-    restarted = student(teacher, **params).set_params(pruning__restart=True).fit(X, y, X_monitor=X)
-    assert restarted.n_parameters_ == fits["auto"].n_parameters_
-    assert restarted.history_[480]["train_loss"] > fits["auto"].history_[480]["train_loss"]
-    assert restarted.monitor_error_["predictive"] < 0.06
 
 
 # --- Teachers that are fitted -----------------------------------------------------------------
@@ -399,19 +395,6 @@ def test_of_single_members_the_loss_of_the_entropy_chooses_median_or_mean(loss, 
     np.testing.assert_allclose(model.predict_uncertainty(X[:1]).aleatoric, found)
 
 
-def test_predictions_of_members_take_the_place_of_a_teacher(ensemble, moons):
-    X, y = moons
-    params = {"max_epochs": 5}
-    by_teacher = student(FrozenEstimator(ensemble), **params).fit(X, y)
-    given = ensemble.predict_members(X)
-    by_predictions = student("classifier", **params).fit(X, y, member_predictions=given)
-    np.testing.assert_allclose(
-        by_predictions.predict_proba(X), by_teacher.predict_proba(X), rtol=1e-5
-    )
-    with pytest.raises(ValueError, match="X_monitor must be None with member_predictions"):
-        student("classifier").fit(X, y, member_predictions=given, X_monitor=X)
-
-
 # --- Data -------------------------------------------------------------------------------------
 
 
@@ -459,30 +442,8 @@ def test_generated_samples_have_running_means(only, moons, monkeypatch):
             ValueError,
             "names, for a classifier of .*'mode'",
         ),
-        (
-            {"expectations": ("predictive", Expectation(margin, name="entropy"))},
-            ValueError,
-            "need names of their own, none of",
-        ),
-        ({"expectations": ("predictive", "predictive")}, ValueError, "names of their own, got"),
-        (
-            {"expectations": ("predictive", Expectation(np.mean, loss="huber"))},
-            ValueError,
-            "'mean': loss must be callable or one of",
-        ),
-        (
-            {"expectations": ("predictive", Expectation(lambda p: p.mean(), name="odd"))},
-            ValueError,
-            "Expectation 'odd': g must give a tensor of shape",
-        ),
         ({"estimate": "last"}, ValueError, "estimate must be one of .*'last'"),
-        ({"estimate": {"variance": "online"}}, ValueError, "by names of .*got {'variance'"),
         ({"max_epochs": 3}, ValueError, "max_epochs must be 'auto' beside chains"),
-        (
-            {"transfer": "noise", "estimate": {"predictive": "stochastic"}},
-            ValueError,
-            "estimate must be 'online' or 'stochastic' for all expectations beside chains with",
-        ),
         (
             {"teacher__inference__burn_in": 200},
             ValueError,

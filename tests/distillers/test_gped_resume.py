@@ -175,16 +175,6 @@ def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
 # --- Files of other fits ----------------------------------------------------------------------
 
 
-class Linear(torch.nn.Linear):
-    """A network of one layer."""
-
-
-def another(cls, **attributes):
-    """A class of the same name, with other contents."""
-    namespace = {"__module__": cls.__module__, **attributes}
-    return type(cls.__name__, cls.__bases__, namespace)
-
-
 def a_third(members):
     return members.amax(-1) / 3
 
@@ -192,8 +182,6 @@ def a_third(members):
 def own(g=largest, **params):
     return {"expectations": ("predictive", "entropy", Expectation(g, name="own", **params))}
 
-
-LINEAR = {"module": Linear, "module__hidden_units": None}
 
 # What a run began with, what it is to go on with, and what is to be named.
 CHANGES = {
@@ -224,33 +212,3 @@ def test_a_checkpoint_of_other_parameters_is_refused(what, tmp_path):
     with ending(1), pytest.raises(ValueError, match=message):
         fit(distiller(checkpoint=path, **{**begun, **changed}))
     assert path.read_bytes() == content
-
-
-def test_a_checkpoint_of_other_data_is_refused(tmp_path):
-    path, weight = tmp_path / "checkpoint", np.ones(60)
-    further = {"X_transfer": X[:5] + 1, "sample_weight": weight, "X_monitor": X[:9]}
-    with ending(9), pytest.raises(Stopped):
-        distiller("numbers", checkpoint=path).fit(X, Y, **further)
-    heavier = np.r_[2.0, weight[1:]]
-    for name, data in {
-        "X": {"X": np.nextafter(X, 9)},
-        "y": {"y": 2 * Y + 3},  # the same when it is standardised
-        "X_transfer": {"X_transfer": X[:5] + 2},
-        "X_monitor": {"X_monitor": X[:8]},
-        "sample_weight": {"sample_weight": heavier},
-    }.items():
-        with pytest.raises(
-            ValueError, match=rf"other data or parameters; .* differs: (.*, )?{name}"
-        ):
-            distiller("numbers", checkpoint=path).fit(**{"X": X, "y": Y, **further, **data})
-
-
-def test_what_changes_nothing_may_change(tmp_path):
-    path = tmp_path / "checkpoint"
-    stopped_fit(distiller(checkpoint=path))
-    gped = distiller(
-        runtime=Runtime(n_threads=1, checkpoint=Checkpoint(str(path), every=9)),
-        teacher__runtime=Runtime(n_threads=1),
-    )
-    with ending(15):  # of the 20 steps, fewer are left
-        fit(gped)

@@ -46,6 +46,7 @@ def test_rows_in_bins_are_trained_on_again_after_pruning():
     assert len(student.history_) == 2 + 2
 
 
+@pytest.mark.slow
 def test_training_can_begin_again_with_new_weights(pruned, task):
     """What is trained is then a student of these widths, as a first fit trains it."""
     fits = [pruned, clone(pruned).set_params(pruning__restart=True).fit(*task.data)]

@@ -84,44 +84,6 @@ def test_any_number_of_heads(n_heads, expected, frozen, task):
     assert model.n_parameters_ == 8 * 4 + n_networks(task, expected) * of_head
 
 
-@pytest.mark.filterwarnings("error:The teacher has")
-@pytest.mark.parametrize(("heads", "expected"), [("auto", 20), (None, 120), (Heads(), 20), (7, 7)])
-def test_heads_of_a_teacher_of_many_members(heads, expected, task):
-    X, y = task.data
-    draw = np.random.default_rng(0)
-    members = draw.uniform(0.5, 1.5, size=(len(X), 120, 1, 2))
-    if task.is_classification:
-        members = draw.dirichlet(np.ones(len(np.unique(y))), size=(len(X), 120))
-    student = task.student(None, heads=heads, max_epochs=1)
-    student.fit(*task.data, member_predictions=members)
-    assert student.n_heads_ == expected
-    assert student.predict_members(X).shape[1] == expected
-
-
-@pytest.mark.parametrize(
-    ("params", "error", "message"),
-    [
-        ({"heads": 0}, ValueError, "heads"),
-        ({"heads": 1.5}, TypeError, "heads"),
-        ({"heads": Heads(head_layers=0)}, ValueError, "head_layers"),
-        ({"heads": Heads(head_layers=3)}, ValueError, "head_layers must be between 1 and 2"),
-        ({"loss": HydraLoss(teacher_weight=1.5)}, ValueError, "loss__teacher_weight"),
-        ({"loss": HydraLoss(spread_weight=-1.0)}, ValueError, "spread_weight"),
-        ({"loss": HydraLoss(diversity="max")}, ValueError, "diversity must be one of"),
-        ({"loss": HydraLoss(diversity_weight=(0.1, 5))}, ValueError, "diversity_weight must be"),
-        ({"loss": HydraLoss(diversity_weight=(0.1, 5, 5))}, ValueError, "diversity_weight must be"),
-        (
-            {"loss": HydraLoss(diversity_weight=(0.1, 1, np.nan))},
-            ValueError,
-            "diversity_weight must be",
-        ),
-    ],
-)
-def test_parameters_out_of_range_are_named(params, error, message, frozen, task):
-    with pytest.raises(error, match=message):
-        task.student(frozen, **params).fit(*task.data)
-
-
 @pytest.mark.parametrize(("head_layers", "n_shared"), [(1, 2), (2, 1), (3, 0)])
 def test_head_layers_says_where_the_heads_begin(head_layers, n_shared, frozen, task):
     settings = {"heads": Heads(head_layers=head_layers), "module__hidden_units": (8, 6)}

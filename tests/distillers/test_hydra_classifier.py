@@ -139,16 +139,8 @@ def test_spread_matching_by_hand(n_members, n_heads, epoch):
     "settings",
     [
         {},
-        {"teacher_weight": 0.0},
         {"teacher_weight": 0.6, "member_weight": 0.3},
-        {"teacher_weight": 0.6, "member_weight": 0.0},
-        {"member_weight": 1.0, "member_temperature": 1.0},
         {"aggregate_temperature": 2.5, "member_temperature": 0.7, "spread_weight": 0.0},
-        {
-            "teacher_weight": np.float32(0.5),
-            "member_weight": np.float64(0.5),
-            "spread_weight": np.float32(2),
-        },
     ],
     ids=str,
 )
@@ -286,16 +278,15 @@ def seer(images):
     return FrozenEstimator(ensemble.fit(*images))
 
 
-@pytest.mark.parametrize(("head_layers", "n_in_heads"), [(1, 1), (2, 2), (3, 3)])
-def test_a_student_of_images(head_layers, n_in_heads, images, seer):
+@pytest.mark.slow
+def test_a_student_of_images(images, seer):
     X, y = images
-    settings = {"heads": Heads(head_layers=head_layers), "max_epochs": 60}
+    settings = {"heads": Heads(head_layers=3), "max_epochs": 60}
     settings["loss"] = HydraLoss(diversity_weight=0.001)
     model = HydraPlusClassifier(seer, random_state=0, **NET, **settings).fit(X, y)
     weights = model.module_.network.head_weights()
-    assert [weight.shape[:2] for weight in weights] == n_in_heads * [(1, 3)]
-    if head_layers == 3:
-        assert weights[0].shape == (1, 3, 4, 9)  # filters of 3 by 3, flattened
+    assert [weight.shape[:2] for weight in weights] == 3 * [(1, 3)]
+    assert weights[0].shape == (1, 3, 4, 9)  # filters of 3 by 3, flattened
     assert (model.predict(X) == seer.predict(X)).mean() > 0.8
     assert model.predict_uncertainty(X).epistemic.shape == (60,)
     copied = pickle.loads(pickle.dumps(model))

@@ -21,7 +21,6 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.teachers import as_teacher
 
 SMALL = {"max_epochs": 1, "module__hidden_units": (4,)}
 
@@ -82,22 +81,6 @@ def test_a_teacher_that_says_the_mean_is_told_of_and_one_of_rare_classes_is_not(
     teacher = FrozenEstimator(LogisticRegression().fit(X[:, :1], rare))
     assert not teacher.predict(X[:, :1]).any()
     assert told(HydraPlusClassifier(teacher, **SMALL), X[:, :1], rare) == []
-
-
-class InFloat32(LogisticRegression):
-    """One whose probabilities are of float32, and sum to one to rounding only."""
-
-    def predict_proba(self, X):
-        return (super().predict_proba(X) * (1 + 2e-7)).astype(np.float32)
-
-
-def test_probabilities_that_sum_to_one_to_the_rounding_of_float32_are_taken():
-    """scikit-learn's log_loss, given them in float64, warns of sums other than one."""
-    models = [InFloat32(C=c, max_iter=1000).fit(X, LABELS) for c in (0.1, 1.0)]
-    sums = models[0].predict_proba(X).astype(float).sum(axis=1)
-    assert 1e-8 < np.abs(sums - 1).max() < 1e-6
-    teacher = as_teacher(models)
-    assert told(HydraPlusClassifier(teacher, **SMALL), X.astype(np.float32), LABELS) == []
 
 
 def test_a_fitted_teacher_that_is_fitted_anew_says_so_once():

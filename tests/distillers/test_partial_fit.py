@@ -12,15 +12,12 @@ from sklearn.frozen import FrozenEstimator
 from small_models import assert_same_weights, weights
 
 from skdistill import (
-    BDistilBooster,
     DistributionDistiller,
-    GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
     load,
     save,
 )
-from skdistill.pruning import GroupLasso
 from skdistill.settings import Optimizer
 
 SMALL = {"module__hidden_units": (8,), "random_state": 0}
@@ -125,15 +122,6 @@ def test_without_a_fitted_teacher_there_is_no_partial_fit(student):
         assert "write teacher=FrozenEstimator(fitted)" in str(error.value.__cause__)
 
 
-def test_parts_of_the_training_that_need_all_rows_are_refused(student, task, classes):
-    for params, message in (
-        ({"pruning": GroupLasso(0.1)}, r"pruning must be None with partial_fit.*got GroupLasso"),
-        ({"teacher_cv": 3}, "teacher must not be fitted to be fitted on the folds of teacher_cv"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            clone(student).set_params(**params).partial_fit(*task.data, **classes)
-
-
 def test_wrong_rows_are_refused_and_leave_the_student_as_it_was(student, task, classes):
     student.partial_fit(*task.data, **classes)
     before, n_rows = pickle.dumps(weights(student)), len(student.history_)
@@ -163,11 +151,3 @@ def test_a_call_that_diverges_leaves_the_student_as_it_was(student, task, classe
     assert pickle.dumps(weights(student)) == before
     assert student._training_state is state
     assert student.n_epochs_ == 1
-
-
-# --- scikit-learn's contract ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", [BDistilBooster, GPEDDistiller])
-def test_others_learn_from_all_rows_only(cls):
-    assert not hasattr(cls, "partial_fit")

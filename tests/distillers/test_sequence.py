@@ -15,7 +15,7 @@ from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.distillers._sequence import TokenObjective
 from skdistill.families import DirichletFamily, MixtureFamily
 from skdistill.modules import RecurrentSequenceModel
-from skdistill.sequences import SequenceEnsemble, SpecialTokens
+from skdistill.sequences import SequenceEnsemble
 from skdistill.settings import Optimizer
 
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
@@ -276,32 +276,3 @@ def test_a_language_model_is_distilled():
     found = student.generate([[3, 4], [3, 0]], beam_size=2, max_length=7)
     assert (found.tokens[0, :, :2] == [3, 4]).all()
     assert np.isfinite(student.score(TEXTS))
-
-
-# --- scikit-learn's conventions, and what is refused ------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("params", "error", "message"),
-    [
-        ({"loss": "nll"}, TypeError, r"\['loss'\].* Give family=DirichletFamily\(loss=...\)"),
-        ({"family": "logit_normal"}, ValueError, "family must be one that learns from statistics"),
-        ({"family": family("moments")}, ValueError, "loss must be another than 'moments'"),
-        (
-            {"family": family("nll", max_precision=9.0)},
-            ValueError,
-            "max_precision must be 'auto' with",
-        ),
-        (
-            {"family": MixtureFamily(temperature=(2, 3))},
-            ValueError,
-            "temperature must be a positive number, or a tuple",
-        ),
-        ({"teacher": [3]}, TypeError, "teacher must be a list of torch modules; number 0 is int"),
-        ({"tokens": SpecialTokens(end=0)}, ValueError, "tokens__pad must be neither"),
-        ({"module__depth": 2}, ValueError, r"takes no \['module__depth'\]"),
-    ],
-)
-def test_parameters_that_will_not_do_are_named(params, error, message, members, data):
-    with pytest.raises(error, match=message):
-        distiller(**{"teacher": members, **params}).fit(*data)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeRegressor
@@ -45,6 +46,7 @@ def test_steps_stand_beside_the_bins_of_an_encoding():
     )
 
 
+@pytest.mark.slow
 def test_a_student_of_a_tree_is_nearer_to_it():
     def distance(**settings):
         student = HydraPlusRegressor(TREE, max_epochs=60, random_state=0, **settings).fit(X, Y)

@@ -22,8 +22,6 @@ from skdistill.distributions import (
     ExpectedCategorical,
     NormalInverseWishart,
 )
-from skdistill.export import export_onnx
-from skdistill.families import known_families
 from skdistill.persistence import load, save
 
 RNG = np.random.RandomState(0)
@@ -40,23 +38,15 @@ STRANGERS = {
     "bdistil": BDistilBooster(_FOREST, n_rounds=2, **_BRIEF),
     **{
         family: DistributionDistiller(_FOREST, family=family, **_BRIEF)
-        for family in known_families("regressor")
+        for family in ("latent_factor", "normal_inverse_wishart")
     },
 }
 STRANGERS_TO_CLASSES = {
     "hydra": HydraPlusClassifier(_TREES, **_BRIEF),
-    "gped": GPEDDistiller(_TREES, **_BRIEF),
-    "gped, entropy": GPEDDistiller(_TREES, expectations=("predictive", "entropy"), **_BRIEF),
+    "gped": GPEDDistiller(_TREES, expectations=("predictive", "entropy"), **_BRIEF),
     "bdistil": BDistilBooster(_TREES, n_rounds=2, **_BRIEF),
-    **{
-        family: DistributionDistiller(_TREES, family=family, **_BRIEF)
-        for family in known_families("classifier")
-    },
+    "logit_normal": DistributionDistiller(_TREES, family="logit_normal", **_BRIEF),
 }
-
-
-# Of members, one network and one distribution; the others' graphs are made of the same parts.
-EXPORTED = {"hydra", "bdistil", "normal_inverse_wishart"}
 
 
 def missing(column):
@@ -65,25 +55,7 @@ def missing(column):
     return found
 
 
-def through_file_and_onnx(model, rows, name, tmp_path):
-    """What a saved model, and its graph, say of samples: means or probabilities, and totals."""
-    save(model, tmp_path / "model.skd")
-    again = load(tmp_path / "model.skd")
-    yield again.predict_distribution(rows).mean, again.predict_uncertainty(rows).total
-    if name not in EXPORTED:
-        return
-    runtime = pytest.importorskip("onnxruntime")
-    mean = "probabilities" if hasattr(model, "predict_proba") else "mean"
-    export_onnx(model, tmp_path / "model.onnx", outputs=[mean, "total"])
-    session = runtime.InferenceSession(tmp_path / "model.onnx")
-    kind = np.float32 if "float)" in session.get_inputs()[0].type else np.float64
-    names = [output.name for output in session.get_outputs()]
-    found = dict(zip(names, session.run(None, {"X": rows.astype(kind)}), strict=True))
-    yield found[mean], found["total"]
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize("name", STRANGERS)
 def test_intervals_widen_without_a_column(name, tmp_path):
     model = clone(STRANGERS[name]).fit(TABLE, SUM)
@@ -98,16 +70,16 @@ def test_intervals_widen_without_a_column(name, tmp_path):
             assert np.median(unknown.aleatoric) < 2 * np.median(known.aleatoric)
             assert np.median(unknown.epistemic) > 0.4 * deviation**2
     rows = np.concatenate([missing(1)[:5], TABLE[:5]])
+    save(model, tmp_path / "model.skd")
+    again = load(tmp_path / "model.skd")
+    np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
     total = model.predict_uncertainty(rows).total
-    for mean, again in through_file_and_onnx(model, rows, name, tmp_path):
-        np.testing.assert_allclose(np.ravel(mean), model.predict(rows), rtol=1e-3, atol=1e-3)
-        np.testing.assert_allclose(again, total, rtol=1e-3)
+    np.testing.assert_array_equal(again.predict_uncertainty(rows).total, total)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("translations_read_once")
 @pytest.mark.parametrize("name", STRANGERS_TO_CLASSES)
-def test_classes_are_less_sure_without_a_column(name, tmp_path):
+def test_classes_are_less_sure_without_a_column(name):
     model = clone(STRANGERS_TO_CLASSES[name]).fit(TABLE, LABELS)
     known, unknown = (model.predict_proba(rows).max(1).mean() for rows in (TABLE, missing(1)))
     accuracy = np.mean(model.predict(missing(1)) == LABELS)
@@ -115,11 +87,6 @@ def test_classes_are_less_sure_without_a_column(name, tmp_path):
     parts = model.predict_uncertainty(missing(1))
     if parts.epistemic is not None:
         assert parts.epistemic.mean() > 1.2 * model.predict_uncertainty(TABLE).epistemic.mean()
-    rows = np.concatenate([missing(1)[:5], TABLE[:5]])
-    proba, total = model.predict_proba(rows), model.predict_uncertainty(rows).total
-    for again, total_again in through_file_and_onnx(model, rows, name, tmp_path):
-        np.testing.assert_allclose(again, proba, rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(total_again, total, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -299,17 +299,6 @@ def test_jobs_further_members_and_streams_perturb_as_one_fit(cls, y):
     np.testing.assert_allclose(streamed.predict_members(X), whole.predict_members(X), **tolerance)
 
 
-@pytest.mark.filterwarnings("ignore:The weights of the samples sum to")
-@pytest.mark.filterwarnings("ignore:Member")  # worse than a constant: hardly a sample counts
-@pytest.mark.parametrize("weight", [1e-3, 1e-8])
-@ENSEMBLES
-def test_no_member_diverges_by_tiny_weights(cls, y, weight):
-    """Gamma numbers of a small mean underflow, sometimes those of all samples."""
-    model = cls(inference=PERTURBED, **SMALL).fit(X, y, sample_weight=np.full(80, weight))
-    assert model.n_restarts_.tolist() == [0] * 4
-    assert np.isfinite(model.predict_members(X)).all()
-
-
 @pytest.mark.parametrize("bootstrap", ["auto", False])
 @ENSEMBLES
 def test_members_that_share_weights_are_perturbed(cls, y, bootstrap):
@@ -344,8 +333,3 @@ def test_each_member_gets_its_own_targets(by_place):
         assert torch.equal(noise[..., 0], n * member + sample)
         seen.append(sample)
     assert torch.equal(torch.cat(seen, -1).sort(-1).values[0], torch.arange(n))
-
-
-# ------------------------------------------------------------------------------------------
-# Two halves of a table
-# ------------------------------------------------------------------------------------------

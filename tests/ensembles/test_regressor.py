@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 import skorch
 import torch
 from scipy import stats
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill.ensembles import EnsembleSpec, _members, _spec
+from skdistill.ensembles import _members, _spec
 from skdistill.modules import MLP
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import EarlyStopping, Optimizer, Runtime
-from skdistill.streams import Batches
 
 # Seed of networks of which only the widths are looked at; those of members are drawn.
 THROW_AWAY = 0
@@ -167,22 +163,9 @@ def test_the_prior_shrinks_weights_and_not_biases(data):
     assert narrow.predict(X).mean() == pytest.approx(np.mean(y + 10), abs=0.3)
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", torch.optim.AdamW])
-def test_other_optimizers_and_clipping(optimizer, data):
-    model = ensemble(
-        optimizer=Optimizer(optimizer, lr_schedule=None, clip_norm=1.0), max_epochs=40
-    ).fit(*data)
-    assert model.score(*data) > 0.5
-
-
 # ------------------------------------------------------------------------------------------
 # Members
 # ------------------------------------------------------------------------------------------
-
-
-def block_of(model, device="cpu"):
-    """How many members of a fitted ensemble are trained together on many samples."""
-    return _spec.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
 
 
 def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypatch):
@@ -200,49 +183,6 @@ def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypat
     blocks = [row["members"] for row in in_blocks.history_]
     assert blocks == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
     assert_same_members(in_blocks, together, X, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("params", "widest"),
-    [
-        ({"batch_size": 32, "module__hidden_units": (50, 50)}, 50),
-        ({"batch_size": 10, "module__hidden_units": (7, 90, 30)}, 90),
-        ({"batch_size": 10, "module__hidden_units": ()}, 4),  # the outputs, for two targets
-    ],
-)
-def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypatch):
-    X, y = data
-    model = ensemble(max_epochs=1, runtime=Runtime(device="cpu"), **params).fit(
-        X, np.column_stack([y, y])
-    )
-    per_member = params["batch_size"] * widest
-    assert block_of(model) == _spec._BLOCK_ACTIVATIONS // per_member
-    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", 5 * per_member)
-    assert block_of(model) == 5
-    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
-    assert block_of(model) == 4
-    monkeypatch.setattr(_spec, "_BLOCK_ACTIVATIONS", per_member - 1)
-    assert block_of(model) == 1  # never none
-    assert block_of(model, "meta") == 3  # all members, but for the CPU
-
-
-def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
-    X, y = data
-    seeds = []
-
-    def build(in_features, out_features, generator):
-        seeds.append(generator.initial_seed())
-        return MLP(in_features, out_features, (8,), generator=generator)
-
-    settings = {
-        "max_epochs": 1,
-        "runtime": Runtime(device="cpu"),
-        "inference": DeepEnsemble(calibrate=None),
-        "random_state": 0,
-    }
-    BayesianEnsembleRegressor(3, module=build, **settings).fit(X, y)
-    _, *drawn = np.random.RandomState(0).randint(2**31 - 1, size=4)  # the first: of the noise
-    assert [seed for seed in seeds if seed != THROW_AWAY] == drawn
 
 
 def test_a_member_does_not_depend_on_the_others(data):
@@ -497,110 +437,6 @@ def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, int
 
 
 # ------------------------------------------------------------------------------------------
-# Modules
-# ------------------------------------------------------------------------------------------
-
-
-class Normalised(torch.nn.Module):
-    """A module of the user's own, which knows nothing of skdistill."""
-
-    def __init__(self, in_features, out_features, width=16):
-        super().__init__()
-        self.first = torch.nn.Linear(in_features, width)
-        self.norm = torch.nn.LayerNorm(width)
-        self.last = torch.nn.Linear(width, out_features)
-
-    def forward(self, x):
-        return self.last(torch.tanh(self.norm(self.first(x))))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_users_own_module_trains(dtype, data):
-    X, y = data
-    model = BayesianEnsembleRegressor(
-        3, module=Normalised, module__width=24, max_epochs=60, random_state=0
-    ).fit(X.astype(dtype), y)
-    assert model.score(X, y) > 0.9
-    assert {p.shape[0] for p in model.module_.parameters()} == {3}
-    assert sum(p.numel() for p in model.module_.parameters()) == 3 * (24 * 4 + 48 + 50)
-    again = BayesianEnsembleRegressor(
-        3, module=Normalised, module__width=24, max_epochs=60, random_state=0
-    ).fit(X.astype(dtype), y)
-    assert_same_members(model, again, X)
-
-
-class BatchNormalised(torch.nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.norm = torch.nn.BatchNorm1d(in_features)
-        self.last = torch.nn.Linear(in_features, out_features)
-
-    def forward(self, x):
-        return self.last(self.norm(x))
-
-
-def test_batch_normalisation_keeps_running_statistics(data):
-    X, y = data
-    shifted = 5.0 + 2.0 * X
-    settings = {
-        "max_epochs": 60,
-        "normalize": "y",
-        "inference": DeepEnsemble(calibrate=None),
-        "random_state": 0,
-    }
-    model = BayesianEnsembleRegressor(2, module=BatchNormalised, **settings)
-    model.fit(shifted, y)
-    means = model.module_.state_dict()["network.norm__running_mean"]
-    assert means.shape == (2, 3)
-    np.testing.assert_allclose(means, np.tile(shifted.mean(axis=0), (2, 1)), atol=0.5)
-    assert model.score(shifted, y) > 0.8
-    single = np.concatenate([model.predict(shifted[i : i + 1]) for i in range(len(X))])
-    np.testing.assert_allclose(single, model.predict(shifted), rtol=1e-9)
-
-
-class Pair(torch.nn.Linear):
-    def forward(self, x):
-        return super().forward(x).chunk(2, dim=-1)
-
-
-def flat(in_features, out_features):
-    """One number for each sample instead of two, and the samples in one long line."""
-    return torch.nn.Sequential(torch.nn.Linear(in_features, 1), torch.nn.Flatten(0))
-
-
-def flat_pairs(in_features, out_features):
-    """Three members and three samples of two numbers in a line look like three samples of six."""
-    return torch.nn.Sequential(torch.nn.Linear(in_features, 2), torch.nn.Flatten(0))
-
-
-@pytest.mark.parametrize(("module", "n_targets"), [(Pair, 1), (flat, 1), (flat_pairs, 3)])
-def test_outputs_of_another_form_are_named(module, n_targets, data):
-    X, y = data
-    y = y if n_targets == 1 else np.column_stack(n_targets * [y])
-    message = rf"module must give a tensor.*{module.__name__} gives"
-    with pytest.raises(ValueError, match=message):
-        BayesianEnsembleRegressor(3, module=module, max_epochs=1).fit(X, y)
-
-
-def half_frozen(in_features, out_features, norm=torch.nn.Identity):
-    first, last = torch.nn.Linear(in_features, 8), torch.nn.Linear(8, out_features)
-    for parameter in first.parameters():
-        torch.nn.init.constant_(parameter, 0.25)
-        parameter.requires_grad_(False)
-    return torch.nn.Sequential(first, norm(), torch.nn.Tanh(), last)
-
-
-@pytest.mark.parametrize("norm", [torch.nn.Identity, torch.nn.Softplus], ids=["by hand", "vmap"])
-def test_frozen_weights_stay_as_they_are(norm, data):
-    model = BayesianEnsembleRegressor(
-        3, module=half_frozen, module__norm=norm, max_epochs=2, optimizer=Optimizer(clip_norm=1.0)
-    ).fit(*data)
-    trained = [(p.detach() != 0.25).all().item() for p in model.module_.parameters()]
-    assert trained == [False, False, True, True]
-    assert all((p == 0.25).all() for p in list(model.module_.parameters())[:2])
-
-
-# ------------------------------------------------------------------------------------------
 # Unusual and bad input
 # ------------------------------------------------------------------------------------------
 
@@ -615,69 +451,3 @@ def test_constant_y(value, dtype, data):
     assert (total > 0).all()
     assert (aleatoric > 0).all()
     assert np.isfinite(epistemic).all()
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_targets_and_inputs_must_be_finite(value, data):
-    X, y = data
-    bad_X, bad_y = X.copy(), y.copy()
-    bad_X[3, 1] = bad_y[3] = value
-    with pytest.raises(ValueError, match=r"Input y contains (NaN|infinity)"):
-        ensemble().fit(X, bad_y)
-    model = ensemble(normalize=(not np.isnan(value)) or "y")  # else numbers may be missing
-    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
-        clone(model).fit(bad_X, y)
-    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
-        model.fit(X, y).predict(bad_X)
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"n_members": 0}, "n_members"),
-        ({"inference": "hmc"}, "inference must be 'deep_ensemble', or a DeepEnsemble"),
-        ({"prior_scale": 0.0}, "prior_scale"),
-        ({"prior_scale": 1e-300}, "prior_scale must be a number in"),
-        ({"prior_scale": 1e300}, "prior_scale must be a number in"),
-        ({"lr": 1e300}, "lr must be .* at most"),
-        ({"beta": -1.0}, "beta"),
-        (
-            {"inference": DeepEnsemble(early_stopping=EarlyStopping(validation_fraction=1.0))},
-            "validation_fraction",
-        ),
-        (
-            {"inference": DeepEnsemble(early_stopping=EarlyStopping(n_iter_no_change=0))},
-            "n_iter_no_change",
-        ),
-        ({"inference": DeepEnsemble(early_stopping=EarlyStopping(tol=-1.0))}, "tol"),
-        ({"inference": DeepEnsemble(max_restarts=-1)}, "max_restarts"),
-        ({"inference": DeepEnsemble(bootstrap="yes")}, "bootstrap"),
-        ({"inference": DeepEnsemble(early_stopping="yes")}, "early_stopping"),
-    ],
-)
-def test_parameters_out_of_range_are_named(params, message, data):
-    with pytest.raises(ValueError, match=message):
-        ensemble(**params).fit(*data)
-
-
-def test_weights_that_sum_to_one_are_warned_of(data):
-    X, y = data
-    shares = np.full(60, 1 / 60)
-    batches = [(X[:30], y[:30], shares[:30]), (X[30:], y[30:], shares[30:])]
-    for fit in (
-        lambda: ensemble().fit(X, y, sample_weight=shares),
-        lambda: ensemble().fit(Batches(_Again(batches))),
-    ):
-        with pytest.warns(UserWarning, match="sum to 1, .*although there are 60.*mean 1"):
-            fit()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ensemble().fit(X, y, sample_weight=np.where(np.arange(60) < 3, 1.0, 0.0))
-
-
-class _Again:
-    def __init__(self, batches):
-        self.batches = batches
-
-    def __iter__(self):
-        return iter(self.batches)

@@ -111,23 +111,6 @@ def test_the_network_is_restarted_from_another_seed_if_it_diverges(data):
         ensemble(optimizer="SGD", lr=1e6, inference=DeepEnsemble(max_restarts=1)).fit(X, y)
 
 
-class Listed:
-    """Batches that can be read again."""
-
-    def __init__(self, batches):
-        self.batches = batches
-
-    def __iter__(self):
-        return iter(self.batches)
-
-
-def test_a_stream_is_trained_on_as_rows_in_memory(data):
-    X, y = data
-    streamed = ensemble(runtime=Runtime(dtype="float64")).fit(Listed([(X, y)]))
-    expected = ensemble(runtime=Runtime(dtype="float64")).fit(X, y)
-    np.testing.assert_allclose(streamed.predict(X), expected.predict(X))
-
-
 @pytest.mark.parametrize(
     "student",
     [

@@ -21,13 +21,9 @@ pytest.importorskip("onnxruntime")
 # With those of test_export.py, in float64: each distribution and each way of making it. That of
 # GPED's Dirichlet is made as that of the distiller.
 ON_TABLES = [
-    "distribution normal_inverse_gamma several numbers",
     "distribution normal_inverse_wishart several numbers",
-    "distribution full numbers",
     "distribution dirichlet classes",
-    "distribution logit_normal classes",
     "gped own numbers",
-    "booster gru classes",
 ]
 TABLES = {"numbers": "uci/rf1_multitarget", "classes": "tabular/pendigits"}
 

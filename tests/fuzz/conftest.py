@@ -23,7 +23,6 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import is_classifier
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 
 from skdistill import (
@@ -93,16 +92,13 @@ NUMBERS: dict[str, Callable[[], Any]] = {
         name: lambda name=name: distiller(regressor(), family=name)
         for name in known_families("regressor")
     },
-    "forest": lambda: distiller(RandomForestRegressor(4, random_state=0)),
     "gped_online": lambda: gped(BayesianEnsembleRegressor, SGLD(1e-4)),
     "gped_replayed": lambda: GPEDDistiller(regressor(), **SMALL),
     "b_distil": lambda: booster(regressor()),
 }
 CLASSES: dict[str, Callable[[], Any]] = {
     "ensemble": classifier,
-    "ensemble_one": lambda: classifier(n_members=1),
     "ensemble_sghmc": lambda: classifier(**CHAINS, inference=SGHMC(1e-5)),
-    "ensemble_dropout": lambda: classifier(inference=MCDropout()),
     "hydra": lambda: HydraPlusClassifier(classifier(), **SMALL),
     **{
         name: lambda kind=kind: distiller(classifier(), family=few_draws(kind))
@@ -115,9 +111,6 @@ CLASSES: dict[str, Callable[[], Any]] = {
         BayesianEnsembleClassifier,
         SGHMC(1e-5),
         expectations=("predictive", "entropy", Expectation(second_moment, name="square")),
-    ),
-    "gped_dirichlet": lambda: gped(
-        BayesianEnsembleClassifier, SGLD(1e-4), expectations="dirichlet"
     ),
     "gped_replayed": lambda: GPEDDistiller(classifier(), estimate="stochastic", **SMALL),
     "b_distil": lambda: booster(classifier()),
@@ -155,11 +148,6 @@ MODELS: dict[str, tuple[Callable[[], Any], np.ndarray, str]] = {
     **{f"numbers-{name}": (make, _rows(24, 3), "numbers") for name, make in NUMBERS.items()},
     **{f"classes-{name}": (make, _rows(24, 3), "labels") for name, make in CLASSES.items()},
     **{f"series-{name}": (make, _rows(24, 4, 2), "binary") for name, make in SERIES.items()},
-    "series-numbers": (
-        lambda: BayesianEnsembleRegressor(2, module=Recurrent, module__cell="gru", **SMALL),
-        _rows(24, 4, 2),
-        "numbers",
-    ),
     "numbers-two_targets": (regressor, _rows(24, 3), "columns"),
     "numbers-full_of_two": (
         lambda: distiller(regressor(), family=GaussianFamily(covariance="full")),
@@ -167,7 +155,6 @@ MODELS: dict[str, tuple[Callable[[], Any], np.ndarray, str]] = {
         "columns",
     ),
     "numbers-float32": (regressor, _rows(24, 3, dtype=np.float32), "numbers"),
-    "classes-float32": (CLASSES["dirichlet"], _rows(24, 3, dtype=np.float32), "labels"),
     "classes-binary": (classifier, _rows(24, 1), "binary"),
     "images-conv": (
         lambda: BayesianEnsembleClassifier(2, module=ConvNet, module__channels=(2,), **SMALL),

@@ -18,7 +18,7 @@ from skdistill import BayesianEnsembleClassifier, DistributionDistiller
 
 pytest.importorskip("botorch")
 
-from botorch.acquisition import qLogExpectedImprovement, qUpperConfidenceBound
+from botorch.acquisition import qUpperConfidenceBound
 from botorch.optim import optimize_acqf
 
 from skdistill.integrations.botorch import MembersModel
@@ -99,42 +99,6 @@ def test_a_batch_of_points_is_chosen_with_a_student():
     assert points.shape == (2, 2)
     with torch.no_grad():
         assert value >= acquisition(rows_of(50, 2, 2, seed=1)).max()
-
-
-def objective(X):
-    """A function on the unit square, 0 at its maximum."""
-    return -(X - torch.tensor([0.3, 0.7], dtype=X.dtype)).square().sum(dim=-1)
-
-
-def best_by_optimisation(seed, n_start=8, n_steps=6):
-    """Best value of eight random points and six that an ensemble proposes."""
-    X = rows_of(n_start, 2, seed=seed)
-    settings = {
-        "n_members": 5,
-        "inference": DeepEnsemble(bootstrap=True, calibrate=None),
-        "prior_scale": 10.0,
-    }
-    training = {"max_epochs": 200, "lr": 0.05, "batch_size": 8, "module__hidden_units": (32,)}
-    model = ensemble(**settings, **training)
-    torch.manual_seed(seed)
-    for _ in range(n_steps):
-        y = objective(X)
-        model.fit(X.numpy(), y.numpy())
-        acquisition = qLogExpectedImprovement(MembersModel(model), best_f=y.max())
-        point, _ = optimize_acqf(
-            acquisition, BOUNDS, q=1, num_restarts=2, raw_samples=64, options={"maxiter": 30}
-        )
-        X = torch.cat([X, point])
-    return objective(X).max().item()
-
-
-@pytest.mark.slow
-def test_bayesian_optimisation_beats_as_many_random_points():
-    seeds = range(3)
-    found = [best_by_optimisation(seed) for seed in seeds]
-    at_random = [objective(rows_of(14, 2, seed=seed)).max().item() for seed in seeds]
-    assert all(a > b for a, b in zip(found, at_random, strict=True))
-    assert np.mean(found) > 0.5 * np.mean(at_random)
 
 
 def test_a_search_or_frozen_estimator_around_a_model_will_do(several):

@@ -19,57 +19,12 @@ from sklearn.preprocessing import StandardScaler
 
 from skdistill import (
     BayesianEnsembleClassifier,
-    BayesianEnsembleRegressor,
     HydraPlusClassifier,
-    HydraPlusRegressor,
     predict_frame,
     predict_uncertainty,
 )
 
 SMALL = {"max_epochs": 10, "lr": 0.02, "module__hidden_units": (16,), "random_state": 0}
-
-
-def student(**params):
-    settings = {**SMALL, **params}
-    return HydraPlusRegressor(BayesianEnsembleRegressor(4, **settings), **settings)
-
-
-def table(n_rows, seed):
-    """Samples of which the first two columns matter; there is more noise where the first is > 0."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-1, 1, size=(n_rows, 3))
-    noise = 0.1 + 0.4 * (X[:, 0] > 0)
-    return X, X[:, 0] - 2 * X[:, 1] ** 2 + noise * rng.normal(size=n_rows)
-
-
-@pytest.fixture(scope="module")
-def fitted():
-    """A student, fitted to samples whose first column lies between -1 and 1."""
-    return student(max_epochs=30).fit(*table(300, seed=0))
-
-
-# --- MAPIE: conformal prediction ----------------------------------------------------------------
-
-
-# --- SHAP: what an uncertainty comes from -------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_shap_explains_epistemic_uncertainty(fitted):
-    shap = pytest.importorskip("shap")
-    background, far = table(20, seed=4)[0], table(4, seed=5)[0]
-    far[:, 1] = 4.0  # off the data by this column
-
-    def epistemic(X):
-        return fitted.predict_uncertainty(X).epistemic
-
-    values = shap.PermutationExplainer(epistemic, background)(far).values
-    sums = epistemic(far) - epistemic(background).mean()
-    np.testing.assert_allclose(values.sum(axis=1), sums, rtol=1e-4, atol=1e-8)  # efficiency
-    assert (np.abs(values).argmax(axis=1) == 1).all()
-
-
-# --- imbalanced-learn: samplers in its Pipeline -------------------------------------------------
 
 
 def test_a_sampler_in_imbalanced_learns_pipeline_raises_the_recall_of_the_rare_class():

@@ -39,6 +39,7 @@ def literal_update(K_plus, K_minus, error, eta):
 def test_the_softmax_is_the_multiplicative_update():
     target = draws(N, L)
     game = DistillationGame(target, T)
+    assert_close(game.eta, math.sqrt(math.log(2 * N) / T) / game.scale)  # Theorem 1
     K_plus = K_minus = torch.full((N, L), 1 / (2 * N), dtype=torch.float64)
     for t in range(4):
         for found, expected in zip(game.probabilities(), (K_plus, K_minus), strict=True):

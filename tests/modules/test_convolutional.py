@@ -86,23 +86,6 @@ def test_a_convnet_is_its_layers_written_out(pooling):
     close(network(x), torch.tanh(h @ dense[0].t() + dense[1]) @ dense[2].t() + dense[3])
 
 
-@pytest.mark.parametrize(
-    ("in_features", "settings", "message"),
-    [
-        ((64,), {}, r"in_features must be .*got \(64,\)"),
-        ((8, 0), {}, r"in_features must be .*got \(8, 0\)"),
-        ((3, 3), {}, r"in_features=\(3, 3\) is too small an image: channels=\(16, 32\)"),
-        (IMAGE, {"channels": (4, 0)}, r"channels must be .*got \(4, 0\)"),
-        (IMAGE, {"kernel_size": (3, 3, 3)}, r"kernel_size must have one value or 2"),
-        (IMAGE, {"pooling": "sum"}, r"pooling must be one of \['max', 'avg', None\], got 'sum'"),
-        (IMAGE, {"hidden_units": (5, 0)}, r"hidden_units must be positive"),
-    ],
-)
-def test_convnet_refuses(in_features, settings, message):
-    with pytest.raises(ValueError, match=message):
-        ConvNet(in_features, OUT, **settings)
-
-
 # --- ResNet -----------------------------------------------------------------------------------
 
 

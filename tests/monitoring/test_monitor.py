@@ -7,8 +7,6 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import ensemble, student
@@ -97,22 +95,3 @@ def test_an_unpickled_monitor_goes_on_bit_for_bit(monitor_of):
         assert found.p_value_ == expected.p_value_
         np.testing.assert_array_equal(found.mean_ranks_, expected.mean_ranks_)
     assert list(loaded.history_) == list(monitor.history_)
-
-
-def test_errors_name_what_is_wrong(monitor_of, model):
-    X = samples(50, 1)
-    with pytest.raises(NotFittedError):
-        DriftMonitor(ensemble(), X)
-    with pytest.raises(TypeError, match="LinearRegression has no predict_uncertainty"):
-        DriftMonitor(LinearRegression().fit(X, X[:, 0]), X)
-    with pytest.raises(ValueError, match="X_reference must have at least 2 samples, got 1"):
-        DriftMonitor(model, X[:1])
-    with pytest.raises(ValueError, match="X_reference"):
-        DriftMonitor(model, X[:, :2])
-    for settings in ({"alpha": 1.0}, {"max_samples": 1}, {"random_state": -1}):
-        with pytest.raises(ValueError, match=next(iter(settings))):
-            DriftMonitor(model, X, **settings)
-    monitor = monitor_of()
-    with pytest.raises(ValueError, match="X"):
-        monitor.update(X[:, :2])
-    assert monitor.n_samples_ == 0

@@ -102,6 +102,16 @@ def test_weights_are_those_of_the_best_mixture_on_rows_not_seen(numbers):
     assert mixed.models_[1] is None
 
 
+def test_scores_of_models_are_weighted(numbers):
+    X, y = numbers
+    weight = np.arange(len(y)) % 3
+    models = [DummyRegressor(strategy="constant", constant=float(c)) for c in range(2)]
+    mixed = MixedModels(models, cv=4).fit(X, y, sample_weight=weight)
+    spread = np.sqrt(np.average(y**2, weights=weight))
+    expected = np.average(norm.logpdf(y, 0, spread), weights=weight)
+    assert_allclose(mixed.log_scores_[0], expected)
+
+
 def test_temperature_is_that_of_the_best_mixture_of_numbers():
     X, y = np.zeros((400, 1)), np.random.RandomState(0).normal(size=400)
     models = [DummyRegressor(strategy="constant", constant=centre) for centre in (-1.0, 1.0)]

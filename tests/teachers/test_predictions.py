@@ -61,35 +61,13 @@ def planted(value):
     ("members", "message"),
     [
         (planted([0.5, 0.6]), r"sum to 1.*within 0\.001; in sample 2 member 1 sums to 1\.1"),
-        (planted([1.2, -0.2]), r"probabilities from 0 to 1; in sample 2 member 1 gives -0\.2"),
         (planted([np.nan, 0.5]), "probabilities from 0 to 1; in sample 2 member 1 gives nan"),
         (np.ones((4, 3, 1)), r"shape \(4, S, 2\).*given as \(1 - p, p\).*got \(4, 3, 1\)"),
-        (np.ones((4, 0, 2)), r"S at least 1; got \(4, 0, 2\)"),
-        (np.full((4, 3, 2), 0.5 + 1j), "be real numbers, got complex128"),
-        (
-            np.ma.array(planted(0.5), mask=planted(1.0) == 1),
-            "be known for every sample, got masked",
-        ),
     ],
 )
 def test_bad_probabilities_are_named(members, message):
     with pytest.raises(ValueError, match=f"^member_predictions must .*{message}"):
         check_member_predictions(members, 4, n_classes=2)
-
-
-@pytest.mark.parametrize(
-    ("variance", "message"),
-    [(0.0, "variance of 0"), (-1.0, "variance of -1"), (np.nan, "nan"), (np.inf, "inf")],
-)
-def test_bad_variances_are_named(variance, message):
-    members = np.ones((4, 3, 1, 2))
-    members[1, 1, 0, 1] = variance
-    with pytest.raises(
-        ValueError, match=f"^member_predictions must be finite means.*sample 1 member 1 .*{message}"
-    ):
-        check_member_predictions(members, 4, n_targets=1)
-    with pytest.raises(ValueError, match=r"shape \(4, S, 2, 2\).*variance\).*\(4, 3, 1, 2\)"):
-        check_member_predictions(members, 4, n_targets=2)
 
 
 class Coarse(GaussianNB):

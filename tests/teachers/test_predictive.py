@@ -16,7 +16,6 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, LinearRegression
 
-from skdistill import HydraPlusRegressor
 from skdistill.teachers import QuantileModels, as_teacher
 from skdistill.teachers._members import LEVELS, moments_of_quantiles
 
@@ -200,24 +199,3 @@ def test_a_model_for_each_quantile():
 def test_wrong_quantiles_are_refused(quantiles, message, numbers):
     with pytest.raises(ValueError, match=message):
         as_teacher(QuantileModels([boosting(0.5)] * 3, quantiles)).fit(*numbers)
-
-
-@pytest.mark.parametrize("library", ["catboost", "xgboost"])
-def test_models_of_several_quantiles(library, numbers):
-    X, y = numbers
-    module, levels = pytest.importorskip(library), [0.1, 0.5, 0.9]
-    if library == "catboost":
-        loss = "MultiQuantile:alpha=0.1,0.5,0.9"
-        settings = {"verbose": 0, "allow_writing_files": False}
-        model = module.CatBoostRegressor(iterations=30, loss_function=loss, **settings)
-    else:
-        model = module.XGBRegressor(
-            n_estimators=30, objective="reg:quantileerror", quantile_alpha=levels
-        )
-    teacher = as_teacher(model).fit(X, y)
-    found = teacher.predict_members(X)[:, 0, 0]
-    expected = moments_of_quantiles(teacher.estimator_.predict(X), np.array(levels))
-    assert_allclose(found[:, 0], expected[0], rtol=1e-5)
-    assert_allclose(found[:, 1], np.maximum(expected[1], 1e-6 * y.var()), rtol=1e-5)
-    assert teacher.residual_variance_ is None
-    HydraPlusRegressor(model, max_epochs=2, random_state=0).fit(X, y).predict(X)

@@ -346,28 +346,6 @@ def test_weights_reach_the_last_step(model, numbers):
     assert_allclose(teacher.predict(X), Ridge().fit(rows, y, weight).predict(rows))
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_keep_their_names(library, classes, numbers):
-    frames = pytest.importorskip(library)
-    for model, (X, y) in [
-        (trees(RandomForestClassifier), classes),
-        (BaggingClassifier(n_estimators=3, random_state=0), classes),
-        (Ridge(), numbers),
-        (trees(ExtraTreesRegressor), numbers),
-    ]:
-        names = [f"x{j}" for j in range(X.shape[1])]
-        columns = dict(zip(names, X.T, strict=True))
-        frame = frames.DataFrame(columns)
-        teacher = as_teacher(model, max_members=2)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            teacher.fit(frame, y)
-            members = teacher.predict_members(frame)
-        assert teacher.feature_names_in_.tolist() == names
-        assert teacher.n_features_in_ == len(names)
-        assert_allclose(members, as_teacher(model, max_members=2).fit(X, y).predict_members(X))
-
-
 # --- CatBoost and LightGBM --------------------------------------------------------------------
 
 

@@ -39,19 +39,6 @@ Y = np.sin(6 * X[:, 0]) + 0.1 * RNG.standard_normal(200)
 GRID = np.linspace(-0.1, 1.1, 5000)[:, None]
 
 
-def xgboost():
-    return pytest.importorskip("xgboost").XGBRegressor(n_estimators=5, n_jobs=1)
-
-
-def lightgbm():
-    return pytest.importorskip("lightgbm").LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1)
-
-
-def catboost():
-    module = pytest.importorskip("catboost")
-    return module.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False)
-
-
 def tree():
     return DecisionTreeRegressor(max_leaf_nodes=5, random_state=0)
 
@@ -90,9 +77,6 @@ MODELS = {
         (0.2, 0.8),
     ),
     "teacher": lambda: as_teacher(RandomForestRegressor(3, max_leaf_nodes=5, random_state=0)),
-    "LightGBM": lightgbm,
-    "XGBoost": xgboost,
-    "CatBoost": catboost,
 }
 
 
@@ -168,12 +152,9 @@ def test_splits_of_categories_are_left_out():
     table = np.c_[np.zeros(200), X, codes]
     boosted = HistGradientBoostingRegressor(max_iter=3, categorical_features=[2])
     assert set(splits_of(boosted.fit(table, Y + codes)).features) == {1}
-    lightgbm = pytest.importorskip("lightgbm").LGBMRegressor(n_estimators=3, verbose=-1)
-    lightgbm.fit(table, Y + codes, categorical_feature=[2])
-    assert set(splits_of(lightgbm).features) == {1}
 
 
-@pytest.mark.parametrize("name", ["tree", "forest", "histograms", "LightGBM", "XGBoost"])
+@pytest.mark.parametrize("name", ["tree", "forest", "histograms"])
 def test_splits_of_missing_values_have_no_threshold(name):
     """What is missing is all that matters: the threshold is infinite, or as large as a float."""
     rows = np.where(RNG.random((200, 1)) < 0.5, np.nan, X)

@@ -7,7 +7,6 @@ import torch
 from scipy import stats
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -205,26 +204,3 @@ def test_any_teacher_with_members_is_asked(name, monkeypatch):
     proba = with_it.predict_proba(ROWS)
     assert (proba == again.predict_proba(ROWS)).all()
     assert (proba != without.predict_proba(ROWS)).any()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"teacher": LogisticRegression()},
-            "needs a teacher of at least two members; LogisticRegression has 1",
-        ),
-        (
-            {"teacher": RandomForestClassifier(3), "transfer": Disagreement(method="gradient")},
-            "method must be 'auto' or 'candidates' with a teacher without gradients",
-        ),
-        (
-            {"teacher": BayesianEnsembleClassifier(**SMALL), "transfer": Disagreement(share=0)},
-            r"Disagreement: share must be a number in \(0, 1\], got 0",
-        ),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(settings, message):
-    model = student(CLASSES, **{"transfer": "disagreement", **settings})
-    with pytest.raises(ValueError, match=message):
-        model.fit(ROWS, CLASSES)
