@@ -281,8 +281,9 @@ class Runtime(Settings):
         take "auto" only.
     device : str, default="auto"
         Torch device; "auto" is CUDA when there is one.
-    compile : bool, default=False
-        Whether training steps go through ``torch.compile``, which takes seconds once.
+    compile : bool or "auto", default="auto"
+        "auto" replays training steps as CUDA graphs on a GPU and does nothing on a CPU; True
+        passes them through ``torch.compile``, which takes seconds once; False does neither.
     n_threads : int or "auto", default="auto"
         Threads of torch during `fit`; "auto" is one where a training step is too small for more,
         and else the caller's setting, which is restored. If `n_jobs` is given, it is the number of
@@ -306,7 +307,7 @@ class Runtime(Settings):
 
     _parameter_table = {
         "dtype": OneOf(("auto", "float32", "float64")),
-        "compile": OneOf((True, False)),
+        "compile": OneOf(("auto", True, False)),
         "n_threads": Number(Integral, 1, others=("auto",)),
         "member_block": Number(Integral, 1, others=("auto",)),
         "checkpoint": SettingsRule(Checkpoint, FilePath(optional=True)),
@@ -315,7 +316,7 @@ class Runtime(Settings):
     _: KW_ONLY
     dtype: str = "auto"
     device: Any = "auto"
-    compile: bool = False
+    compile: bool | str = "auto"
     n_threads: int | str = "auto"
     member_block: int | str = "auto"
     checkpoint: Any = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -75,7 +76,9 @@ def fitted(estimator, device, **runtime):
     names = [name for name in ("runtime", "teacher__runtime") if name in model.get_params()]
     model.set_params(**dict.fromkeys(names, runtime))
     kind = "classifier" if is_classifier(model) else "regressor"
-    return model.fit(X, Y[kind])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*could not be captured")
+        return model.fit(X, Y[kind])
 
 
 def answers(model):

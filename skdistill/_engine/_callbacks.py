@@ -220,7 +220,10 @@ class TimeLimit(Callback):
                 progress = max(n_ended / n_epochs, share)
                 factor = 0.5 * (1.0 + math.cos(math.pi * progress))
                 for group, rate in zip(net.optimizer_.param_groups, self.rates_, strict=True):
-                    group["lr"] = factor * rate
+                    if isinstance(group["lr"], Tensor):  # which a CUDA graph reads
+                        group["lr"].fill_(factor * rate)
+                    else:
+                        group["lr"] = factor * rate
             if (now := min(int(share * n_epochs), n_epochs - 1)) > epoch:
                 epoch = now
                 objective.begin_epoch(objective.first_epoch + epoch)

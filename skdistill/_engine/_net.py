@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,9 +29,10 @@ class StackNet(NeuralNet):
     members, ``member_losses_["train"]`` and ``["valid"]`` the last epoch's loss of each, and
     ``constant_losses_`` those of outputs of zero in the first epoch. `weight_decay` has L2
     penalties ``decay / 2 * sum of squares`` of parameters, pairs (nn.Parameter, float);
-    `clip_norm` is the largest norm of each member's gradient. After each step are called
-    `proximal`, a ProximalStep, and `after_step` with the net, whose ``state_dict()``, if it has
-    one, is part of the net's state.
+    `clip_norm` is the largest norm of each member's gradient. A `step` runs as it is ("eager"),
+    through ``torch.compile`` ("compiled") or as a CUDA graph ("captured"). After each step are
+    called `proximal`, a ProximalStep, and `after_step` with the net, whose ``state_dict()``, if it
+    has one, is part of the net's state.
     """
 
     epoch_: tuple[RunningLoss, int] | None = None  # the one that runs, and its number of samples
@@ -42,7 +44,7 @@ class StackNet(NeuralNet):
         *,
         weight_decay=(),
         clip_norm=None,
-        compiles=False,
+        step="eager",
         flop_per_step=0.0,
         proximal=None,
         after_step=None,
@@ -52,7 +54,7 @@ class StackNet(NeuralNet):
     ):
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
-        self.compiles = compiles
+        self.step = step
         self.flop_per_step = flop_per_step
         self.proximal = proximal
         self.after_step = after_step
@@ -192,7 +194,7 @@ class StackNet(NeuralNet):
         self.interrupted_ = False
         self.asked_to_stop_ = False
         self.state_to_load_: Any = None
-        self.forward_ = torch.compile(self._forward) if self.compiles else self._forward
+        self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
 
     def on_epoch_begin(self, net, **kwargs):
@@ -210,6 +212,11 @@ class StackNet(NeuralNet):
                 if not asks_to_stop(error):
                     raise
                 stop, self.asked_to_stop_ = error, True
+        if method_name == "on_epoch_end":
+            # Tensors in the row of this epoch, such as a schedule's learning rate, become numbers.
+            for name, value in self.history[-1].items():
+                if isinstance(value, Tensor) and value.numel() == 1:
+                    self.history.record(name, value.item())
         if stop is not None:
             raise StopTraining from stop
 
@@ -232,7 +239,8 @@ class StackNet(NeuralNet):
         if epochs is None:
             epochs = 0 if has_ended else self.max_epochs - len(self.history)
         try:
-            super().fit_loop(X, y, epochs, **kwargs)
+            with current_device(torch.device(self.device)):
+                super().fit_loop(X, y, epochs, **kwargs)
         except StopTraining:
             pass
         except KeyboardInterrupt:
@@ -281,6 +289,12 @@ class StackNet(NeuralNet):
             self.history.record("engine", engine_of(self))
         if is_first:
             count_from_now()  # this epoch has prepared what others use
+
+
+def current_device(device: torch.device) -> contextlib.AbstractContextManager:
+    """Make a GPU the one on which streams and graphs are made; nothing to do for others."""
+    is_numbered = device.type == "cuda" and device.index is not None
+    return torch.cuda.device(device) if is_numbered else contextlib.nullcontext()
 
 
 @dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a training step runs: by autograd, compiled, or on flat buffers.
+"""How a training step runs: by autograd, compiled, as a CUDA graph, or on flat buffers.
 
 A step takes a batch, computes the gradient and updates the weights. It returns a dict, as skorch's
 steps do: "y_pred" are the outputs, and "losses", of shape (S, n), the weighted losses of the
@@ -17,6 +17,7 @@ import torch
 from skorch.callbacks import Callback, LRScheduler
 from torch import Tensor
 
+from .._utils.warnings import warn
 from ..modules import StackedModule
 from ._closed_form import ClosedFormGradient, SharedFormGradient
 from ._flat import FlatGradient, FlatUpdate, flush_optimizer
@@ -40,6 +41,9 @@ class TrainingSteps:
 
     def __init__(self, net: StackNet):
         self.net = net
+        self.on_module: Step = partial(module_step, net)
+        if net.step == "captured":
+            self.on_module = CapturedStep(net)
         gradient_class = flat_gradient_of(net)
         self.on_flat = None if gradient_class is None else FlatStep(net, gradient_class)
         self.flat: FlatGradient | None = None
@@ -59,7 +63,7 @@ class TrainingSteps:
             return
         # A callback may freeze parameters for an epoch.
         if on_flat is None or not all(p.requires_grad for p in on_flat.gradient.parameters):
-            step = skorchs_step if self.listens_to_batches else partial(module_step, self.net)
+            step = skorchs_step if self.listens_to_batches else self.on_module
             yield step, self._after_step()
             flush_optimizer(self.net.optimizer_)
             return
@@ -105,7 +109,7 @@ def flat_gradient_of(net: StackNet) -> type[FlatGradient] | None:
     CPU time of autograd over it, in training 20 members on 1,000 samples of 10 features in batches
     of 32: closed form 2.2, and 1.2 for a student; recorded autograd 1.8 with normalisation layers.
     """
-    is_plain = not net.compiles and torch.device(net.device).type == "cpu"
+    is_plain = net.step == "eager" and torch.device(net.device).type == "cpu"
     if not is_plain or any(listens_to_batches(callback) for _, callback in net.callbacks_):
         return None
     kinds: list[type[FlatGradient]] = [ClosedFormGradient, SharedFormGradient]
@@ -166,6 +170,86 @@ def module_step(net: StackNet, batch: Batch) -> dict[str, object]:
     result = net.train_step_single(batch)
     optimizer.step()
     return result
+
+
+class CapturedStep:
+    """Training step replayed as a CUDA graph, one for each shape of batch.
+
+    The first steps of each shape run as usual on a side stream, as capture asks, and train; so the
+    result is that of the eager step, but that the learning rate is rounded to float32. If capture
+    fails, all steps are eager, with a warning.
+    """
+
+    _N_WARM_UP = 3
+
+    def __init__(self, net: StackNet):
+        self.net = net
+        self.step = partial(module_step, net)
+        self.seen: dict[tuple, int] = {}
+        self.graphs: dict[tuple, tuple] = {}
+        self.works = True
+        # One for all steps: autograd keeps the nodes of the weights on the first that it meets.
+        self.side = torch.cuda.Stream(net.device)
+
+    def __call__(self, batch: Batch) -> dict[str, object]:
+        X, (targets, weight) = batch
+        tensors = [X, *targets] + ([] if weight is None else [weight])
+        shapes = tuple(t.shape for t in tensors)
+        if shapes in self.graphs:
+            return self._replay(shapes, tensors)
+        self.seen[shapes] = self.seen.get(shapes, 0) + 1
+        if not self.works or self.seen[shapes] <= self._N_WARM_UP:
+            return self._on_side_stream(batch)
+        drawn = torch.cuda.get_rng_state(X.device)
+        try:
+            self._capture(shapes, tensors, has_weight=weight is not None)
+        except RuntimeError as error:
+            self.works = False
+            _renew_generator(X.device, drawn)
+            warn(
+                "The training step could not be captured as a CUDA graph and runs eagerly. torch "
+                f"says: {str(error).splitlines()[0]}"
+            )
+            return self._on_side_stream(batch)
+        return self._replay(shapes, tensors)
+
+    def _on_side_stream(self, batch: Batch) -> dict[str, object]:
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            result = self.step(batch)
+        torch.cuda.current_stream().wait_stream(self.side)
+        return result
+
+    def _capture(self, shapes: tuple, tensors: list[Tensor], has_weight: bool) -> None:
+        static = [t.clone() for t in tensors]
+        weight = static[-1] if has_weight else None
+        targets = tuple(static[1:-1] if has_weight else static[1:])
+        graph = torch.cuda.CUDAGraph()
+        self.net.optimizer_.zero_grad(set_to_none=True)
+        # Other threads may use the GPU, and after a failure the caller's stream is current again.
+        capture = torch.cuda.graph(graph, stream=self.side, capture_error_mode="thread_local")
+        with torch.cuda.stream(self.side), capture:
+            result = self.net.train_step_single((static[0], (targets, weight)))
+            self.net.optimizer_.step()
+        self.graphs[shapes] = graph, static, result
+
+    def _replay(self, shapes: tuple, tensors: list[Tensor]) -> dict[str, object]:
+        graph, static, result = self.graphs[shapes]
+        for to, value in zip(static, tensors, strict=True):
+            to.copy_(value)
+        graph.replay()
+        return result
+
+
+def _renew_generator(device: torch.device, state: Tensor) -> None:
+    """Let a GPU's global generator draw again after a capture that failed.
+
+    torch leaves it waiting for the end of the capture: dropout would raise an error.
+    """
+    index = torch.cuda.current_device() if device.index is None else device.index
+    generator = torch.cuda.default_generators[index]
+    generator.graphsafe_set_state(torch.Generator(device))
+    generator.set_state(state)
 
 
 def clip_each_member(gradients: list[Tensor], max_norm: float) -> None:

@@ -55,7 +55,7 @@ class Training:
     callbacks: Sequence[Any]
     callback_settings: dict[str, Any]
     device: torch.device
-    compile: bool
+    compile: bool | str
     n_threads: int | str
     verbose: int
     budget: TimeBudget | None = None
@@ -142,9 +142,13 @@ class Training:
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
         lr = learning_rate_for(self.lr, module, self.low_noise_factor)
+        step = "compiled" if self.compile else "eager"
+        if self.compile == "auto":
+            # An optimizer that is not made for capture would freeze its learning rate in the graph.
+            capturable = "capturable" in inspect.signature(optimizer).parameters
+            step = "captured" if self.device.type == "cuda" and capturable else "eager"
         if sampler is None:
-            if "fused" in inspect.signature(optimizer).parameters:
-                settings = {"fused": True, **settings}  # Adam: 2.1 to 2.6 times as fast as foreach
+            settings = {**optimizer_defaults(optimizer, lr, step, self.device), **settings}
             if self.lr_schedule == "cosine" and time_limit is None:
                 cosine = _engine.LRScheduler("CosineAnnealingLR", T_max=n_epochs)
                 callbacks = [("lr_schedule", cosine), *callbacks]
@@ -157,7 +161,7 @@ class Training:
             lr=lr,
             max_epochs=n_epochs,
             clip_norm=self.clip_norm,
-            compiles=self.compile,
+            step=step,
             time_limit=time_limit,
             **net_settings,
             callbacks=[*self.callbacks, *callbacks],
@@ -277,6 +281,18 @@ def batch_size_for(batch_size: int | str, n_rows: int) -> int:
         return int(batch_size)
     least, most = _BATCH_SIZES_WITHIN
     return min(max(least, int(n_rows * _SHARE_OF_BATCH)), most)
+
+
+def optimizer_defaults(
+    optimizer: type[torch.optim.Optimizer], lr: float, step: str, device: torch.device
+) -> dict:
+    """Settings that make an optimizer fast, of those that it has."""
+    accepted = inspect.signature(optimizer).parameters
+    settings: dict[str, Any] = {"fused": True} if "fused" in accepted else {}
+    if step == "captured":
+        # A graph reads the learning rate anew at each replay only if it is a tensor.
+        settings |= {"capturable": True, "lr": torch.tensor(float(lr), device=device)}
+    return settings
 
 
 def device_of(device: Any) -> torch.device:

@@ -253,7 +253,7 @@ def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solved(root: Tensor, values: Tensor) -> Tensor:
-    """Return C^-1 values for C = L L^T with root L, for which no GPU has to be waited for."""
+    """Return C^-1 values for C = L L^T with root L, by steps that a CUDA graph can hold."""
     half = torch.linalg.solve_triangular(root, values, upper=False)
     found: Tensor = torch.linalg.solve_triangular(root.mT, half, upper=True)
     return found

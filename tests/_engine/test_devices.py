@@ -2,8 +2,8 @@
 """What can be held of training on a GPU without one: settings, and steps on tensors without values.
 
 A tensor of the device "meta" has a shape, a dtype and a device. Whoever reads a number off one, for
-which a GPU would have to be waited for, gets an error; so does whoever puts it together with a
-tensor of another device.
+which a GPU would have to be waited for, and a CUDA graph could not be captured, gets an error; so
+does whoever puts it together with a tensor of another device.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from small_stacks import Spy, data
+from small_stacks import Spy, data, ensemble
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from skdistill import (
@@ -22,7 +22,9 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
+from skdistill._engine import _net
 from skdistill._method.task import RegressionTask, prepare_to_compute
+from skdistill._training.trainer import optimizer_defaults
 from skdistill.families import (
     DirichletFamily,
     GaussianFamily,
@@ -31,7 +33,7 @@ from skdistill.families import (
 )
 from skdistill.settings import HydraLoss, Optimizer
 
-META = torch.device("meta")
+META, SECOND = torch.device("meta"), torch.device("cuda:1")
 
 # --- steps without values ------------------------------------------------------------------------
 
@@ -98,6 +100,89 @@ def test_a_step_waits_for_no_number_and_stays_on_its_device(estimator, monkeypat
         result = net.train_step_single(batch)
     assert result["losses"].device == META
     assert {parameter.grad.device for parameter in net.module_.parameters()} == {META}
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "fused"),
+    [(torch.optim.Adam, True), (torch.optim.AdamW, True), (torch.optim.NAdam, None)],
+)
+def test_a_captured_optimizer_is_fused_and_on_the_device_of_the_net(optimizer, fused):
+    settings = optimizer_defaults(optimizer, 0.1, "captured", META)
+    assert settings["capturable"] is True
+    assert settings["lr"].device == META
+    assert settings.get("fused") is fused
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    optimizer([parameter], **settings | {"lr": 0.1})  # it takes them together
+
+
+def test_schedules_of_a_tensor_leave_numbers_in_the_history():
+    spy = Spy()
+    fitted = ensemble(
+        max_epochs=3, callbacks=[spy], optimizer=WithTensor, optimizer__foreach=False
+    ).fit(X, NUMBERS)
+    rates = [row["event_lr"] for row in fitted.history_]
+    assert [type(rate) for rate in rates] == [float] * 3
+    assert isinstance(spy.net.optimizer_.param_groups[0]["lr"], torch.Tensor)
+    expected = ensemble(max_epochs=3).fit(X, NUMBERS).history_
+    np.testing.assert_allclose(rates, [row["event_lr"] for row in expected], rtol=1e-6)
+
+
+class WithTensor(torch.optim.SGD):
+    """Keeps its learning rate in a tensor, as a step that is captured has to."""
+
+    def __init__(self, params, lr, foreach=None):
+        super().__init__(params, torch.tensor(lr), foreach=foreach)
+
+
+def test_streams_and_graphs_are_made_on_the_device_of_the_net(monkeypatch):
+    made = []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: made.append(device) or Held(made))
+    with _net.current_device(SECOND):
+        assert made == [SECOND]
+    assert made == [SECOND, "left"]
+    for device in ("cpu", "cuda", "mps"):  # plain "cuda" is the current device
+        with _net.current_device(torch.device(device)):
+            pass
+    assert made == [SECOND, "left"]
+
+
+class Held:
+    def __init__(self, made):
+        self.made = made
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.made.append("left")
+
+
+def test_training_runs_on_the_device_of_the_net(monkeypatch):
+    """The loop, with a device that cannot be had here, is within `current_device`."""
+    seen, inside = [], []
+
+    class Device(Held):
+        def __enter__(self):
+            inside.append(True)
+
+        def __exit__(self, *error):
+            inside.pop()
+
+    def device_of(device):
+        seen.append(device)
+        return Device([])
+
+    class Note(Spy):
+        def on_epoch_end(self, net, **kwargs):
+            assert inside
+
+    monkeypatch.setattr("skdistill._engine._net.current_device", device_of)
+    ensemble(max_epochs=1, callbacks=[Note()]).fit(X, NUMBERS)
+    assert seen == [torch.device("cpu")]
+    assert not inside
 
 
 # --- Apple's GPUs --------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a step runs: clipped, compiled, and on how many threads."""
+"""How a step runs: clipped, compiled, captured, and on how many threads."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ import torch
 from numpy.testing import assert_allclose
 from skorch.callbacks import Callback
 from small_stacks import (
+    BATCH,
+    N,
     Spy,
     assert_same_weights,
     data,
@@ -17,8 +21,10 @@ from small_stacks import (
 )
 from torch import nn
 
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine._steps import clip_each_member
 from skdistill._training.trainer import suited_threads
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Optimizer, Runtime
 
 # --- gradients -------------------------------------------------------------------------------
@@ -98,7 +104,7 @@ def test_a_compiled_step_is_the_eager_one():
         compiled = ensemble(runtime=Runtime(compile=True), callbacks=[spy], optimizer=clipped).fit(
             X, y
         )
-    assert spy.net.compiles
+    assert spy.net.step == "compiled"
     eager = ensemble(runtime=Runtime(compile=False), optimizer=clipped).fit(X, y)
     assert_same_weights(compiled, eager, atol=1e-5)
     assert_allclose(
@@ -106,6 +112,72 @@ def test_a_compiled_step_is_the_eager_one():
         [row["train_loss"] for row in eager.history_],
         atol=1e-5,
     )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("batch_size", [BATCH, 1000])
+def test_a_captured_step_is_the_eager_one(weighted, batch_size):
+    X, y = data()
+    weight = np.random.RandomState(1).uniform(0.2, 3, N) if weighted else None
+    settings = {"batch_size": batch_size, "inference": DeepEnsemble(early_stopping=True)}
+    spy = Spy()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*could not be captured")
+        captured = ensemble(
+            runtime=Runtime(device="cuda", compile="auto"), callbacks=[spy], **settings
+        ).fit(X, y, weight)
+    assert spy.net.step == "captured"
+    assert spy.net.steps_.on_module.graphs
+    eager = ensemble(runtime=Runtime(device="cuda", compile=False), **settings).fit(X, y, weight)
+    assert_same_weights(captured, eager, atol=1e-6)  # of a graph the learning rate is in float32
+    assert_allclose(
+        [row["train_loss"] for row in captured.history_],
+        [row["train_loss"] for row in eager.history_],
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.gpu
+def test_a_student_captured_is_the_eager_one():
+    X, y = data()
+    teacher = ensemble(n_members=2, max_epochs=3)
+    # Both shapes of batches are captured by the fifth epoch; rounding grows tenfold in each.
+    settings = {"max_epochs": 6, "batch_size": BATCH, "random_state": 0}
+    captured, eager = (
+        HydraPlusRegressor(
+            teacher, runtime=Runtime(device="cuda", compile=compile), **settings
+        ).fit(X, y)
+        for compile in ("auto", False)
+    )
+    assert_same_weights(captured, eager, atol=1e-5)
+
+
+class ReadsANumber(torch.nn.Module):
+    """Waits for the GPU in its forward pass, which a CUDA graph cannot hold."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_features, out_features)
+
+    def forward(self, X):
+        return self.linear(X) * (1.0 if self.linear.weight.sum().item() < 1e9 else 0.0)
+
+
+@pytest.mark.gpu
+def test_a_step_that_cannot_be_captured_runs_eagerly():
+    X, y = data()
+    settings = {"max_epochs": 4, "batch_size": BATCH, "random_state": 0}
+    captured, eager = (
+        BayesianEnsembleRegressor(
+            2, module=ReadsANumber, runtime=Runtime(device="cuda", compile=compile), **settings
+        )
+        for compile in ("auto", False)
+    )
+    with pytest.warns(UserWarning, match="could not be captured as a CUDA graph"):
+        captured.fit(X, y)
+    assert_same_weights(captured, eager.fit(X, y), atol=1e-5)
+    assert torch.rand(3, device="cuda").isfinite().all()  # its generator draws again
 
 
 # ------------------------------------------------------------------------------------------
