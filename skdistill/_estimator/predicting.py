@@ -248,7 +248,8 @@ class DistributionEstimator(NetEstimator):
         table = {"prediction": plan.task.decode(point)}
         if is_numeric:
             interval = plan.task.per_target(last)
-            table |= deviations(Uncertainty(total, *(split or (None, None)), measure="variance"))
+            aleatoric, epistemic = split or (None, None)
+            table |= deviations(Uncertainty(total, aleatoric, epistemic, measure="variance"))
             table |= {"lower": interval[..., 0], "upper": interval[..., 1]}
         else:
             table |= dict(zip(names, (total, *split), strict=True))
