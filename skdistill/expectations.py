@@ -21,7 +21,7 @@ from . import losses
 from ._utils.messages import name_of
 from ._utils.validation import AnyOf, IsCallable, Number, OneOf, Settings, check_parameters
 
-__all__ = ["EntropyExpectation", "Expectation"]
+__all__ = ["DirichletExpectation", "EntropyExpectation", "Expectation"]
 
 _FLOOR = 1e-6  # added to both values of a ratio
 _LIMITS = (-20.0, 40.0)  # "exp" clips outputs to these; its gradient still leads them back
@@ -311,10 +311,24 @@ class EntropyExpectation(_Known):
 
 
 class DirichletExpectation(_Known):
-    """Mean log probabilities, which fit a Dirichlet: the comparator of Sec 4, EnD2 (Eq 11).
+    """Mean log probabilities, to which a Dirichlet is fitted: the comparator EnD2 of Sec 4 (Eq 11).
 
-    The temperature divides the members' logits and the student's outputs in training (App. A.3).
+    Parameters
+    ----------
+    temperature : float, default=2.5
+        Divides the members' logits and the student's outputs in training (App. A.4), but not in
+        prediction: the precision of the student is raised to about this power, so that its
+        epistemic part is too small. 1 leaves it as the likelihood has it; the paper's students had
+        the better likelihood with 2.5.
+
+    Examples
+    --------
+    >>> from skdistill import GPEDDistiller
+    >>> from skdistill.expectations import DirichletExpectation
+    >>> student = GPEDDistiller("classifier", expectations=(DirichletExpectation(1.0),))
     """
+
+    _parameter_table = {"temperature": Number(Real, 0, closed="neither")}
 
     def __init__(self, temperature: float = 2.5):
         super().__init__(_log_probs, link="exp", name="dirichlet")

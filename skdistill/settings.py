@@ -142,13 +142,18 @@ class Estimate(Settings):
         which learns from the first; the others only update the running means, which are over more
         samples so. The paper has 1. It has no effect where no estimate is "online", or where the
         members of the teacher are stored.
+    beside_chains : bool, default=False
+        Whether the student of running means takes a step after each sample of the chains, towards
+        the means so far, as in Algorithm 1 of the paper; else it learns from the final means when
+        the chains have ended, by as many steps. One of last samples always learns beside them.
     """
 
-    _parameter_table = {"n_asked": Number(Integral, 1)}
+    _parameter_table = {"n_asked": Number(Integral, 1), "beside_chains": OneOf((False, True))}
 
     kind: Any = "online"
     _: KW_ONLY
     n_asked: int = 4
+    beside_chains: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -189,7 +194,8 @@ class HydraLoss(Settings):
         Weight of the individual members (L3) against their aggregate (L2; beta in [1]_), from 0
         to 1.
     diversity_weight : float or tuple (weight, first_epoch, last_epoch), default=0.0
-        Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs.
+        Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs. The
+        other terms are means over samples, and L4 one over the units of a layer.
     diversity : {"mean", "pairwise"}, default="mean"
         Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
     spread_weight : float, default=0.3
@@ -204,6 +210,12 @@ class HydraLoss(Settings):
 
     Notes
     -----
+    The defaults are not the method of [1]_: labels have no weight (alpha is 1), nor has diversity
+    (lambda is 0), and the spread of the heads is matched instead. With the paper's loss the
+    epistemic part is not on the teacher's scale. The paper's, with the numbers of its toy
+    classification, is ``HydraLoss(teacher_weight=0.9, diversity_weight=4.0, member_temperature=3.0,
+    spread_weight=0)`` with ``ddof=0, transfer=None``.
+
     Hydra is ``HydraLoss(member_weight=1, spread_weight=0)`` with ``transfer=None``, and Hinton's
     distillation ``HydraLoss(member_weight=0, spread_weight=0)`` with ``heads=1, transfer=None``.
 

@@ -73,9 +73,9 @@ def test_units_with_inputs_in_two_layers_are_one_group():
 # --- the step -------------------------------------------------------------------------------
 
 
-def step(module, strength, lr=0.1):
+def step(module, strength, lr=0.1, **kwargs):
     """Take the proximal step on the module's own weights."""
-    ProximalStep(module, strength).bind(dict(module.named_parameters()))(lr)
+    ProximalStep(module, strength, **kwargs).bind(dict(module.named_parameters()))(lr)
 
 
 def mlps(n, **kwargs):
@@ -113,6 +113,14 @@ def test_the_step_shrinks_hidden_units_by_the_learning_rate_and_their_cost(make)
         close(layer.weight, shrink([old.weight], 0.15 * (n_weights * cost) ** 0.5)[0])
         close(layer.bias, old.bias)
     close(network[-1].weight, before[-1].weight)
+
+
+def test_the_step_without_weights_shrinks_all_units_alike():
+    (network,) = mlps(1)
+    before = copy.deepcopy(network)
+    step(network, 1.5, weighted=False)
+    for layer, old in zip(hidden(network), hidden(before), strict=True):
+        close(layer.weight, shrink([old.weight], 0.15)[0])
 
 
 @pytest.mark.parametrize("make", [mlps, convnets])

@@ -156,7 +156,7 @@ def predict_interval(model: BaseEstimator, X: ArrayLike, coverage: ArrayLike = 0
     return np.sort(ends.reshape(*ends.shape[:-1], *last), axis=-1)
 
 
-def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> Any:
+def predict_frame(model: Any, X: Any, coverage: ArrayLike = 0.9) -> Any:
     """Predict a table with uncertainty; accepts the models of :func:`predict_uncertainty`.
 
     Parameters

@@ -76,8 +76,8 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
         ``estimate="stochastic"`` ("predictive", "entropy"), as one sample tells no share. Those of
         your own are :class:`skdistill.expectations.Expectation` objects; an
         :class:`~skdistill.expectations.EntropyExpectation` learns "entropy" by another loss.
-        ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean log
-        probabilities at temperature 2.5, to which a Dirichlet is fitted.
+        ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: a Dirichlet is
+        fitted to mean log probabilities, see :class:`~skdistill.expectations.DirichletExpectation`.
     estimate : {"online", "stochastic"}, dict or Estimate, default="online"
         Mean over all samples that have predicted a row of the transfer set, or the last one; a dict
         gives it by the names of expectations. See :class:`skdistill.settings.Estimate`.

@@ -5,10 +5,10 @@ The chains' samples predict minibatches of the transfer set, of which running me
 student whose targets are all such means learns from the final ones when the chains have ended, by
 as many steps as beside them: there its first steps would be towards means over few samples.
 
-A student of last samples is trained while the chains run, both by the engine's loop. After at most
-a hundred minibatches, and at the end of each of the chains' epochs, it trains for one epoch on
-those it has not seen yet. It has no influence on the chains, so the result is the same as with
-alternating single steps.
+A student of last samples, or of means with `beside_chains`, is trained while the chains run, both
+by the engine's loop. After at most a hundred minibatches, and at the end of each of the chains'
+epochs, it trains for one epoch on those it has not seen yet. It has no influence on the chains, so
+the result is the same as with alternating single steps.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from .._training.trainer import (
 )
 from .._utils.process import working_memory
 from .._utils.reporting import stage
+from .._utils.warnings import warn
 from ..ensembles import (
     EnsembleSpec,
     RunningRHat,
@@ -65,15 +66,15 @@ _N_BUFFERED = 100  # minibatches buffered for the student, at most
 _BUFFER_BYTES = 2**25  # of their rows, at most
 _ITERATIONS_TOGETHER = 20  # of the chains, for an epoch of the student
 _MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30  # copies at most; predictions of a sample by each chain
+_FEW_STEPS = 1_000  # of a student, for which a thinning above 1 leaves too few
 _NOTED_EVERY = 100  # samples of a chain's epoch, of which one counts for R-hat and `X_monitor`
 
 
 def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fitted]:
     """Run the teacher's chains and train the student; `checkpoint` gives a file or None."""
     params, plan, pruning = spec.params, spec.plan, spec.params["pruning"]
-    waits = plan.all_online  # for the final means
     is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
-    if spec.transfer == "auto" and waits and is_small and len(spec.recipe.row_shape) == 1:
+    if spec.transfer == "auto" and plan.all_online and is_small and len(spec.recipe.row_shape) == 1:
         maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
         spec = replace(spec, maker=maker)
     teacher: Any = unfitted_teacher(spec, *spec.draw_seeds(1))
@@ -83,9 +84,11 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
     with checkpoint as opened:
         seed, order_seed = spec.draw_seeds(2)
         due, epoch_length = _due_iterations(teacher, len(spec.X))
-        n_asked = Estimate.of(params["estimate"]).n_asked if "online" in plan.estimates else 1
+        estimate = Estimate.of(params["estimate"])
+        waits = plan.all_online and not estimate.beside_chains  # for the final means
+        n_asked = estimate.n_asked if "online" in plan.estimates else 1
         n_predicted = len(due) * n_asked * params["batch_size"]
-        rows = _transfer_rows(spec, order_seed, n_predicted if waits else None)
+        rows = _transfer_rows(spec, order_seed, n_predicted if plan.all_online else None)
         device, dtype = rows.X.device, rows.X.dtype
         scaling = as_tensors(spec.scaling)
         module = build_module(plan, spec.recipe, [seed], dtype, scaling)
@@ -96,7 +99,9 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
             n_epochs = int((-(-n_steps // _buffer_size(rows))).sum())
         budget = TrainingBudget(n_epochs)
         student = Student(spec.training, plan, spec.recipe, budget, n_epochs, X=spec.X)
-        proximal = None if pruning is None else ProximalStep(module, pruning.strength)
+        proximal = None
+        if pruning is not None:
+            proximal = ProximalStep(module, pruning.strength, pruning.weighted)
         net: Any = None
         if not waits:
             net = spec.training.net(
@@ -149,7 +154,7 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
             yield fitted
             chosen = pruning.finetune_epochs
             n_more = n_epochs if chosen == "auto" else int(chosen)
-            if waits and n_more:
+            if plan.all_online and n_more:
                 module = fitted.module
                 with stage("student after pruning"):
                     if pruning.restart:
@@ -174,6 +179,12 @@ def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, in
             f"teacher__inference__burn_in={inference.burn_in!r} and thinning="
             f"{inference.thinning!r} leave the student none of the chains' {n_iterations} "
             f"iterations, teacher__max_epochs={n_epochs} times {epoch_length}."
+        )
+    if len(due) < _FEW_STEPS and every > 1:
+        warn(
+            f"The student takes a step for every {every}-th iteration after burn-in, {len(due)} in "
+            f"all: it may learn little. Lower teacher__inference__thinning={inference.thinning!r}, "
+            "or raise teacher__max_epochs."
         )
     return due, epoch_length
 

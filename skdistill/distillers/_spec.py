@@ -290,7 +290,8 @@ def read_fit(
     # A module that does not fit is found here, before the teacher is fitted.
     module = build_module(plan, recipe, [0], torch.float64)
     if pruning is not None:
-        ProximalStep(module, pruning.strength)  # it raises for modules that cannot be pruned
+        # It raises for modules that cannot be pruned.
+        ProximalStep(module, pruning.strength, pruning.weighted)
     if share is not None:
         if is_pass or not has_teacher:
             what = "partial_fit" if is_pass else "member_predictions"

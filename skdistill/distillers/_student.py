@@ -126,7 +126,7 @@ def train_student(
     n_more = n_epochs if finetune_epochs == "auto" else int(finetune_epochs)
     n_all = n_epochs + n_more
     task = task.subtask("student", max_subtasks=n_all)
-    lasso = None if pruning is None else ProximalStep(module, pruning.strength)
+    lasso = None if pruning is None else ProximalStep(module, pruning.strength, pruning.weighted)
     with task.running(), stage(f"student, {n_all} epochs"):
         how: dict[str, Any] = {"proximal": lasso, "share": n_epochs / n_all}
         per_epoch = task.per_epoch(student.in_training)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,8 +36,8 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
 
     concentrations: Tensor
 
-    # Outputs are clipped to these limits, so that the products in the losses fit float32.
-    output_limits: ClassVar[tuple[float, float]] = (-20.0, 40.0)
+    max_precision: ClassVar[float] = 1e8  # of what outputs are read as, as in `dirichlet_moments`
+    min_output: ClassVar[float] = -20.0  # so that the products in the losses fit float32
 
     def __post_init__(self) -> None:
         if self.concentrations.ndim != 2:
@@ -46,12 +47,22 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, offset: float = 1.0) -> Dirichlet:
-        """Read outputs z of a network, clipped to [-20, 40], as ``exp(z) + offset``, for K classes.
+        """Read outputs z of a network as ``exp(z) + offset``, for K classes.
 
         Offset 1 is the form that goes with the proxy target (Sec. 3), 0 the plain one (Eq. 6).
+        Outputs are :meth:`limited`.
         """
         outputs = of_one_network(outputs, 1, "K")
-        return cls(outputs.clamp(*cls.output_limits).exp() + offset)  # Eq. 6
+        return cls(cls.limited(outputs).exp() + offset)  # Eq. 6
+
+    @classmethod
+    def limited(cls, outputs: Tensor) -> Tensor:
+        """Return outputs (..., K) whose precision is at most 1e8; the mean stays.
+
+        None is below -20 either.
+        """
+        excess = outputs.logsumexp(-1, keepdim=True) - math.log(cls.max_precision)
+        return (outputs - excess.clamp(min=0)).clamp_(min=cls.min_output)
 
     def tempered(self, temperature: float) -> Dirichlet:
         mean = (self.log_mean / temperature).softmax(-1)

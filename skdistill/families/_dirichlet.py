@@ -19,7 +19,7 @@ from ._family import SMOOTHING, Family, without_zeros
 
 _PRECISION_PER_CLASS = 1e3  # of the proxy, at most
 
-_PROXY_LOSSES = ("reverse_kl", "reverse_kl_reference")
+_PROXY_LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl")
 
 
 @dataclass(eq=False, repr=False)
@@ -28,18 +28,20 @@ class DirichletFamily(Family):
 
     Parameters
     ----------
-    loss : {"auto", "moments", "reverse_kl", "reverse_kl_reference", "nll"}, default="auto"
+    loss : {"auto", "moments", "reverse_kl", "reverse_kl_reference", "forward_kl", "nll"}, \
+            default="auto"
         ``"moments"``, what "auto" stands for, matches the members' mean and their mutual
         information, the epistemic part, each by a term of its own (ours). ``"reverse_kl"``, what
         "auto" stands for with tokens of sequences, which have no "moments", is the divergence
         KL(student || proxy) from the Dirichlet that is as wide as the members (Eqs 14 and 17),
         divided by the proxy's precision, so that samples on which members agree do not drown the
         others. ``"reverse_kl_reference"`` is the form that its authors released (Eq 18), whose
-        proxy is narrower. ``"nll"``, for comparison, is the members' likelihood (Eq 11, EnD2),
-        which hardly trains with many classes.
+        proxy is narrower. For comparison, ``"forward_kl"`` is the divergence of the proxy from the
+        student (Eq 13) and ``"nll"`` the members' likelihood (Eq 11, EnD2), with either of which
+        the authors could not train of 1,000 classes and more.
     max_precision : float, default="auto"
         Largest precision of the proxy, for losses that have one, which members that agree would
-        make infinite; "auto" is 1,000 for each class, of 8,400 at most in float32.
+        make infinite; "auto" is 1,000 for each class, of 8,400 at most in float32, and 1e8 in all.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member's probabilities. "auto"
         is 1e-3 for ``loss="nll"`` and 0 otherwise; and but for ``loss="moments"``, where one of M
@@ -51,9 +53,9 @@ class DirichletFamily(Family):
 
     Notes
     -----
-    Concentrations are ``exp(z)`` for outputs z. Divergences from the proxy are taken with one added
-    to both sides' concentrations, as in [1]_; predictions are read without it, as in its authors'
-    code: with many classes it would make most of the mean uniform.
+    Concentrations are ``exp(z)`` for outputs z, of a precision of 1e8 at most. Reverse divergences
+    are taken with one added to both sides' concentrations, as in [1]_; predictions are read without
+    it, as in its authors' code: with many classes it would make most of the mean uniform.
 
     References
     ----------

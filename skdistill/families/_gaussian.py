@@ -32,7 +32,7 @@ class GaussianFamily(NumericFamily):
     loss : {"moments", "nll"}, default="moments"
         ``"moments"`` matches means and covariance, each by a term of its own; ``"nll"`` is the
         members' likelihood (Eq 7), which counts what the student misses of the members' mean as
-        their disagreement.
+        their disagreement. The paper's is ``"nll"`` with ``ddof=0`` of the distiller.
     """
 
     name: ClassVar[str] = "gaussian"

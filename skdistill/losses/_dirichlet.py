@@ -111,9 +111,9 @@ def proxy_precision(mean: Tensor, mean_log: Tensor, max_precision: float = math.
 def largest_precision(n_classes: int, dtype: torch.dtype) -> float:
     """Largest precision of a proxy of K classes whose losses and gradients a dtype can hold.
 
-    It is 8,400 for each class in float32; in float64 there is practically no limit.
+    It is 8,400 for each class in float32, and that of a student, 1e8, at most.
     """
-    return n_classes * _ROUNDING / torch.finfo(dtype).eps
+    return min(n_classes * _ROUNDING / torch.finfo(dtype).eps, Dirichlet.max_precision)
 
 
 def proxy_target(
@@ -237,7 +237,8 @@ def dirichlet_forward_kl(
     """Divergence of the teacher's Dirichlet from the student's, ``KL(teacher || student)`` (Eq 13).
 
     With many classes its gradient is that of the improbable ones, as is that of the likelihood: the
-    paper's authors could not train with either.
+    paper's authors could not train with either. With `offset` 1 it hardly trains with few classes:
+    its slope in an output vanishes where the concentration comes near 1.
 
     Parameters
     ----------
@@ -334,6 +335,9 @@ def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
     """Divergence of a student and a proxy; "reverse_kl" is over the sum of its concentrations."""
     if loss == "reverse_kl_reference":
         return Term(dirichlet_reverse_kl_reference, (mean, precision))
+    if loss == "forward_kl":  # without the one: with it, its slope vanishes where e^z is small
+        beta = proxy_concentrations(mean, precision, offset=0.0)
+        return Term(dirichlet_forward_kl, (beta.clamp_(min=math.exp(Dirichlet.min_output)), 0.0))
     beta = proxy_concentrations(mean, precision)  # Eq 17
     return Term(dirichlet_reverse_kl, (beta,), weight=1 / (precision + mean.shape[-1]))
 
@@ -374,7 +378,7 @@ def _row_blocks(values: Tensor) -> Iterator[slice]:
 
 def _concentrations(outputs: Tensor, offset: float) -> tuple[Tensor, Tensor]:
     """Concentrations of the student, and their slopes in the outputs."""
-    slope = outputs.clamp(*Dirichlet.output_limits).exp_()
+    slope = Dirichlet.limited(outputs).exp_()  # beyond the limits it leads back
     return slope + offset, slope  # Eq 6; with the offset of Sec. 3 the chain factor is still e^z
 
 

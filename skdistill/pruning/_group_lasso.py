@@ -67,6 +67,9 @@ class GroupLasso(Settings):
     restart : bool, default=False
         Whether this training begins with new weights. Few epochs with a strong penalty leave
         weights from which a student learns less than from new ones; many leave better ones.
+    weighted : bool, default=True
+        Whether the norm of a unit's weights counts by their number and the unit's cost, see
+        :class:`ProximalStep`. False is the penalty of GPED, R in Sec 3.3.
     """
 
     _parameter_table = {
@@ -74,6 +77,7 @@ class GroupLasso(Settings):
         "threshold": Number(Real, 0),
         "finetune_epochs": Number(Integral, 0, others=("auto",)),
         "restart": OneOf((False, True)),
+        "weighted": OneOf((True, False)),
     }
 
     strength: float
@@ -81,6 +85,7 @@ class GroupLasso(Settings):
     threshold: float = 1e-3
     finetune_epochs: int | str = "auto"
     restart: bool = False
+    weighted: bool = True
 
     @classmethod
     def of(cls, given: GroupLasso | None) -> GroupLasso | None:
@@ -98,6 +103,8 @@ class ProximalStep:
     strength : float
         Weight of the penalty, the sum over all units of the norm of their weights times the square
         roots of their number [1]_ and of what the unit costs.
+    weighted : bool, default=True
+        Whether these roots are factors.
 
     Raises
     ------
@@ -112,8 +119,9 @@ class ProximalStep:
     all units. A step of Adam moves a unit by about the learning rate times the root of n, whatever
     the scale of the loss. So `strength` is the share of the steps that the penalty takes back, of
     units of mean cost: try .01 to .3, and the less the more steps there are. Without n, as GPED has
-    it (Sec 3.3), units of few weights would go first, though they cost the least. With c those go
-    first that cost the most, as with the penalties of MorphNet [2]_, which are proportional to it.
+    it (Sec 3.3, ``weighted=False``), units of few weights go first, though they cost the least.
+    With c those go first that cost the most, as with the penalties of MorphNet [2]_, which are
+    proportional to it.
 
     References
     ----------
@@ -123,10 +131,11 @@ class ProximalStep:
        simple resource-constrained structure learning of deep networks", CVPR 2018.
     """
 
-    def __init__(self, module: nn.Module, strength: float):
+    def __init__(self, module: nn.Module, strength: float, weighted: bool = True):
         if not strength > 0:
             raise ValueError(f"strength must be a positive number, got {strength!r}.")
         self.strength = strength
+        self.weighted = weighted
         self._units = units_of(module)
         n_units = [units.shape.numel() for units in self._units]
         n_weights = [units.n_weights for units in self._units]
@@ -156,7 +165,7 @@ class ProximalStep:
             n_lead = units.own[0].n_lead
             own = [place.of(weights[self._names[place.weight]]) for place in units.own]
             n_weights = sum(math.prod(w.shape[n_lead + 1 :]) for w in own)  # of a unit
-            factor = self.strength * math.sqrt(n_weights * cost)
+            factor = self.strength * (math.sqrt(n_weights * cost) if self.weighted else 1.0)
             bound.append((own, factor, n_lead))
 
         @torch.no_grad()

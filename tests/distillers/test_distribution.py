@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -234,6 +237,25 @@ def test_the_dirichlet_family_learns_mean_and_information_of_the_members():
     np.testing.assert_allclose(found.mean, expected.mean, atol=2e-3)
     information = expected.uncertainty().epistemic
     np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=2e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss", "seed"), [("reverse_kl", 0), ("reverse_kl", 3), ("reverse_kl", 8), ("forward_kl", 0)]
+)
+def test_divergences_from_the_proxy_converge_on_digits(loss, seed):
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, random_state=seed, stratify=y)
+    teacher = BayesianEnsembleClassifier(n_members=10, max_epochs=30)
+    family = DirichletFamily(loss=loss)
+    model = DistributionDistiller(
+        teacher, family=family, transfer=None, max_epochs=30, random_state=seed
+    ).fit(X, y)
+    of_student, of_teacher = (
+        log_loss(y_test, m.predict_proba(X_test)) for m in (model, model.teacher_)
+    )
+    assert of_student < of_teacher + 0.05
+    assert model.predict_distribution(X_test).precision.max() < 1e7
 
 
 def test_the_dirichlet_likelihood_is_at_its_maximum():

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -17,12 +19,13 @@ from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distillers import BDistilBooster, GPEDDistiller
 from skdistill.distillers import _gped_chains as _online
 from skdistill.distributions import Dirichlet, EmpiricalGaussian, ExpectedCategorical
-from skdistill.expectations import EntropyExpectation, Expectation
+from skdistill.expectations import DirichletExpectation, EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD
 from skdistill.settings import Estimate, Optimizer
 from skdistill.transfer import Mixup, TransferOnly, TransferSet
 
+pytestmark = pytest.mark.filterwarnings("ignore:The student takes a step:UserWarning")
 few_draws = pytest.mark.filterwarnings(
     "ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"
 )
@@ -64,14 +67,14 @@ def samples(teacher, X, y, n_members):
 # --- Algorithm 1 ------------------------------------------------------------------------------
 
 
-def plain_student(module, X, visits, estimates, lr):
+def plain_student(module, X, visits, estimates, lr, beside_chains=False):
     """Descend by plain autograd on what the chains' samples say about all rows.
 
     `visits` are of shape (n_steps, n_chains, n, K); the weights afterwards are returned.
     """
     X, parameters = torch.tensor(X).unsqueeze(0), list(module.parameters())
     probs, entropies = visits.mean(1), torch.special.entr(visits).sum(-1).mean(1)
-    waits = "stochastic" not in estimates  # for the means over all samples
+    waits = "stochastic" not in estimates and not beside_chains  # for the means over all samples
     for step in range(len(visits)):
         since = [0 if estimate == "online" else step for estimate in estimates]
         end = len(visits) if waits else step + 1
@@ -85,16 +88,18 @@ def plain_student(module, X, visits, estimates, lr):
 
 
 @pytest.mark.parametrize(
-    ("estimates", "batch_size", "n_chains"),  # one step in each of the chains' epochs, or four
+    # one step in each of the chains' epochs, or four
+    ("estimates", "batch_size", "n_chains", "beside_chains"),
     [
-        (("online", "online"), 60, 1),
-        (("online", "online"), 15, 2),
-        (("stochastic", "online"), 15, 1),
-        (("stochastic", "stochastic"), 60, 2),
+        (("online", "online"), 60, 1, False),
+        (("online", "online"), 15, 2, False),
+        (("online", "online"), 15, 2, True),
+        (("stochastic", "online"), 15, 1, False),
+        (("stochastic", "stochastic"), 60, 2, False),
     ],
 )
 @few_draws
-def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moons):
+def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, beside_chains, moons):
     X, y = moons
     inference = SGLD(2e-3, prior_precision=1.0, burn_in=20, thinning=3, n_chains=n_chains)
     teacher = chains(inference=inference, batch_size=batch_size, max_epochs=80 * batch_size // 60)
@@ -105,10 +110,11 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
 
     params = {"optimizer": Optimizer("SGD", lr_schedule=None, clip_norm=None), "batch_size": 60}
     params |= {"expectations": ("predictive", "entropy"), "module__embeddings": None}
-    params["estimate"] = dict(zip(params["expectations"], estimates, strict=True))
+    kinds = dict(zip(params["expectations"], estimates, strict=True))
+    params["estimate"] = Estimate(kinds, beside_chains=beside_chains)
     start = student(teacher, **{**params, "lr": 1e-300}).fit(X, y)
     found = student(teacher, **{**params, "lr": 0.2}).fit(X, y, X_monitor=X[:7])
-    expected = plain_student(start.module_, X, visits, estimates, 0.2)
+    expected = plain_student(start.module_, X, visits, estimates, 0.2, beside_chains)
     for one, other in zip(found.module_.parameters(), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
     if batch_size == 60:  # each iteration is an epoch of the chains
@@ -395,6 +401,20 @@ def test_of_single_members_the_loss_of_the_entropy_chooses_median_or_mean(loss, 
     np.testing.assert_allclose(model.predict_uncertainty(X[:1]).aleatoric, found)
 
 
+def test_a_temperature_raises_the_precision_of_the_dirichlet():
+    members = np.random.RandomState(0).dirichlet([4.0, 2.0, 2.0], size=(1, 300))
+    X, y = np.zeros((60, 1)), np.arange(60) % 3
+    precisions = []
+    for temperature in (1.0, 2.5):
+        learnt = (DirichletExpectation(temperature),)
+        settings = {"expectations": learnt, "max_epochs": 200, "module__hidden_units": ()}
+        model = student("classifier", **settings, lr=0.05, normalize=False)
+        model.fit(X, y, member_predictions=np.tile(members, (60, 1, 1)))
+        precisions.append(model.predict_distribution(X[:1]).precision.item())
+    assert precisions[0] == pytest.approx(8, rel=0.1)
+    assert precisions[1] > 2 * precisions[0]
+
+
 # --- Data -------------------------------------------------------------------------------------
 
 
@@ -407,6 +427,16 @@ def test_transfer_rows_count_like_rows_of_x(moons):
     np.testing.assert_allclose(both.predict_proba(X), only.predict_proba(X))
     without = student(teacher, **params).fit(X, y)
     assert np.abs(both.predict_proba(X) - without.predict_proba(X)).max() > 1e-4
+
+
+@few_draws
+def test_a_thinning_that_starves_the_student_is_warned_of(moons):
+    with pytest.warns(UserWarning, match="every 3-th iteration after burn-in, 26 in all"):
+        student(chains()).fit(*moons)
+    teacher = chains(inference=SGLD(2e-3, burn_in=20))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "The student takes a step")
+        student(teacher).fit(*moons)
 
 
 @few_draws

@@ -19,7 +19,7 @@ from skdistill.sequences import SequenceEnsemble
 from skdistill.settings import Optimizer
 
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
-DIRICHLET = ["reverse_kl", "reverse_kl_reference", "nll"]
+DIRICHLET = ["reverse_kl", "reverse_kl_reference", "forward_kl", "nll"]
 
 
 def family(name, **settings):
@@ -98,6 +98,7 @@ def test_a_row_has_the_mean_loss_of_its_tokens(name, temperature, batch):
         "nll": losses.dirichlet_nll,
         "reverse_kl": lambda z, beta: losses.dirichlet_reverse_kl(z, beta) / beta.sum(-1),
         "reverse_kl_reference": losses.dirichlet_reverse_kl_reference,
+        "forward_kl": lambda z, beta: losses.dirichlet_forward_kl(z, beta - 1, 0.0),
     }
     for row in range(N):
         expected = []
@@ -197,7 +198,7 @@ TEXTS = np.array([[3, 4, 3, 3, 2], [4, 4, 2, 0, 0], [3, 2, 0, 0, 0], [2, 0, 0, 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference", "nll"])
+@pytest.mark.parametrize("loss", DIRICHLET)
 def test_a_student_that_can_hold_it_has_what_members_know(loss, tables):
     """Where the student can hold the best Dirichlet, its informations are the members'."""
     student = SequenceDistributionDistiller(

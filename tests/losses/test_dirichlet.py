@@ -266,10 +266,10 @@ def test_probabilities_of_zero_and_one_give_finite_targets(dtype):
 
 # Student and target: the former far above, far below, of the same mean, and near.
 EXTREMES = {
-    "above": ([30, 27, 26, 25, -3, -3, -3], [9000, 500, 300, 200, 1, 1, 1]),
-    "at the limits": ([40, -20, 40, 0, -20, 40], [2, 3, 1, 1e5, 1, 70]),
+    "above": ([18, 15, 14, 13, -3, -3, -3], [9000, 500, 300, 200, 1, 1, 1]),
+    "beyond the limits": ([40, -20, 41, 0, -25, 42], [2, 3, 1, 1e5, 1, 70]),
     "below": ([-6, -5, -20, 2], [9000, 500, 8, 1e7]),
-    "same means": ([30, 28, 27], [math.exp(9), math.exp(7), math.exp(6)]),
+    "same means": ([17, 15, 14], [math.exp(9), math.exp(7), math.exp(6)]),
     "near": ([9.001, 7.002, 6.003, 0.1], [math.exp(9), math.exp(7), math.exp(6), 1.0]),
 }
 
@@ -278,6 +278,8 @@ def divergence_by_mpmath(outputs, beta, offset, forward):
     """Divergence and its gradient in the outputs, with 80 digits."""
     with mpmath.workdps(80):
         slope = [mpmath.exp(mpmath.mpf(z)) for z in outputs]
+        excess = max(1, sum(slope) / mpmath.mpf(Dirichlet.max_precision))
+        slope = [max(s / excess, mpmath.exp(-20)) for s in slope]
         a, b = [s + offset for s in slope], [mpmath.mpf(x) for x in beta]
         a_0, b_0 = sum(a), sum(b)
         one, other = (b, a) if forward else (a, b)
@@ -312,8 +314,19 @@ def test_divergences_of_extremes_are_those_of_80_digits(case, offset, forward, n
     close(found[0], [loss] * n_rows, rtol=rounding, atol=rounding)
     # A gradient is a difference of numbers of the size of the concentrations.
     expected = torch.tensor(gradient, dtype=dtype)
-    size = 1 + beta + expected.abs() + (outputs.exp() if forward else 0)
+    size = 1 + beta + expected.abs() + (Dirichlet.limited(outputs).exp() if forward else 0)
     assert ((found[1] - expected).abs() <= rounding * size).all()
+
+
+def test_the_precision_is_limited_and_the_mean_stays():
+    outputs = torch.tensor([[45.0, 43.0, 44.0], [15.0, 14.0, -30.0]]).double()
+    found = Dirichlet.from_outputs(outputs, offset=0.0)
+    close(found.precision[0], 1e8)
+    close(found.mean[0], outputs[0].softmax(-1))
+    close(found.concentrations[1], [math.exp(15), math.exp(14), math.exp(-20)])
+    # A student beyond the limit is led back: its precision should be less.
+    _, gradient = losses.dirichlet_reverse_kl.and_gradient(outputs[:1], torch.full((1, 3), 10.0))
+    assert gradient.sum() > 0
 
 
 # the paper's Figs 1 and 3
