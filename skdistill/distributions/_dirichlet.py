@@ -57,9 +57,15 @@ class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
 
     @classmethod
     def limited(cls, outputs: Tensor) -> Tensor:
-        """Return outputs (..., K) whose precision is at most 1e8; the mean stays.
+        """Return outputs whose precision is at most 1e8, with the same mean; none is below -20.
 
-        None is below -20 either.
+        Parameters
+        ----------
+        outputs : Tensor of shape (..., n_classes)
+
+        Returns
+        -------
+        limited : Tensor of the same shape
         """
         excess = outputs.logsumexp(-1, keepdim=True) - math.log(cls.max_precision)
         return (outputs - excess.clamp(min=0)).clamp_(min=cls.min_output)
