@@ -260,7 +260,7 @@ def _gru(self: Any, x: Tensor, hx: object = None) -> tuple[Tensor, Tensor]:
     return torch.stack(states, 1), h.unsqueeze(0)
 
 
-def _check_is_written_out(x: Any, hx: Any) -> None:
+def _check_is_written_out(x: Tensor, hx: object) -> None:
     if hx is not None or x.ndim != 3:
         raise NotImplementedError("initial states and unbatched series are not written out")
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -77,6 +78,7 @@ _LEAST_WEIGHT = 0.01  # of a model that is kept
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000  # change of weights, and steps, that end their EM
 # Samples of an exact Gaussian process, and seconds of a fit to so many.
 _MOST_OF_PROCESS, _SECONDS_OF_PROCESS = 1_000, 15.0
+_MOST_OF_GRADIENT = 2.5e7  # numbers, of which three arrays are held; else features share a scale
 _TREES = {"max_iter": 1_000, "early_stopping": True, "n_iter_no_change": 20, "learning_rate": 0.05}
 
 
@@ -97,7 +99,7 @@ class MixedModels(EstimatorOfModels):
         default ensemble of networks, histogram gradient boosting that stops early, a random forest,
         and for tables of finite numbers logistic regression, or for regression on at most 1,000
         samples, fewer with a short `max_time`, an exact Gaussian process with a length scale for
-        each feature, which costs the cube of the number of samples.
+        each feature (for all, of wide tables), which costs the cube of the number of samples.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
         How much each model counts; numbers need not sum to one. "oof" finds the weights that are
         best on the folds of `cv`, and the temperature; models of less than 0.01 are left out.
@@ -476,10 +478,14 @@ def models_for(task: str, X=None, y=None, max_time: float | None = None) -> list
     if y is not None and y.ndim > 1:
         boosting = MultiOutputRegressor(boosting)
     models = [BayesianEnsembleRegressor(), boosting, _with_codes(RandomForestRegressor(), X)]
-    if are_numbers and _has_process(len(X), max_time):
-        scales = np.full(X.shape[1], X.shape[1] ** 0.5)
-        kernel = ConstantKernel() * RBF(scales) + WhiteKernel(0.1)
-        process = _Process(kernel, normalize_y=True)
+    share = len(X) / _MOST_OF_PROCESS if are_numbers else math.inf
+    seconds = 6 * _SECONDS_OF_PROCESS * share**3  # of five folds and all samples
+    if share <= 1 and (max_time is None or seconds <= max_time / 2):
+        n, n_features = X.shape
+        scale = np.sqrt(n_features)
+        if n**2 * n_features <= _MOST_OF_GRADIENT:
+            scale = np.full(n_features, scale)
+        process = _Process(ConstantKernel() * RBF(scale) + WhiteKernel(0.1), normalize_y=True)
         models.append(make_pipeline(StandardScaler(), process))
     return models
 
@@ -503,10 +509,3 @@ def _are_numbers(X) -> bool:
         return X.ndim == 2 and bool(np.isfinite(np.asarray(X, dtype=float)).all())
     except (TypeError, ValueError):
         return False
-
-
-def _has_process(n: int, max_time: float | None) -> bool:
-    """Tell whether samples are so few that a process can be had in time."""
-    share = n / _MOST_OF_PROCESS
-    seconds = 6 * _SECONDS_OF_PROCESS * share**3  # of five folds and all samples
-    return share <= 1 and (max_time is None or seconds <= max_time / 2)

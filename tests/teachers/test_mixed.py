@@ -264,6 +264,10 @@ def test_automatic_process_ignores_features_of_noise():
         process.fit(X[:150], y[:150])
     error = np.square(process.predict(X[150:]) - y[150:]).mean()
     assert error < 0.02 * y.var()  # .26 with one length scale
+    # The gradient of a length scale for each feature takes n * n * n_features numbers.
+    for shape, n_scales in (((500, 100), 100), ((1000, 26), 1)):
+        kernel = models_for("regression", np.zeros(shape), np.zeros(len(X)))[-1][-1].kernel
+        assert np.size(kernel.k1.k2.length_scale) == n_scales
 
 
 def test_density_of_the_mixture(numbers):
