@@ -1,27 +1,39 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Out-of-core data: tables on disk as batches for ``fit``.
+"""Out-of-core data: tables on disk as batches for ``fit``, and predicted batch by batch.
 
 ``fit(batches)`` of :class:`~skdistill.BayesianEnsembleRegressor`,
 :class:`~skdistill.HydraPlusRegressor`, :class:`~skdistill.DistributionDistiller` and the like
 accepts any object that yields ``(X, y)`` or ``(X, y, sample_weight)`` batch by batch each time that
-it is iterated over. :class:`Batches` makes one of a table.
+it is iterated over. :class:`Batches` makes one of a table. :func:`predict_batches` predicts a table
+and writes the predictions to disk.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from sklearn import config_context
+from sklearn.base import BaseEstimator
 from sklearn.utils import gen_batches
+from tqdm import tqdm
 
 from ._data.checks import is_stream
+from ._estimator.functions import predict_frame
 from ._training.stream import BUFFER_ROWS
 from ._utils.validation import Number
 
-__all__ = ["Batches"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyarrow.dataset import Dataset
+
+__all__ = ["Batches", "predict_batches"]
 
 _BATCH_ROWS = 65_536  # of a table, in a batch
 
@@ -72,8 +84,7 @@ class Batches:
         Number(Integral, 1, others=(None,)).check(self.batch_size, "batch_size")
         Number(Integral, 1).check(self.buffer_rows, "buffer_rows")
         of_table = {"target": self.target, "weight": self.weight, "batch_size": self.batch_size}
-        if self._is_polars or self._is_arrow or _is_dask(self.source, "DataFrame"):
-            columns = self._columns()
+        if (columns := _columns_of_table(self.source)) is not None:
             target = [self.target] if isinstance(self.target, str) else list(self.target or [])
             wanted = [*target, *([] if self.weight is None else [self.weight])]
             if not target or not set(wanted) <= set(columns):
@@ -126,41 +137,124 @@ class Batches:
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return cls(_Blocks({"X": X, "y": y, **weights}), buffer_rows=buffer_rows)
 
-    @property
-    def _is_polars(self) -> bool:
-        return hasattr(self.source, "collect_batches")
-
-    @property
-    def _is_arrow(self) -> bool:
-        return hasattr(self.source, "to_batches")
-
-    def _columns(self) -> list[str]:
-        if self._is_polars:
-            return list(self.source.collect_schema().names())
-        return list(self.source.schema.names if self._is_arrow else self.source.columns)
-
-    def _frames(self) -> Iterator[Any]:
-        size = self.batch_size or _BATCH_ROWS
-        if self._is_polars:
-            yield from self.source.collect_batches(chunk_size=size, lazy=True)
-        elif self._is_arrow:
-            yield from (batch.to_pandas() for batch in _arrow_batches(self.source, size))
-        else:
-            for part in self.source.partitions:
-                if len(frame := part.compute()):
-                    yield from (frame.iloc[rows] for rows in gen_batches(len(frame), size))
-
     def __iter__(self) -> Iterator[tuple]:
         if self.target is None:
             yield from self.source
             return
-        for frame in self._frames():
-            if len(frame):
-                X, y = frame[self._of_X], frame[self.target]
-                yield (X, y) if self.weight is None else (X, y, frame[self.weight])
+        for frame in _pieces(self.source, self.batch_size or _BATCH_ROWS):
+            X, y = frame[self._of_X], frame[self.target]
+            yield (X, y) if self.weight is None else (X, y, frame[self.weight])
 
     def __repr__(self) -> str:
         return f"Batches({type(self.source).__name__}, buffer_rows={self.buffer_rows})"
+
+
+def predict_batches(
+    model: BaseEstimator,
+    source: Any,
+    folder: str | os.PathLike,
+    *,
+    keep: Sequence[str] = (),
+    coverage: float = 0.9,
+    batch_size: int = _BATCH_ROWS,
+    verbose: bool = False,
+) -> Dataset:
+    """Predict a table that need not fit in memory, and write a folder of Parquet files.
+
+    Memory is that of a batch. Each file is renamed to its name once it is complete, so that a call
+    after an interruption or a full disk goes on where the last one ended.
+
+    Parameters
+    ----------
+    model : estimator
+        One that :func:`skdistill.predict_frame` accepts.
+    source : pyarrow.dataset.Dataset, polars.LazyFrame, dask.dataframe.DataFrame or array-like
+        A table with the model's columns, in any order and among others; or an array of shape
+        (n_samples, n_features) or a frame, such as a memory map of :func:`numpy.load`.
+    folder : path-like
+        Of one Parquet file for each batch, ``part-000000.parquet`` the first; it is made.
+    keep : list of str, default=()
+        Columns of the table that are copied beside the predictions, such as coordinates.
+    coverage : float, default=0.9
+        Of the interval of a regressor.
+    batch_size : int, default=65_536
+        Largest number of samples that are read and predicted at a time.
+    verbose : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    predictions : pyarrow.dataset.Dataset
+        The files, with the columns of ``predict_frame``, in the order of the source.
+
+    Raises
+    ------
+    ValueError
+        If the folder has predictions of another model, source or batch size.
+    """
+    from pandas.testing import assert_frame_equal
+    from pyarrow import Table, dataset, parquet
+
+    Number(Integral, 1).check(batch_size, "batch_size")
+    names = getattr(model, "feature_names_in_", None)
+
+    def predicted(rows: DataFrame) -> DataFrame:
+        X = rows
+        if hasattr(rows, "columns"):
+            X = rows[[c for c in rows.columns if c not in keep] if names is None else [*names]]
+        elif keep:
+            raise ValueError(f"keep must be empty where source has no columns, got {keep!r}.")
+        with config_context(transform_output="pandas"):
+            frame = predict_frame(model, X, coverage)
+        return frame.reset_index(drop=True).assign(**{c: np.asarray(rows[c]) for c in keep})
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
+    for rows in tqdm(_pieces(source, batch_size), disable=not verbose, unit="batch"):
+        path = folder / f"part-{len(paths):06}.parquet"
+        paths.append(path)
+        if path.exists():  # of this batch, if its first sample is
+            file = parquet.ParquetFile(path)
+            is_same = file.metadata.num_rows == len(rows)
+            first = next(file.iter_batches(1)).to_pandas()
+            try:
+                assert_frame_equal(first, predicted(rows[:1]), check_dtype=False, rtol=1e-3)
+            except AssertionError:
+                is_same = False
+            if not is_same:
+                raise ValueError(
+                    "folder must be empty, or hold predictions of this model for this source in "
+                    f"batches of this size; got {str(folder)!r} with another {path.name}."
+                )
+        else:
+            part = path.with_suffix(".part")
+            parquet.write_table(Table.from_pandas(predicted(rows), preserve_index=False), part)
+            part.replace(path)
+    return dataset.dataset([str(path) for path in paths])
+
+
+def _columns_of_table(source: Any) -> list[str] | None:
+    """Columns of a table that is read batch by batch; None of all else."""
+    if hasattr(source, "collect_batches"):
+        return list(source.collect_schema().names())
+    if hasattr(source, "to_batches"):
+        return list(source.schema.names)
+    return list(source.columns) if _is_dask(source, "DataFrame") else None
+
+
+def _pieces(source: Any, size: int) -> Iterator[DataFrame]:
+    """Rows of a table or an array, in order, at most `size` at a time and at least one."""
+    if hasattr(source, "collect_batches"):
+        frames = source.collect_batches(chunk_size=size, lazy=True)
+    elif hasattr(source, "to_batches"):
+        frames = (batch.to_pandas() for batch in _arrow_batches(source, size))
+    elif _is_dask(source, "DataFrame"):
+        parts = (part.compute() for part in source.partitions)
+        frames = (part.iloc[rows] for part in parts for rows in gen_batches(len(part), size))
+    else:
+        frames = (source[rows] for rows in gen_batches(len(source), size))
+    return (frame for frame in frames if len(frame))
 
 
 def _arrow_batches(dataset: Any, size: int) -> Iterator[Any]:

@@ -115,6 +115,7 @@ def some_of_adult(name, version, return_X_y):
         ("foundation_models", []),
         ("gped", []),
         ("hydra_plus", ["matplotlib"]),
+        ("maps", ["dask", "onnxruntime", "pandas", "pyarrow"]),
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),
         ("production", ["onnxruntime", "pandas", "skl2onnx", "skops"]),
         ("report", ["matplotlib", "pandas"]),

@@ -19,13 +19,14 @@ from skdistill import (
     DistributionDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
+    predict_frame,
 )
 from skdistill._data import encoding
 from skdistill._training.stream import Part, Stream, _Examples
 from skdistill._utils import moments
 from skdistill.samplers import SGLD, DeepEnsemble
 from skdistill.settings import Runtime
-from skdistill.streams import Batches
+from skdistill.streams import Batches, predict_batches
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
 
@@ -302,6 +303,56 @@ def test_tables_give_batches(make, table, tmp_path):
         warnings.simplefilter("error")
         student = hydra("regressor", teacher).fit(batches)
     assert student.n_outputs_ == 2
+
+
+@pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
+def test_tables_are_predicted_batch_by_batch(make, table, tmp_path):
+    frame = frame_of(table)
+    model = ensemble().fit(frame[["a", "b", "c"]], frame["y"])
+    source, folder = make(frame, tmp_path / "files"), tmp_path / "out" / "predicted"
+    settings = {"keep": ["w"], "batch_size": 60, "coverage": 0.8}
+    found = predict_batches(model, source, folder, **settings).to_table().to_pandas()
+    expected = predict_frame(model, frame[["a", "b", "c"]], 0.8)
+    assert [*found] == [*expected, "w"]
+    np.testing.assert_allclose(found[[*expected]], expected, rtol=1e-5)
+    np.testing.assert_array_equal(found["w"], frame["w"])
+    # What is there stays, what is missing is predicted.
+    paths = sorted(folder.iterdir())
+    assert len(paths) >= 8
+    times = [path.stat().st_mtime_ns for path in paths]
+    paths[3].unlink()
+    paths[5].rename(paths[5].with_suffix(".part"))  # of a process that was killed
+    again = predict_batches(model, source, folder, **settings).to_table().to_pandas()
+    assert again.equals(found)
+    assert sorted(folder.iterdir()) == paths
+    changed = [path.stat().st_mtime_ns != time for path, time in zip(paths, times, strict=True)]
+    assert np.flatnonzero(changed).tolist() == [3, 5]
+    other = clone(model).set_params(random_state=1).fit(frame[["a", "b", "c"]], frame["y"])
+    with pytest.raises(ValueError, match=r"got '.*predicted' with another part-000000.parquet"):
+        predict_batches(other, source, folder, **settings)
+
+
+def test_maps_are_predicted_batch_by_batch(table, tmp_path):
+    for module in ("pandas", "pyarrow"):
+        pytest.importorskip(module)
+    X, y, _ = table
+    np.save(tmp_path / "map.npy", X)
+    source = np.load(tmp_path / "map.npy", mmap_mode="r")
+    for number, kind in enumerate(("regressor", "classifier")):
+        model = ensemble(kind).fit(X, targets_of(kind, y))
+        found = predict_batches(model, source, tmp_path / str(number), batch_size=200)
+        assert [file.count_rows() for file in found.get_fragments()] == [200, 200, 100]
+        expected = predict_frame(model, X)
+        assert found.schema.names == [*expected]
+        np.testing.assert_allclose(
+            found.to_table()["std" if number == 0 else "total"],
+            expected["std" if number == 0 else "total"],
+            rtol=1e-5,
+        )
+    with pytest.raises(ValueError, match="folder must be empty"):  # other batches
+        predict_batches(model, source, tmp_path / "1", batch_size=100)
+    with pytest.raises(ValueError, match="keep must be empty where source has no columns"):
+        predict_batches(model, source, tmp_path / "2", keep=["w"])
 
 
 def dask_arrays(table, chunks, columns=2):
