@@ -115,7 +115,6 @@ def some_of_adult(name, version, return_X_y):
         ("foundation_models", []),
         ("gped", []),
         ("hydra_plus", ["matplotlib"]),
-        ("maps", ["dask", "onnxruntime", "pandas", "pyarrow"]),
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),
         ("production", ["onnxruntime", "pandas", "skl2onnx", "skops"]),
         ("report", ["matplotlib", "pandas"]),
@@ -140,16 +139,17 @@ def test_page(name, needs, tmp_path, monkeypatch, few_epochs):
 
 
 @pytest.mark.slow
-def test_page_predicts_a_frame_of_dask(few_epochs):
-    for package in ("dask.dataframe", "pandas"):
+def test_page_on_maps(few_epochs):
+    """A frame of dask, and what Spark calls, have the predictions of the whole table."""
+    for package in ("dask.dataframe", "onnxruntime", "pandas", "pyarrow"):
         pytest.importorskip(package)
-    names: dict[str, object] = {}
-    for block in blocks_of(GUIDE / "engine.rst"):
-        if "import joblib" in block or "import dask" in block:
-            exec(block, names)
-    at_once = names["model"].predict_frame(names["frame"].compute())
+    names = run(GUIDE / "maps.rst")
+    at_once = names["student"].predict_frame(names["frame"].compute())
     assert [*names["table"]] == [*at_once]
     np.testing.assert_allclose(names["table"], at_once, rtol=1e-3)
+    of_spark = next(names["predicted"](iter([names["X"]])))
+    np.testing.assert_allclose(of_spark["mean"], at_once["prediction"], rtol=1e-3)
+    np.testing.assert_allclose(of_spark["epistemic"] ** 0.5, at_once["epistemic_std"], rtol=1e-2)
 
 
 @pytest.mark.slow
