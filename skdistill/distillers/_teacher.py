@@ -369,8 +369,7 @@ def networks_and_functions(
         return teacher, None, 0.0
     copied = copy.copy(mixture)
     copied.estimator_, share = mixture.estimator_._without_functions(_without_functions)
-    factor = mixture.epistemic_scale_
-    return with_inside(teacher, copied), None, share * (1.0 if factor is None else np.mean(factor))
+    return with_inside(teacher, copied), None, share
 
 
 def _without_functions(model: BaseEstimator) -> tuple[BaseEstimator, int]:

@@ -223,19 +223,24 @@ class EpistemicScale:
     factor: np.ndarray  # (t,)
     power: np.ndarray | float = 0.0  # (t,)
     reference: np.ndarray | float = 1.0  # (t,), the mean of v of models of thirds
+    of_one: np.ndarray | None = None  # epistemic variance (t,) of a model with one member
 
     def of_probabilities(self, members: np.ndarray) -> np.ndarray:
         """Scale the deviations of probabilities (n, S, K), as far as all stay positive."""
-        mean = members.mean(axis=1, keepdims=True)
-        gaps = members - mean
-        room = np.divide(mean, -gaps, out=np.full_like(gaps, np.inf), where=gaps < 0)
+        gaps = members - members.mean(axis=1, keepdims=True)
         spread = np.square(gaps).mean(axis=1).sum(axis=-1, keepdims=True)
-        ratio = np.sqrt(self._at(spread, members.shape[1]))[..., None]
-        ratio = np.minimum(ratio, np.maximum(room.min(axis=(1, 2), keepdims=True), 1))
-        return np.maximum(mean + ratio * gaps, 0).astype(members.dtype, copy=False)
+        return stretched(members, np.sqrt(self._at(spread, members.shape[1])))
 
     def of_moments(self, members: np.ndarray) -> np.ndarray:
-        """Scale the deviations of means and variances (n, S, t, 2); each total stays if it can."""
+        """Scale the deviations of means and variances (n, S, t, 2); each total stays if it can.
+
+        One member becomes two.
+        """
+        if self.of_one is not None:
+            own = members[..., 1]
+            variance = np.minimum(self.of_one, (1 - _LEAST_ALEATORIC) * own)
+            means = members[..., 0] + np.sqrt(variance) * np.array([[1.0], [-1.0]])
+            return np.stack([means, np.repeat(own - variance, 2, axis=1)], axis=-1)
         mean, own = members.mean(axis=1, keepdims=True)[..., 0], members[..., 1].mean(axis=1)
         gaps = members[..., 0] - mean
         spread = np.square(gaps).mean(axis=1)
@@ -252,6 +257,16 @@ class EpistemicScale:
         return self.factor * np.clip(stated / self.reference, *_SHARES) ** self.power
 
 
+def stretched(members: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """Multiply deviations of probabilities (n, S, K) by (n, 1), as far as all stay positive."""
+    mean = members.mean(axis=1, keepdims=True)
+    gaps = members - mean
+    room = np.divide(mean, -gaps, out=np.full_like(gaps, np.inf), where=gaps < 0)
+    most = np.maximum(room.min(axis=(1, 2), keepdims=True), 1)
+    ratio = np.minimum(ratio[..., None], most)
+    return np.maximum(mean + ratio * gaps, 0).astype(members.dtype, copy=False)
+
+
 def has_own_scale(estimator: BaseEstimator) -> bool:
     """Tell whether a model keeps its scale: if it is fitted, an exact posterior, or of ours."""
     model, _ = final_step(estimator)
@@ -266,23 +281,23 @@ def measured_scale(
     """Compare the variance between models of disjoint samples to that which they state.
 
     Each third of the samples is predicted by the models of the two others. ``read(model, X)`` gives
-    what members expect, (n, S, t). None for few samples, or where a model cannot be fitted.
+    what members expect, (n, S, t). None for few samples, or where a model cannot be fitted; and of
+    classifiers with one member, as a variance does not tell which classes it is of.
     """
     are_classes = is_classifier(estimator)
     if len(y) < _LEAST_SAMPLES or (are_classes and np.unique(y, return_counts=True)[1].min() < 3):
         return None
     splitter = (StratifiedKFold if are_classes else KFold)(3, shuffle=True, random_state=0)
     thirds = [rows for _, rows in splitter.split(np.zeros(len(y)), y)]
-    # A mixture again with the weights that it has, a search with what it has found.
-    again = estimator
-    if hasattr(fitted, "_with_known_weights"):
-        again = fitted._with_known_weights()
-    elif is_search(fitted):
-        again = fitted.best_estimator_
+    again = fitted.best_estimator_ if is_search(fitted) else estimator
+    has_one = read(fitted, rows_at(X, slice(0, 1))).shape[1] == 1
+    if has_one and are_classes:
+        return None
 
     def mean_and_variance(members: np.ndarray, _: slice) -> np.ndarray:
         """Of members (n, S, t), with ddof=1, as students read it: (n, t, 2)."""
-        return np.stack([members.mean(axis=1), members.var(axis=1, ddof=1)], axis=-1)
+        variance = members.var(axis=1, ddof=0 if has_one else 1)
+        return np.stack([members.mean(axis=1), variance], axis=-1)
 
     def asked(model, rows) -> np.ndarray:
         return in_chunks(partial(read, model), rows_at(X, rows), mean_and_variance)
@@ -312,6 +327,9 @@ def measured_scale(
     if are_classes:
         seen, stated = seen.sum(axis=1, keepdims=True), stated.sum(axis=1, keepdims=True)
     weights = None if weight is None else weight[np.concatenate(thirds)]
+    if has_one:
+        variance = np.average(seen, axis=0, weights=weights) / (2 * _OF_THIRDS)
+        return EpistemicScale(np.ones(1), of_one=variance)
     laws = [_law(*pair, weights) for pair in zip(seen.T, stated.T, strict=True)]
     return EpistemicScale(*map(np.array, zip(*laws, strict=True)))
 

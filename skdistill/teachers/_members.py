@@ -124,17 +124,34 @@ def _without_probabilities(model) -> TypeError:
     )
 
 
+def shares_of_groups(widths: np.ndarray, n_groups: int) -> np.ndarray:
+    """Share (n_groups, S) of members in mixtures of neighbours.
+
+    Side by side, as wide as their weights (S,), the members fill a line, which is cut into pieces
+    of one length. Where a cut divides a member it belongs to two groups, so that groups of equal
+    weights have the members' mixture.
+    """
+    ends = n_groups * np.cumsum(widths) / widths.sum()
+    starts = np.concatenate([[0], ends[:-1]])
+    groups = np.arange(n_groups)[:, None]
+    shares = np.maximum(np.minimum(ends, groups + 1) - np.maximum(starts, groups), 0)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
 def group_probabilities(members: np.ndarray, n_groups: int) -> np.ndarray:
     """Mixtures (n, at most n_groups, K) of neighbouring members (n, S, K)."""
-    groups = np.array_split(members, min(n_groups, members.shape[1]), axis=1)
-    return np.stack([group.mean(axis=1) for group in groups], axis=1)
+    if n_groups == 1:
+        return members.mean(axis=1, keepdims=True)  # in which votes are equal that are equal
+    shares = shares_of_groups(np.ones(members.shape[1]), min(n_groups, members.shape[1]))
+    return shares.astype(members.dtype) @ members
 
 
 def group_moments(moments: np.ndarray, n_groups: int) -> np.ndarray:
-    """Moments (n, n_groups, t, 3) of mixtures of neighbours, by the law of total variance."""
-    groups = np.array_split(moments, min(n_groups, moments.shape[1]), axis=1)
-    grouped = np.stack([group.mean(axis=1) for group in groups], axis=1)
-    grouped[..., 1] += np.stack([group[..., 0].var(axis=1) for group in groups], axis=1)
+    """Moments (n, at most n_groups, t, 3) of mixtures of neighbours, by total variance."""
+    shares = shares_of_groups(np.ones(moments.shape[1]), min(n_groups, moments.shape[1]))
+    grouped = np.moveaxis(np.tensordot(shares, moments, axes=(1, 1)), 0, 1)
+    gaps = moments[..., 0] - moments[..., 0].mean(axis=1, keepdims=True)
+    grouped[..., 1] += shares @ np.square(gaps) - np.square(shares @ gaps)
     return grouped
 
 

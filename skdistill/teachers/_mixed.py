@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -54,10 +54,13 @@ from ._held_out import (
     as_rows,
     fitted_on,
     folds_of,
+    has_own_scale,
     mean_squared_residual,
+    measured_scale,
     read_out_of_fold,
     residual_variance,
     rows_at,
+    stretched,
     with_variance,
 )
 from ._members import (
@@ -69,12 +72,14 @@ from ._members import (
     moments_of_members,
     read_moments,
     read_probabilities,
+    shares_of_groups,
     without_rounding,
 )
 from ._models import EstimatorOfModels
 
 # See doc/design.rst.
 _LEAST_WEIGHT = 0.01  # of a model that is kept
+_LEAST_SPREAD = 1e-6  # of groups, over that of their members
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000  # change of weights, and steps, that end their EM
 # Samples of an exact Gaussian process, and seconds of a fit to so many.
 _MOST_OF_PROCESS, _SECONDS_OF_PROCESS = 1_000, 15.0
@@ -108,8 +113,13 @@ class MixedModels(EstimatorOfModels):
         every sample into one test fold. A number makes shuffled folds, stratified by class.
     n_members : int, default=20
         All models' members, side by side and each as wide as its weight, are cut into this many
-        groups, whose mixtures are the members: the mean and the total uncertainty are those of the
-        weighted mixture.
+        groups, whose mixtures are the members. These are moved apart until their variance is that
+        of the models' members: the mean and both parts of the uncertainty are those of the weighted
+        mixture. Of classes as far as all probabilities are positive.
+    epistemic_scale : "halves" or None, default="halves"
+        Models whose members have no scale of their own are also fitted on three thirds of the
+        samples, as by :class:`Teacher`, before they are mixed. A regressor with one member has the
+        same epistemic variance everywhere. None leaves all as they are.
     task : {"classification", "regression"}, default=None
         Required for models="auto".
     max_time : float, default=None
@@ -147,6 +157,7 @@ class MixedModels(EstimatorOfModels):
         weights: Any = "oof",
         cv: object = 5,
         n_members: int = 20,
+        epistemic_scale: str | None = "halves",
         task: str | None = None,
         max_time: float | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -155,6 +166,7 @@ class MixedModels(EstimatorOfModels):
         self.weights = weights
         self.cv = cv
         self.n_members = n_members
+        self.epistemic_scale = epistemic_scale
         self.task = task
         self.max_time = max_time
         self.random_state = random_state
@@ -174,6 +186,7 @@ class MixedModels(EstimatorOfModels):
         for model in models if weight is not None else ():
             check_takes_weights(model)
         Number(Integral, 1).check(self.n_members, "n_members")
+        OneOf(("halves", None)).check(self.epistemic_scale, "epistemic_scale")
         Number(Real, 0, closed="neither", others=(None,)).check(self.max_time, "max_time")
         Seed().check(self.random_state, "random_state")
         if isinstance(self.weights, str):
@@ -197,11 +210,12 @@ class MixedModels(EstimatorOfModels):
             targets = y.reshape(len(y), -1)
             self._y_is_1d, self._n_targets = y.ndim == 1, targets.shape[1]
             self._y_scale = standardisation(targets, weight)[1]
+        of_unseen = None
         if isinstance(self.weights, str) and self.weights == "oof":
-            self._stack(models, X, y, weight, folds, budget)
+            of_unseen = self._stack(models, X, y, weight, folds, budget)
         else:
             given = np.ones(len(models)) if isinstance(self.weights, str) else self.weights
-            self.log_scores_, self.temperature_ = None, 1.0
+            self.log_scores_ = None
             if budget is not None:
                 _share_time(models, budget.left, 1)
             self.weights_ = np.asarray(given, dtype=float) / np.sum(given)
@@ -216,6 +230,15 @@ class MixedModels(EstimatorOfModels):
                 else None
                 for model, fitted in zip(models, self.models_, strict=True)
             ]
+        self._scales = [
+            None
+            if fitted is None or has_own_scale(model) or self.epistemic_scale is None
+            else measured_scale(model, fitted, self._expected, X, y, weight)
+            for model, fitted in zip(models, self.models_, strict=True)
+        ]
+        self.temperature_ = 1.0
+        if of_unseen is not None:
+            self.temperature_ = self._fit_temperature(of_unseen, y, weight)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -248,8 +271,8 @@ class MixedModels(EstimatorOfModels):
 
     def _stack(
         self, models: list, X, y: np.ndarray, weight, folds, budget: TimeBudget | None
-    ) -> None:
-        """Find weights, temperature and residual variances by predictions of samples not seen."""
+    ) -> list[np.ndarray]:
+        """Find weights and residual variances; return members of models for samples not seen."""
         timed = set() if budget is None else {n for n, one in enumerate(models) if _is_timed(one)}
         found: dict[int, tuple[np.ndarray, Any]] = {}
         # Last come those that a budget is for.
@@ -261,31 +284,32 @@ class MixedModels(EstimatorOfModels):
                 _share_time(models, left, n_folds + 1)
             found[number] = self._out_of_fold(models[number], X, y, weight, folds)
         each, residuals = zip(*(found[number] for number in range(len(models))), strict=True)
-        if is_classifier(self):
-            labels = torch.from_numpy(np.searchsorted(self.classes_, y))
-        else:
-            labels = torch.from_numpy(y.reshape(len(y), -1).astype(float))
+        if not is_classifier(self):
             self.residual_variances_ = list(residuals)
+        labels = self._labels(y)
         losses = [negative_log_likelihood(self._distribution(one), labels) for one in each]
         scores = np.stack([-loss.sum(1).numpy() for loss in losses])
         self.log_scores_ = np.average(scores, axis=1, weights=weight)
         self.weights_ = stacking_weights(scores, weight)
-        kept = [members for members, share in zip(each, self.weights_, strict=True) if share > 0]
-        mixture = self._distribution(self._groups(kept))
+        return [members for members, share in zip(each, self.weights_, strict=True) if share > 0]
+
+    def _labels(self, y: np.ndarray) -> torch.Tensor:
+        if is_classifier(self):
+            return torch.from_numpy(np.searchsorted(self.classes_, y))
+        return torch.from_numpy(y.reshape(len(y), -1).astype(float))
+
+    def _fit_temperature(self, each: list[np.ndarray], y: np.ndarray, weight) -> Any:
+        """Find the temperature by members (n, S, ...) of the kept models, for samples not seen."""
+        mixture = self._distribution(self._groups(each))
         rows = torch.ones(len(y)) if weight is None else torch.from_numpy(weight)
-        self.temperature_ = fit_temperature(
-            mixture, labels, rows.double(), negative_log_likelihood
+        return fit_temperature(
+            mixture, self._labels(y), rows.double(), negative_log_likelihood
         ).temperature
 
     def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
         """Out-of-fold members (n, S, ...), and the residual variance."""
 
-        def read(fitted, rows):
-            if is_classifier(self):
-                return group_probabilities(self._probabilities(fitted, rows), self.n_members)
-            return group_moments(read_moments(fitted, rows, self._n_targets), self.n_members)
-
-        predicted = read_out_of_fold(model, X, y, weight, folds, read, "cv")
+        predicted = read_out_of_fold(model, X, y, weight, folds, self._read, "cv")
         if is_classifier(self):
             return predicted, None
         residual = None
@@ -295,49 +319,44 @@ class MixedModels(EstimatorOfModels):
         return with_variance(predicted, residual, self._y_scale), residual
 
     def _without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
-        """Return a copy without the random functions of its models, and the share that showed.
+        """Return a copy without the random functions of its models, and the weight of these.
 
-        That is the epistemic variance that functions add to the mixture, over what they add to
-        their ensemble. `divide` gives a fitted model without its functions, and how many members
-        have some.
+        `divide` gives a fitted model without its functions, and how many members have some.
         """
         divided = [(None, 0) if model is None else divide(model) for model in self.models_]
         copied = copy.copy(self)
         copied.models_ = [model for model, _ in divided]
-        kept = np.flatnonzero(self.weights_)
-        counts = np.maximum([divided[i][1] for i in kept], 1)
-        widths = np.repeat(self.weights_[kept] / counts, counts)
-        shares = np.split(shares_of_groups(widths, self.n_members), np.cumsum(counts)[:-1], axis=1)
-        return copied, sum(map(spread_of_groups, shares))
+        pairs = zip(self.weights_, divided, strict=True)
+        return copied, float(sum(share for share, (_, n_functions) in pairs if n_functions))
 
-    def _with_known_weights(self) -> MixedModels:
-        """Return a mixture to fit of the models that were kept, with their weights and new seeds.
+    def _read(self, fitted, X) -> np.ndarray:
+        """Probabilities, or moments (n, at most n_members, t, 3), of a model's own groups."""
+        if is_classifier(self):
+            members = align_classes(read_probabilities(fitted, X), fitted.classes_, self.classes_)
+            return group_probabilities(members, self.n_members)
+        return group_moments(read_moments(fitted, X, self._n_targets), self.n_members)
 
-        For each of its fits on a third of the samples a budget leaves a twelfth.
-        """
-        kept = [clone(model) for model in self.models_ if model is not None]
-        for model in kept:
-            names = model.get_params()
-            model.set_params(**{n: None for n in names if n.split("__")[-1] == "random_state"})
-        seconds = self.max_time
-        for model in kept if seconds is not None else ():
-            if "max_time" in model.get_params(deep=False):
-                model.set_params(max_time=None)
-        mixture = clone(self).set_params(models=kept, weights=self.weights_[self.weights_ > 0])
-        return mixture.set_params(max_time=seconds and seconds / 12)
-
-    def _probabilities(self, fitted, X) -> np.ndarray:
-        return align_classes(read_probabilities(fitted, X), fitted.classes_, self.classes_)
+    def _expected(self, fitted, X) -> np.ndarray:
+        """What the members of a model expect, (n, S, t) or (n, S, K)."""
+        members = self._read(fitted, X)
+        return members if is_classifier(self) else members[..., 0]
 
     def _groups(self, each: list[np.ndarray]) -> np.ndarray:
-        """Mixtures (n, n_members, ...) of the kept models' members, an array (n, S_i, ...) each."""
-        weights = self.weights_[self.weights_ > 0]
+        """Members (n, n_members, ...) of the mixture of the kept models', (n, S_i, ...) each."""
+        scales = [scale for scale, w in zip(self._scales, self.weights_, strict=True) if w > 0]
+        weights, are_classes = self.weights_[self.weights_ > 0], is_classifier(self)
+        each = [
+            members
+            if scale is None
+            else (scale.of_probabilities if are_classes else scale.of_moments)(members)
+            for members, scale in zip(each, scales, strict=True)
+        ]
         counts = [members.shape[1] for members in each]
-        shares = shares_of_groups(np.repeat(weights / counts, counts), self.n_members)
+        widths = np.repeat(weights / counts, counts)
         members = np.concatenate(each, axis=1)
-        if is_classifier(self):
-            return shares.astype(members.dtype) @ members
-        return mixtures(members, shares)
+        if are_classes:
+            return groups_of_probabilities(members, widths, self.n_members)
+        return groups_of_moments(members, widths, self.n_members)
 
     def _distribution(self, members: np.ndarray) -> EmpiricalCategorical | EmpiricalGaussian:
         if is_classifier(self):
@@ -353,14 +372,14 @@ class MixedModels(EstimatorOfModels):
 @members_of_classifier.register(MixedModels)
 def _(model, X):
     kept = [fitted for fitted in model.models_ if fitted is not None]
-    return model._tempered([model._probabilities(fitted, X) for fitted in kept])
+    return model._tempered([model._read(fitted, X) for fitted in kept])
 
 
 @members_of_regressor.register(MixedModels)
 def _(model, X, n_targets):
     fits = zip(model.models_, model.residual_variances_, strict=True)
     each = [
-        with_variance(read_moments(fitted, X, n_targets), residual, model._y_scale)
+        with_variance(model._read(fitted, X), residual, model._y_scale)
         for fitted, residual in fits
         if fitted is not None
     ]
@@ -379,40 +398,38 @@ def _share_time(models: list, seconds: float, n_fits: int) -> None:
         model.set_params(max_time=seconds / (n_fits * len(timed)))
 
 
-def mixtures(members: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Means and variances (n, G, t, 2) of mixtures of members (n, S, t, 2), with shares (G, S)."""
-    centre = members[..., 0].mean(axis=1)[:, None]  # squares of values far from 0 lose digits
-    gaps, variances = members[..., 0] - centre, members[..., 1]
-    means = shares @ gaps
-    return np.stack(
-        [means + centre, shares @ (variances + np.square(gaps)) - np.square(means)], axis=-1
-    )
+def groups_of_moments(members: np.ndarray, widths: np.ndarray, n_groups: int) -> np.ndarray:
+    """Means and variances (n, G, t, 2) of groups of members (n, S, t, 2) of weights (S,).
 
-
-def shares_of_groups(widths: np.ndarray, n_groups: int) -> np.ndarray:
-    """Share (n_groups, S) of members in mixtures of neighbours.
-
-    Side by side, as wide as their weights (S,), the members fill a line, which is cut into pieces
-    of one length. Where a cut divides a member it belongs to two groups, so that groups of equal
-    weights have the members' mixture.
+    Mean, aleatoric and epistemic variance are those of the mixture of all members.
     """
-    ends = n_groups * np.cumsum(widths) / widths.sum()
-    starts = np.concatenate([[0], ends[:-1]])
-    groups = np.arange(n_groups)[:, None]
-    shares = np.maximum(np.minimum(ends, groups + 1) - np.maximum(starts, groups), 0)
-    return shares / shares.sum(axis=1, keepdims=True)
+    shares = shares_of_groups(widths, n_groups)
+    centre = np.tensordot(widths, members[..., 0], axes=(0, 1))[:, None]
+    gaps = members[..., 0] - centre  # squares of values far from 0 lose digits
+    epistemic = np.tensordot(widths, np.square(gaps), axes=(0, 1))[:, None]
+    gaps = shares @ gaps
+    ratio, left = _ratio(epistemic, np.square(gaps).mean(axis=1, keepdims=True))
+    return np.stack([centre + ratio * gaps, shares @ members[..., 1] + left], axis=-1)
 
 
-def spread_of_groups(shares: np.ndarray) -> float:
-    """Variance of mixtures of members, as a share of the variance v of these members.
+def groups_of_probabilities(members: np.ndarray, widths: np.ndarray, n_groups: int) -> np.ndarray:
+    """Probabilities (n, G, K) of groups of members (n, S, K) of weights (S,).
 
-    Of S members that are random but for ``sum_i f_i = 0``, ``E[f_i f_j]`` is v where i = j, and
-    else ``-v / (S - 1)``, so that with `shares` a (n_groups, S)
-    ``E[(sum_i a_i f_i)^2] = v (S sum_i a_i^2 - (sum_i a_i)^2) / (S - 1)``. A single one is 0.
+    The mean is that of the mixture, and the squared deviations from it, as far as all are positive.
     """
-    n = shares.shape[1]
-    spread = n * np.square(shares).sum(axis=1) - np.square(shares.sum(axis=1))
-    return float(spread.mean()) / max(n - 1, 1)
+    shares = shares_of_groups(widths, n_groups).astype(members.dtype)
+    centre = np.tensordot(widths, members, axes=(0, 1))[:, None]
+    spread = np.tensordot(widths, np.square(members - centre).sum(axis=-1), axes=(0, 1))[:, None]
+    groups = shares @ members
+    of_groups = np.square(groups - centre).sum(axis=-1).mean(axis=1, keepdims=True)
+    return stretched(groups, _ratio(spread, of_groups)[0])
+
+
+def _ratio(wanted: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """By what to multiply deviations of this variance, and what is left where there are none."""
+    can = found > _LEAST_SPREAD * wanted
+    ratio = np.sqrt(np.divide(wanted, found, out=np.ones_like(wanted), where=can))
+    return ratio, np.where(can, 0.0, wanted - found)
 
 
 def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:

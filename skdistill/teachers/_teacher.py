@@ -128,10 +128,10 @@ class Teacher(EstimatorOfModels):
         estimator determines the members.
     max_members : int, default=None
         Larger ensembles are grouped into this many mixtures of neighbouring members, so that a
-        student needs no head for each of 500 trees. The mean and the total uncertainty stay (nearly
-        so, if `max_members` does not divide the number of members), but of mixtures of g members
-        the epistemic variance, or mutual information, is about 1/g of what it was, and the rest
-        goes to the aleatoric part, before `epistemic_scale`. None keeps every member.
+        student needs no head for each of 500 trees. The mean and the total uncertainty stay, but of
+        mixtures of g members the epistemic variance, or mutual information, is about 1/g of what it
+        was, and the rest goes to the aleatoric part, before `epistemic_scale`. None keeps every
+        member.
     batch_size : int, default=None
         Samples that the model is asked about at a time, for models whose memory grows with them
         (:doc:`/user_guide/foundation_models`). None leaves it to scikit-learn's ``working_memory``.
@@ -141,11 +141,12 @@ class Teacher(EstimatorOfModels):
         long as one more fit: the factor is the ratio of the mean squared difference of two models,
         on the third that neither has seen, to the sum of the variances that they state. Where the
         squared difference is not proportional to the stated variance, the variance is also raised
-        to a power. Models that are fitted already, Gaussian processes, Bayesian linear models and
-        estimators of this package keep their own scale, as do all with fewer than 40 samples, or
-        than 3 of a class. None keeps it too. The mean stays, and so does the total: a variance that
-        the epistemic part loses is aleatoric, and what it gains was, but for 5 % of the total,
-        which stay aleatoric. Class probabilities spread as far as all of a sample's are positive.
+        to a power. Models that are fitted already, Gaussian processes, Bayesian linear models,
+        estimators of this package and :class:`MixedModels`, whose models are each on a scale of
+        their own, keep it, as do all with fewer than 40 samples, or than 3 of a class. None keeps
+        it too. The mean stays, and so does the total: a variance that the epistemic part loses is
+        aleatoric, and what it gains was, but for 5 % of the total, which stay aleatoric. Class
+        probabilities spread as far as all of a sample's are positive.
 
     Attributes
     ----------
@@ -196,10 +197,9 @@ class Teacher(EstimatorOfModels):
         X = as_table(X)
         weights = weights_for(self.estimator, sample_weight)
         model = clone(self.estimator)
-        is_measured = self.epistemic_scale == "halves" and not has_own_scale(model)
-        seconds = model.max_time if isinstance(model, MixedModels) and is_measured else None
-        if seconds is not None:
-            model.set_params(max_time=0.8 * seconds)
+        is_measured = self.epistemic_scale == "halves" and not (
+            has_own_scale(model) or isinstance(final_step(model)[0], MixedModels)
+        )
         self.estimator_ = model.fit(X, y, **weights)
         X, y = as_rows(X), np.asarray(y)
         weight, first = check_weights(sample_weight, len(y)), rows_at(X, slice(0, 1))
@@ -245,8 +245,6 @@ class Teacher(EstimatorOfModels):
             self._scale = measured_scale(*given, X, y, weight)
         elif isinstance(self.epistemic_scale, Real):
             self._scale = EpistemicScale(np.full(1, float(self.epistemic_scale)))
-        if seconds is not None:
-            self.estimator_.set_params(max_time=seconds)
         self.n_members_ = n_members
         return self
 

@@ -19,6 +19,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
@@ -26,11 +27,11 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn_checks import cases_of
 
 from skdistill.teachers import MixedModels, Teacher, as_teacher
+from skdistill.teachers._members import group_moments, group_probabilities, shares_of_groups
 from skdistill.teachers._mixed import (
-    mixtures,
+    groups_of_moments,
+    groups_of_probabilities,
     models_for,
-    shares_of_groups,
-    spread_of_groups,
     stacking_weights,
 )
 
@@ -47,27 +48,69 @@ def test_shares_by_hand():
 
 
 @pytest.mark.parametrize("n_groups", [1, 3, 7, 20])
-def test_groups_have_the_mean_and_the_variance_of_the_weighted_mixture(n_groups):
+def test_groups_have_the_moments_of_the_weighted_mixture(n_groups):
     random = np.random.RandomState(0)
     members = np.stack([1e4 + random.normal(size=(5, 7, 2)), random.uniform(1, 2, (5, 7, 2))], -1)
-    widths = random.uniform(size=7)
-    found = mixtures(members, shares_of_groups(widths, n_groups))
-    weights = (widths / widths.sum())[:, None]
+    widths = random.dirichlet(np.ones(7))
+    found = groups_of_moments(members, widths, n_groups)
+    weights = widths[:, None]
     mean = (weights * members[..., 0]).sum(axis=1)
-    variance = (weights * (members[..., 1] + (members[..., 0] - mean[:, None]) ** 2)).sum(axis=1)
+    aleatoric = (weights * members[..., 1]).sum(axis=1)
+    epistemic = (weights * (members[..., 0] - mean[:, None]) ** 2).sum(axis=1)
     assert_allclose(found[..., 0].mean(axis=1), mean, rtol=1e-12)
-    assert_allclose(found[..., 1].mean(axis=1) + found[..., 0].var(axis=1), variance, rtol=1e-6)
+    if n_groups == 1:  # which has no variance
+        assert_allclose(found[:, 0, :, 1], aleatoric + epistemic, rtol=1e-6)
+    else:
+        assert_allclose(found[..., 1].mean(axis=1), aleatoric, rtol=1e-6)
+        assert_allclose(found[..., 0].var(axis=1), epistemic, rtol=1e-6)
+    # Of neighbours of equal weight the epistemic part is less, but not mean and total.
+    moments = np.concatenate([members, np.ones_like(members[..., :1])], axis=-1)
+    grouped = group_moments(moments, n_groups)
+    assert grouped.shape[1] == min(n_groups, 7)
+    assert_allclose(grouped[..., 0].mean(axis=1), members[..., 0].mean(axis=1), rtol=1e-12)
+    total = members[..., 1].mean(axis=1) + members[..., 0].var(axis=1)
+    assert_allclose(grouped[..., 1].mean(axis=1) + grouped[..., 0].var(axis=1), total, rtol=1e-6)
+    assert_allclose(grouped[..., 2], 1)
 
 
-@pytest.mark.parametrize(("n", "weight", "n_groups"), [(20, 0.6, 20), (5, 0.3, 7), (8, 1.0, 2)])
-def test_spread_of_groups_is_that_of_random_members(n, weight, n_groups):
-    values = np.random.RandomState(0).normal(size=(20_000, n))
-    values -= values.mean(axis=1, keepdims=True)
-    shares = shares_of_groups(np.append(np.full(n, weight / n), 1 - weight), n_groups)[:, :n]
-    of_groups = values @ shares.T
-    assert_allclose(of_groups.mean(axis=1), 0, atol=1e-12)
-    expected = of_groups.var(axis=1).mean() / values.var(axis=1).mean()
-    assert_allclose(spread_of_groups(shares), expected, rtol=0.03)
+def test_groups_of_probabilities_are_as_far_apart_as_members():
+    random = np.random.RandomState(0)
+    members, widths = random.dirichlet([9, 9, 9], size=(50, 7)), random.dirichlet(np.ones(7))
+    found = groups_of_probabilities(members, widths, 10)
+    mean = (widths[:, None] * members).sum(axis=1, keepdims=True)
+    spread = (widths * np.square(members - mean).sum(axis=-1)).sum(axis=1)
+    assert_allclose(found.sum(axis=-1), 1)
+    assert_allclose(found.mean(axis=1), mean[:, 0], rtol=1e-12)
+    of_groups = np.square(found - mean).sum(axis=-1).mean(axis=1)
+    is_inside = found.min(axis=(1, 2)) > 0
+    assert is_inside.mean() > 0.9
+    assert_allclose(of_groups[is_inside], spread[is_inside], rtol=1e-9)
+    certain = np.eye(3)[[[0, 0, 1, 0, 0, 2, 0]]]  # probabilities of 0 cannot be moved
+    assert groups_of_probabilities(certain, widths, 3).min() >= 0
+    assert_allclose(group_probabilities(members, 3).mean(axis=1), members.mean(axis=1))
+
+
+def test_each_model_is_on_a_scale_of_its_own(numbers):
+    """Processes and ensembles keep theirs, all else is measured; one member becomes two."""
+    X, y = numbers
+    process = GaussianProcessRegressor(alpha=1.0, normalize_y=True)
+    for model, has_scale in ((process, False), (LinearRegression(), True)):
+        found = as_teacher(MixedModels([model], random_state=0)).fit(X, y)
+        (scale,) = found.estimator_._scales
+        assert (scale is not None) == has_scale
+        assert found.epistemic_scale_ is None
+    mean, total = found.predict(X), found.predict_uncertainty(X)
+    assert_allclose(mean, LinearRegression().fit(X, y).predict(X))
+    assert np.ptp(total.epistemic) < 1e-9
+    # Of a line, the variance of its mean is that of the noise times (d + 1) / n.
+    residual = found.estimator_.residual_variances_[0] * found.estimator_.temperature_
+    assert_allclose(total.total, residual + total.epistemic * (1 - found.estimator_.temperature_))
+    noise = np.square(y - mean).mean()
+    expected = noise * (X.shape[1] + 1) / len(y)
+    assert 0.5 * expected < total.epistemic[0] < 5 * expected
+    alone = as_teacher(process).fit(X, y).predict_uncertainty(X).epistemic
+    mixed = as_teacher(MixedModels([process])).fit(X, y).predict_uncertainty(X).epistemic
+    assert_allclose(mixed, alone, rtol=1e-6)
 
 
 def test_stacking_finds_the_weights_of_a_mixture():
@@ -273,7 +316,8 @@ def test_automatic_process_ignores_features_of_noise():
 def test_density_of_the_mixture(numbers):
     X, y = numbers
     kinds = [LinearRegression(), DummyRegressor()]
-    teacher = as_teacher(MixedModels(kinds, weights=[1, 1]), epistemic_scale=None).fit(X, y)
+    mixed = MixedModels(kinds, weights=[1, 1], epistemic_scale=None)
+    teacher = as_teacher(mixed).fit(X, y)
     teacher.estimator_.n_members = 2  # a member for each
     alone = [as_teacher(kind).fit(X, y) for kind in kinds]
     densities = [norm.pdf(y, one.predict(X), np.sqrt(one.residual_variance_)) for one in alone]
