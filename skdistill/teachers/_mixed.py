@@ -80,6 +80,7 @@ from ._models import EstimatorOfModels
 # See doc/design.rst.
 _LEAST_WEIGHT = 0.01  # of a model that is kept
 _LEAST_SPREAD = 1e-6  # of groups, over that of their members
+_CORRELATION = 0.5  # of the errors of two models of the same samples
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000  # change of weights, and steps, that end their EM
 # Samples of an exact Gaussian process, and seconds of a fit to so many.
 _MOST_OF_PROCESS, _SECONDS_OF_PROCESS = 1_000, 15.0
@@ -113,9 +114,9 @@ class MixedModels(EstimatorOfModels):
         every sample into one test fold. A number makes shuffled folds, stratified by class.
     n_members : int, default=20
         All models' members, side by side and each as wide as its weight, are cut into this many
-        groups, whose mixtures are the members. These are moved apart until their variance is that
-        of the models' members: the mean and both parts of the uncertainty are those of the weighted
-        mixture. Of classes as far as all probabilities are positive.
+        groups, whose mixtures are the members. Mean and total variance are those of the weighted
+        mixture; the members' distance is such that the epistemic part is the variance of its mean,
+        and what the models differ by beyond theirs, which is bias. Probabilities remain positive.
     epistemic_scale : "halves" or None, default="halves"
         Models whose members have no scale of their own are also fitted on three thirds of the
         samples, as by :class:`Teacher`, before they are mixed. A regressor with one member has the
@@ -351,12 +352,8 @@ class MixedModels(EstimatorOfModels):
             else (scale.of_probabilities if are_classes else scale.of_moments)(members)
             for members, scale in zip(each, scales, strict=True)
         ]
-        counts = [members.shape[1] for members in each]
-        widths = np.repeat(weights / counts, counts)
-        members = np.concatenate(each, axis=1)
-        if are_classes:
-            return groups_of_probabilities(members, widths, self.n_members)
-        return groups_of_moments(members, widths, self.n_members)
+        mix = groups_of_probabilities if are_classes else groups_of_moments
+        return mix(each, weights, self.n_members)
 
     def _distribution(self, members: np.ndarray) -> EmpiricalCategorical | EmpiricalGaussian:
         if is_classifier(self):
@@ -398,38 +395,72 @@ def _share_time(models: list, seconds: float, n_fits: int) -> None:
         model.set_params(max_time=seconds / (n_fits * len(timed)))
 
 
-def groups_of_moments(members: np.ndarray, widths: np.ndarray, n_groups: int) -> np.ndarray:
-    """Means and variances (n, G, t, 2) of groups of members (n, S, t, 2) of weights (S,).
+def groups_of_moments(each: list[np.ndarray], weights: np.ndarray, n_groups: int) -> np.ndarray:
+    """Means and variances (n, G, t, 2) of groups of the members of models, (n, S_i, t, 2) each.
 
-    Mean, aleatoric and epistemic variance are those of the mixture of all members.
+    Mean and total variance are those of the mixture. See `epistemic_of` for its parts.
     """
-    shares = shares_of_groups(widths, n_groups)
-    centre = np.tensordot(widths, members[..., 0], axes=(0, 1))[:, None]
-    gaps = members[..., 0] - centre  # squares of values far from 0 lose digits
-    epistemic = np.tensordot(widths, np.square(gaps), axes=(0, 1))[:, None]
-    gaps = shares @ gaps
-    ratio, left = _ratio(epistemic, np.square(gaps).mean(axis=1, keepdims=True))
-    return np.stack([centre + ratio * gaps, shares @ members[..., 1] + left], axis=-1)
+    own = np.stack([members[..., 0].mean(axis=1) for members in each])  # (m, n, t)
+    mean = np.tensordot(weights, own, axes=1)
+    within = np.stack([members[..., 0].var(axis=1) for members in each])
+    epistemic, spread = epistemic_of(weights, own - mean, within)
+    members = np.concatenate(each, axis=1)
+    shares = _shares(each, weights, n_groups)
+    gaps = shares @ (members[..., 0] - mean[:, None])  # squares of values far from 0 lose digits
+    found = np.square(gaps).mean(axis=1)
+    ratio = _ratio(epistemic, found)
+    variances = shares @ members[..., 1] + (spread - np.square(ratio) * found)[:, None]
+    return np.stack([mean[:, None] + ratio[:, None] * gaps, variances], axis=-1)
 
 
-def groups_of_probabilities(members: np.ndarray, widths: np.ndarray, n_groups: int) -> np.ndarray:
-    """Probabilities (n, G, K) of groups of members (n, S, K) of weights (S,).
+def groups_of_probabilities(
+    each: list[np.ndarray], weights: np.ndarray, n_groups: int
+) -> np.ndarray:
+    """Probabilities (n, G, K) of groups of the members of models, (n, S_i, K) each.
 
-    The mean is that of the mixture, and the squared deviations from it, as far as all are positive.
+    The mean is that of the mixture; squared deviations from it are those of `epistemic_of`, as far
+    as all probabilities are positive.
     """
-    shares = shares_of_groups(widths, n_groups).astype(members.dtype)
-    centre = np.tensordot(widths, members, axes=(0, 1))[:, None]
-    spread = np.tensordot(widths, np.square(members - centre).sum(axis=-1), axes=(0, 1))[:, None]
-    groups = shares @ members
-    of_groups = np.square(groups - centre).sum(axis=-1).mean(axis=1, keepdims=True)
-    return stretched(groups, _ratio(spread, of_groups)[0])
+    own = np.stack([members.mean(axis=1) for members in each])
+    mean = np.tensordot(weights, own, axes=1)
+    within = np.stack([members.var(axis=1).sum(axis=-1) for members in each])
+    between = np.sqrt(np.square(own - mean).sum(axis=-1))
+    epistemic, _ = epistemic_of(weights, between, within)
+    members = np.concatenate(each, axis=1)
+    groups = _shares(each, weights, n_groups).astype(members.dtype) @ members
+    found = np.square(groups - mean[:, None]).sum(axis=-1).mean(axis=1)
+    return stretched(groups, _ratio(epistemic, found)[:, None])
 
 
-def _ratio(wanted: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By what to multiply deviations of this variance, and what is left where there are none."""
+def epistemic_of(
+    weights: np.ndarray, gaps: np.ndarray, within: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Epistemic variance (...) of a mixture of models, and the variance of all their members.
+
+    Of models (m,) `gaps` (m, ...) are the means less that of the mixture, and `within` (m, ...)
+    their epistemic variances V_i. With errors of one correlation r, the mean of the mixture has
+
+        V = r (sum_i w_i sqrt(V_i))^2 + (1 - r) sum_i w_i^2 V_i,
+
+    and models without bias differ by ``sum_i w_i V_i - V``. What they differ by more is bias.
+    """
+    spread = np.tensordot(weights, within, axes=1)
+    between = np.tensordot(weights, np.square(gaps), axes=1)
+    together = np.square(np.tensordot(weights, np.sqrt(within), axes=1))
+    apart = np.tensordot(np.square(weights), within, axes=1)
+    of_mean = _CORRELATION * together + (1 - _CORRELATION) * apart
+    return of_mean + np.maximum(between - (spread - of_mean), 0), spread + between
+
+
+def _shares(each: list[np.ndarray], weights: np.ndarray, n_groups: int) -> np.ndarray:
+    counts = [members.shape[1] for members in each]
+    return shares_of_groups(np.repeat(weights / counts, counts), n_groups)
+
+
+def _ratio(wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """By what to multiply deviations of a variance to have another; 1 where there are none."""
     can = found > _LEAST_SPREAD * wanted
-    ratio = np.sqrt(np.divide(wanted, found, out=np.ones_like(wanted), where=can))
-    return ratio, np.where(can, 0.0, wanted - found)
+    return np.sqrt(np.divide(wanted, found, out=np.ones_like(wanted), where=can))
 
 
 def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:

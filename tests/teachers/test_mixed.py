@@ -29,6 +29,7 @@ from sklearn_checks import cases_of
 from skdistill.teachers import MixedModels, Teacher, as_teacher
 from skdistill.teachers._members import group_moments, group_probabilities, shares_of_groups
 from skdistill.teachers._mixed import (
+    epistemic_of,
     groups_of_moments,
     groups_of_probabilities,
     models_for,
@@ -51,17 +52,19 @@ def test_shares_by_hand():
 def test_groups_have_the_moments_of_the_weighted_mixture(n_groups):
     random = np.random.RandomState(0)
     members = np.stack([1e4 + random.normal(size=(5, 7, 2)), random.uniform(1, 2, (5, 7, 2))], -1)
-    widths = random.dirichlet(np.ones(7))
-    found = groups_of_moments(members, widths, n_groups)
-    weights = widths[:, None]
-    mean = (weights * members[..., 0]).sum(axis=1)
-    aleatoric = (weights * members[..., 1]).sum(axis=1)
-    epistemic = (weights * (members[..., 0] - mean[:, None]) ** 2).sum(axis=1)
+    each, weights = [members[:, :4], members[:, 4:]], np.array([0.4, 0.6])
+    found = groups_of_moments(each, weights, n_groups)
+    widths = np.repeat(weights / [4, 3], [4, 3])[:, None]
+    mean = (widths * members[..., 0]).sum(axis=1)
+    spread = (widths * (members[..., 0] - mean[:, None]) ** 2).sum(axis=1)
+    total = (widths * members[..., 1]).sum(axis=1) + spread
     assert_allclose(found[..., 0].mean(axis=1), mean, rtol=1e-12)
-    if n_groups == 1:  # which has no variance
-        assert_allclose(found[:, 0, :, 1], aleatoric + epistemic, rtol=1e-6)
-    else:
-        assert_allclose(found[..., 1].mean(axis=1), aleatoric, rtol=1e-6)
+    assert_allclose(found[..., 1].mean(axis=1) + found[..., 0].var(axis=1), total, rtol=1e-6)
+    own = np.stack([one[..., 0].mean(axis=1) for one in each])
+    within = np.stack([one[..., 0].var(axis=1) for one in each])
+    epistemic, of_all = epistemic_of(weights, own - mean, within)
+    assert_allclose(of_all, spread, rtol=1e-6)
+    if n_groups > 1:  # one has no variance
         assert_allclose(found[..., 0].var(axis=1), epistemic, rtol=1e-6)
     # Of neighbours of equal weight the epistemic part is less, but not mean and total.
     moments = np.concatenate([members, np.ones_like(members[..., :1])], axis=-1)
@@ -73,20 +76,40 @@ def test_groups_have_the_moments_of_the_weighted_mixture(n_groups):
     assert_allclose(grouped[..., 2], 1)
 
 
+def test_epistemic_part_is_the_variance_of_the_mean_and_bias():
+    """Errors of correlation .5, of variances 1 and 4; then a bias of 3 of the second model."""
+    random, weights = np.random.RandomState(0), np.array([0.3, 0.7])
+    cov = [[1.0, 1.0], [1.0, 4.0]]
+    values = random.multivariate_normal([0, 0], cov, 200_000).T
+    within = np.array([1.0, 4.0])
+    gap = np.sqrt(np.square(values[0] - values[1]).mean())  # as far as they are on average
+    gaps = np.array([-0.7, 0.3]) * gap
+    epistemic, spread = epistemic_of(weights, gaps, within)
+    assert_allclose(epistemic, (weights @ values).var(), rtol=0.01)
+    assert_allclose(spread, weights @ within + 0.21 * gap**2)
+    biased, _ = epistemic_of(weights, np.array([-0.7, 0.3]) * np.hypot(gap, 3), within)
+    assert_allclose(biased - epistemic, 0.21 * 9, rtol=0.05)
+    alone, _ = epistemic_of(np.ones(1), np.zeros(1), np.array([2.0]))
+    assert alone == 2
+
+
 def test_groups_of_probabilities_are_as_far_apart_as_members():
     random = np.random.RandomState(0)
-    members, widths = random.dirichlet([9, 9, 9], size=(50, 7)), random.dirichlet(np.ones(7))
-    found = groups_of_probabilities(members, widths, 10)
-    mean = (widths[:, None] * members).sum(axis=1, keepdims=True)
-    spread = (widths * np.square(members - mean).sum(axis=-1)).sum(axis=1)
+    members = random.dirichlet([9, 9, 9], size=(50, 7))
+    each, weights = [members[:, :4], members[:, 4:]], np.array([0.4, 0.6])
+    found = groups_of_probabilities(each, weights, 10)
+    own = np.stack([one.mean(axis=1) for one in each])
+    mean = np.tensordot(weights, own, axes=1)
+    within = np.stack([one.var(axis=1).sum(axis=-1) for one in each])
+    spread, _ = epistemic_of(weights, np.sqrt(np.square(own - mean).sum(axis=-1)), within)
     assert_allclose(found.sum(axis=-1), 1)
-    assert_allclose(found.mean(axis=1), mean[:, 0], rtol=1e-12)
-    of_groups = np.square(found - mean).sum(axis=-1).mean(axis=1)
+    assert_allclose(found.mean(axis=1), mean, rtol=1e-12)
+    of_groups = np.square(found - mean[:, None]).sum(axis=-1).mean(axis=1)
     is_inside = found.min(axis=(1, 2)) > 0
     assert is_inside.mean() > 0.9
     assert_allclose(of_groups[is_inside], spread[is_inside], rtol=1e-9)
     certain = np.eye(3)[[[0, 0, 1, 0, 0, 2, 0]]]  # probabilities of 0 cannot be moved
-    assert groups_of_probabilities(certain, widths, 3).min() >= 0
+    assert groups_of_probabilities([certain], np.ones(1), 3).min() >= 0
     assert_allclose(group_probabilities(members, 3).mean(axis=1), members.mean(axis=1))
 
 
