@@ -239,7 +239,7 @@ WRITES_WITH_REASON = {
     # scikit-learn's tags, which `__sklearn_tags__` changes and returns.
     **{"_estimator/predicting.py": 3, "teachers/_mixed.py": 4, "teachers/_teacher.py": 2},
     # Gradients of torch's parameters, which its optimizers read there.
-    **{"_engine/_flat.py": 1, "_engine/_net.py": 1, "_engine/_steps.py": 1},
+    **{"_engine/_net.py": 1, "_engine/_steps.py": 2},
     # Of the copy of a network: forward of a layer of torch's, and sizes that go with its weights.
     **{"modules/_recurrent.py": 1, "pruning/_removal.py": 1},
     # Messages of protobuf, as which onnx has its graphs.

@@ -27,7 +27,7 @@ from .._utils.validation import errors_about
 from .._utils.warnings import warn
 from ..distributions import Calibratable
 from ..pruning import ProximalStep
-from ..settings import Checkpoint, Runtime
+from ..settings import Runtime
 from ..teachers import check_member_predictions
 from ..transfer import (
     Disagreement,
@@ -87,7 +87,7 @@ class FitSpec:
     params: dict[str, Any]  # of the estimator
     transfer: Any  # the parameter, without TransferOnly
     transfer_only: bool
-    checkpoint: Checkpoint | None
+    checkpoint: Any  # the parameter
     teacher: Any  # the parameter, or the estimator that None stands for
     training: Training
     random_state: np.random.RandomState
@@ -266,9 +266,9 @@ def read_fit(
         training = replace(training, lr_schedule=None, budget=None)
     elif (budget := training.budget) and share is not None:
         # Half of the time is for the second student, by which this one is calibrated.
-        training = replace(training, budget=budget.keeping(budget.seconds / 2))
+        training = replace(training, budget=budget.less(budget.seconds / 2))
     of_estimator = type(estimator).__name__, kind, params, transfer, transfer_only
-    of_training = Checkpoint.of(runtime.checkpoint), teacher, training, random_state
+    of_training = runtime.checkpoint, teacher, training, random_state
     of_data: Any = arguments, schema, plan, recipe, scaling, rows, encoded, weight, rows[:0], stream
     spec = FitSpec(*of_estimator, *of_training, before, is_pass, *of_data)
     if transfer == "auto" and kind == "regressor" and n_rows > many:

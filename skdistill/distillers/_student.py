@@ -471,32 +471,27 @@ class Student:
         self, module, objective, rows, n_epochs, callbacks=(), phase="student", **settings
     ) -> Generator[Fitted, None, Fitted]:
         """Train the module, and give it; `settings` are those of :meth:`Training.fit`."""
-        from .._engine import DivergenceGuard
-
-        guard = DivergenceGuard()
         net = self.training.fit(
             module,
             objective,
             rows,
             n_epochs,
-            callbacks=[*callbacks, guard, *([self.continued] if self.continued else [])],
+            callbacks=[*callbacks, *([self.continued] if self.continued else [])],
             phase=phase,
             **settings,
         )
-        return (yield from self.trained(module, net, guard))
+        return (yield from self.trained(module, net))
 
-    def trained(
-        self, module: DistributionStack, net: Any, guard: Any
-    ) -> Generator[Fitted, None, Fitted]:
+    def trained(self, module: DistributionStack, net: Any) -> Generator[Fitted, None, Fitted]:
         """Give the module that a net has trained, and raise Ctrl-C again."""
-        self.training.refuse_diverged(net, guard)
+        self.training.refuse_diverged(net)
         n_before = len(self.history)
         new = ({**row, "epoch": n_before + number} for number, row in enumerate(net.history, 1))
         fitted = self._fitted(module, [*self.history, *new])
         yield fitted
         if net.interrupted_:
             raise KeyboardInterrupt
-        if guard.worse_.any() and not self.is_pass:
+        if net.guard.worse_.any() and not self.is_pass:
             self.training.warn_of_worse("The student is", net.lr)
         return fitted
 
@@ -663,7 +658,7 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     runtime = replace(Runtime.of(pilot.runtime), checkpoint=None)
     pilot.set_params(calibration_fraction=None, runtime=runtime, warm_start=False)
     if spec.training.budget is not None:
-        pilot.set_params(max_time=spec.training.budget.keeping(0.0).part(1.0).seconds)
+        pilot.set_params(max_time=spec.params["max_time"] / 2)
     pilot.fit(*kept, X_transfer=spec.X_transfer if len(spec.X_transfer) else None)
     task, module = pilot._plan.task, pilot.module_
     X, y, _ = read_samples(pilot, held_out.X, held_out.y, pilot._input_schema)

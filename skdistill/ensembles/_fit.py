@@ -20,9 +20,8 @@ from .._estimator.warm_start import all_weights, in_dtype_of, scaling_of
 from .._method.random_functions import find_functions
 from .._method.task import TASKS, prepare_to_compute, read_samples
 from .._serialization.digest import digest
-from .._training.resume import resumable
 from .._training.stream import Stream, refuse_with_stream
-from .._training.trainer import SEED_LIMIT
+from .._training.trainer import SEED_LIMIT, resumable
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.reporting import stage
 from .._utils.warnings import warn
@@ -134,7 +133,8 @@ def fit_ensemble(ensemble: BaseEstimator, X, y, sample_weight=None, observer: An
     if (budget := training.budget) is not None:  # time is left for what comes after training
         share = min(1.0, n_rows / _SAMPLES_OF_FUNCTIONS) if read.distance_aware else 0.0
         seconds = _SHARE_AFTER * budget.seconds + share * _SECONDS_OF_FUNCTIONS
-        training = replace(training, budget=budget.keeping_for_work(seconds, _MOST_AFTER))
+        budget = budget.less(min(seconds, _MOST_AFTER * budget.seconds))
+        training = replace(training, budget=budget)
     inputs = InputSettings.of(ensemble.get_params(deep=False), read.kind, schema.columns)
     read = replace(read, training=training, inputs=inputs, task=task, dtype=dtype, train=data)
 

@@ -135,7 +135,8 @@ class EnsembleSpec:
         own["runs_chains"] = isinstance(own["inference"], (SGLD, SGHMC))
         trained = own["inference"] if own["trains_each"] else DeepEnsemble()
         own |= trained.get_params(deep=False)
-        own["early_stopping"] = EarlyStopping.of(trained.early_stopping)
+        stopping = trained.early_stopping
+        own["early_stopping"] = EarlyStopping() if stopping is True else stopping or None
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
         networks = NetworkSettings.of(params, ensemble._module_defaults[ensemble._kind])
         changed = frozenset(params.keys() - unchanged)
