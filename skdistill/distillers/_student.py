@@ -23,7 +23,7 @@ from .._data.encoding import InputEncoding
 from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import as_rows, read_in_chunks, rows_first
 from .._estimator.calibration import ApproximationError, Temperature, fit_calibration
-from .._estimator.warm_start import in_dtype_of, load_weights, scaling_of
+from .._estimator.warm_start import load_weights, scaling_of
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
 from .._method.random_functions import (
     LEAST_SAMPLES,
@@ -34,7 +34,7 @@ from .._method.random_functions import (
     find_unknown,
 )
 from .._method.task import TASKS, Task, read_samples
-from .._training.stream import Part, Stream, rows_of_stream
+from .._training.samples import Samples, Stream, in_dtype_of, rows_of_stream
 from .._training.trainer import Training, batch_size_for, draws_globally, n_epochs_in, on_device
 from .._utils.process import rows_asked, rows_in_memory
 from .._utils.reporting import stage
@@ -278,7 +278,7 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None
 
-    def deal(part: Part, number: int) -> Any:
+    def deal(part: Samples, number: int) -> Any:
         return DistillationRows(
             put(part.X),
             (put(part.y), put(np.ones(len(part.X)))),

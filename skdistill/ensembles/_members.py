@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .._estimator.base import Fitted, ObservedTask
 from .._method.plan import TrainingBudget, as_tensors, build_module, rebuild_module, weights_of
-from .._training.stream import Part, Stream, rows_of_stream
+from .._training.samples import Samples, Stream, rows_of_stream
 from .._training.trainer import (
     PROGRESS,
     SEED_LIMIT,
@@ -38,7 +38,7 @@ from ..modules import weights_and_fan_ins
 from ..settings import EarlyStopping
 from ._out_of_bag import N_PARTS
 from ._perturbations import noise_of_targets, random_weights, stratified
-from ._spec import EnsembleSpec, Samples, ValidatedBy, brier_score, n_bins_of
+from ._spec import EnsembleSpec, ValidatedBy, brier_score, n_bins_of
 
 _PATIENCE_SHARE = 4  # epochs over the patience of n_iter_no_change="auto", see doc/design.rst
 _LEAST_PATIENCE = 20  # epochs
@@ -252,7 +252,7 @@ def train_stack(
     order_seeds = [seed + SEED_LIMIT for seed in seeds]
 
     def dealt(
-        samples: Part | Samples, weight: Any, number: int = 0, mean_weight: float | None = None
+        samples: Samples, weight: Any, number: int = 0, mean_weight: float | None = None
     ) -> Rows:
         """Encoded samples as the engine takes them, perturbed: a stretch of them by its number."""
         X, y, weight = tensors_of(spec, samples.X, samples.y, weight)
