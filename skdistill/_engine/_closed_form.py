@@ -256,11 +256,6 @@ class Layer:
         """View inputs (B, n, fan_in) as (*lead, n, fan_in), with M = 1 where heads share them."""
         return h.unsqueeze(-3) if self.heads else h.unflatten(0, self.lead)
 
-    def views(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and biases in a flat buffer, shaped as the module's."""
-        block = self.by_network(self.block(flat))
-        return block[..., :-1, :], block[..., -1:, :]
-
 
 class Pass:
     """Forward and backward of all layers for batches of one size, in memory allocated once.
@@ -368,7 +363,8 @@ class ClosedFormGradient(PassGradient):
         return bool(blocks_of(module))
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        return [view for layer in self.layers for view in layer.views(flat)]
+        blocks = [layer.by_network(layer.block(flat)) for layer in self.layers]
+        return [view for W in blocks for view in (W[..., :-1, :], W[..., -1:, :])]
 
     def new_pass(self, n_rows: int) -> Pass:
         return Pass(self.layers, self.flat, self.d_flat, n_rows)

@@ -28,7 +28,6 @@ from .._method.task import (
     RegressionTask,
     Task,
     dtype_to_compute,
-    prepare_to_compute,
     read_samples,
 )
 from .._utils.moments import Moments
@@ -101,7 +100,7 @@ def read_in_memory(
     class_weight: object = None,
     before: Any = None,
     *,
-    known: Task | None = None,
+    known: Any = None,
     is_pass: bool = False,
 ) -> tuple[Samples, slice | np.ndarray, InputSchema, Task]:
     """Check X and y; return samples of positive weight, which they are, their schema and task.
@@ -120,8 +119,15 @@ def read_in_memory(
         rows = in_dtype_of(before.module, rows)
         task = replace(task, dtype=before.plan.task.dtype)
     elif "dtype" not in estimator._parameter_table["runtime"].unread:
-        runtime = Runtime.of(estimator.runtime)
-        rows, task = prepare_to_compute(runtime.dtype, runtime.device, rows, task)
+        runtime, given = Runtime.of(estimator.runtime), rows.dtype.name
+
+        def limits() -> tuple[np.ndarray, np.ndarray]:  # NaN is missing
+            return np.fmin.reduce(rows), np.fmax.reduce(rows)
+
+        wanted = dtype_to_compute(runtime.dtype, runtime.device, given, rows.shape, limits)
+        if wanted != given:
+            check_trainable(rows, wanted)
+            rows, task = rows.astype(wanted), replace(task, dtype=given)
     samples = Samples(rows, y, task.weights_of_rows(y, sample_weight, class_weight))
     if samples.weight is None or samples.weight.all():  # X may be a memory map
         return samples, slice(None), schema, task

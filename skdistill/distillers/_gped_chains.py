@@ -341,11 +341,11 @@ class OnlineDistillation(Callback):
 
     def _train_student(self) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
-        assert self.student is not None
-        with suited_threads(self.student.flop_per_step, self.n_threads):
-            self.student.fit_loop(self.buffer, epochs=1)
+        net: Any = self.student
+        with suited_threads(net.flop_per_step, self.n_threads):
+            net.fit_loop(self.buffer, epochs=1)
         self.buffer.batches.clear()
-        if self.student.interrupted_ or self.student.guard.diverged_.any():
+        if net.interrupted_ or net.guard.diverged_.any():
             raise StudentStopped  # no KeyboardInterrupt, which would end the chains quietly
 
     def on_epoch_end(self, net, **kwargs):
