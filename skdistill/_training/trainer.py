@@ -254,19 +254,6 @@ class Training:
             )
         return net
 
-    def refuse_diverged(self, net: Any) -> None:
-        """Raise ValueError if a student diverged, KeyboardInterrupt before its first epoch."""
-        if net.interrupted_ and not n_epochs_in(net.history):
-            raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
-        if not net.guard.diverged_.any():
-            return
-        if net.interrupted_:
-            raise KeyboardInterrupt
-        raise ValueError(
-            "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
-            f"than {net.lr} or clip_norm than {self.clip_norm}; teacher_, if any, is kept."
-        )
-
     def warn_of_worse(self, who_is: str, lr: float | None = None) -> None:
         """Warn that a network trained at the rate `lr` is worse than a constant prediction."""
         warn(

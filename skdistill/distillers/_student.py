@@ -484,7 +484,13 @@ class Student:
 
     def trained(self, module: DistributionStack, net: Any) -> Generator[Fitted, None, Fitted]:
         """Give the module that a net has trained, and raise Ctrl-C again."""
-        self.training.refuse_diverged(net)
+        if net.interrupted_ and (net.guard.diverged_.any() or not n_epochs_in(net.history)):
+            raise KeyboardInterrupt  # there is nothing to keep
+        if net.guard.diverged_.any():
+            raise ValueError(
+                "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
+                f"than {net.lr} or clip_norm than {net.clip_norm}; teacher_, if any, is kept."
+            )
         n_before = len(self.history)
         new = ({**row, "epoch": n_before + number} for number, row in enumerate(net.history, 1))
         fitted = self._fitted(module, [*self.history, *new])

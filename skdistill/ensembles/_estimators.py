@@ -137,7 +137,7 @@ class BayesianEnsembleRegressor(RegressorMixin, BayesianEnsemble):
         follows: the samples that members leave out and the random functions. Blocks of members and
         settings that are tried share the time; members that diverge are trained anew only while
         there is some. A warning says where it is too short for one epoch. The model depends on the
-        speed of the machine then. Of a fit that goes on from a checkpoint the time before counts.
+        speed of the machine then. A fit that goes on from a checkpoint has the time anew.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is one in 150 rows, but
         at least 32, or 128 with ``module=TabM``, and at most 256; for chains it is 32.
