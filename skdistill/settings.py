@@ -51,11 +51,6 @@ class Checkpoint(Settings):
     _: KW_ONLY
     every: float | str = 60.0
 
-    @classmethod
-    def of(cls, given: Any) -> Checkpoint | None:
-        """Return what is given as ``checkpoint=``; a path stands for one with the defaults."""
-        return None if given is None else super().of(given)
-
 
 @dataclass(eq=False, repr=False)
 class Connection(Settings):
@@ -117,11 +112,6 @@ class EarlyStopping(Settings):
     validation_fraction: float = 0.1
     n_iter_no_change: int | str = "auto"
     tol: float = 1e-4
-
-    @classmethod
-    def of(cls, given: EarlyStopping | bool) -> EarlyStopping | None:
-        """Return what is given as ``early_stopping=``: True stands for the defaults."""
-        return given if isinstance(given, cls) else cls() if given else None
 
 
 @dataclass(eq=False, repr=False)

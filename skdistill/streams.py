@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from ._data.checks import is_stream
 from ._estimator.functions import predict_frame
-from ._training.stream import BUFFER_ROWS
+from ._training.samples import BUFFER_ROWS
 from ._utils.validation import Number
 
 if TYPE_CHECKING:

@@ -52,24 +52,16 @@ def asks_to_stop(error: KeyboardInterrupt) -> bool:
 
 
 class EpochLog(PrintLog):
-    """skorch's table of epochs, headed by what is trained, for ``verbose=2``."""
-
-    def __init__(self):
-        def sink(text: str) -> None:  # without its colours where the output is no terminal
-            print_line(text if sys.stdout.isatty() else _COLOURS.sub("", text))
-
-        super().__init__(sink=sink)
-
-    def __repr__(self) -> str:
-        return "print_log"  # as users know it: errors about its parameters show it
-
-    def on_train_begin(self, net, **kwargs):
-        if net.verbose > 1:
-            print_line(f"{net.phase}:")
+    """skorch's table of epochs, for ``verbose=2``."""
 
     def on_epoch_end(self, net, **kwargs):
         if net.verbose > 1:
             super().on_epoch_end(net, **kwargs)
+
+
+def print_row(text: str) -> None:
+    """Print a row of the table, without skorch's colours where the output is no terminal."""
+    print_line(text if sys.stdout.isatty() else _COLOURS.sub("", text))
 
 
 class _WithState(Callback):
@@ -179,26 +171,15 @@ class DivergenceGuard(_WithState):
 class TimeLimit(Callback):
     """End a training when its time is up, with its schedules at their ends.
 
-    The time runs from when this object is made; `further` returns the seconds of it to keep for
-    what follows. Progress is the share of the epochs that have ended, or of the time if that is
-    more: the learning rate, if it anneals, follows half a cosine of it, and so do weights of a loss
-    that change over the epochs. If time is up in the first epoch, training `is_short_`.
+    `budget` is a :class:`skdistill._training.trainer.TimeBudget`. Progress is the share of the
+    epochs that have ended, or of the time if that is more: the learning rate, if it anneals,
+    follows half a cosine of it, and so do weights of a loss that change over the epochs. If time is
+    up in the first epoch, training `is_short_`.
     """
 
-    seconds: float
-    clock: Callable[[], float]
+    budget: Any
     anneals: bool
-    further: Callable[[], float] | None = None
-
-    def __post_init__(self) -> None:
-        self.begin = self.clock()
-        self.share = 0.0  # of the time that has passed at the last minibatch, for other threads
-
-    @property
-    def left(self) -> float:
-        """Seconds until the time is up."""
-        kept = 0.0 if self.further is None else self.further()
-        return max(0.0, self.seconds - kept - (self.clock() - self.begin))
+    share = 0.0  # of the time that has passed at the last minibatch, for other threads
 
     def on_train_begin(self, net, **kwargs):
         self.is_short_ = False
@@ -209,12 +190,12 @@ class TimeLimit(Callback):
         objective, n_epochs, n_ended = net.criterion_, net.max_epochs, len(net.history) - 1
         epoch = n_ended
         for number, batch in enumerate(rows):
-            left = self.left
+            left = self.budget.left
             if number and not left:
                 self.is_short_ = n_ended == 0
                 return
             is_first = not (n_ended or number)  # it has the first learning rate in any case
-            share = 0.0 if is_first else 1.0 - (left / self.seconds if left else 0.0)
+            share = 0.0 if is_first else 1.0 - (left / self.budget.seconds if left else 0.0)
             self.share = share
             if self.anneals:
                 progress = max(n_ended / n_epochs, share)
@@ -232,7 +213,7 @@ class TimeLimit(Callback):
     def on_epoch_end(self, net, **kwargs):
         if self.anneals:
             net.history.record("event_lr", float(net.optimizer_.param_groups[0]["lr"]))
-        if not self.left:
+        if not self.budget.left:
             raise StopTraining
 
 
@@ -276,14 +257,12 @@ class StopWhen(Callback):
 class SavedTraining(Callback):
     """Restore a training from a checkpoint, and save it there; comes after all other callbacks."""
 
-    progress: Any  # of the fit, a skdistill._training.resume.Progress
+    progress: Any  # of the fit, a skdistill._training.trainer.Progress
     number: int  # of trainings that come before this one
     rows: Any
     draws_globally: bool
-    clock: Callable[[], float]
 
     def on_train_begin(self, net, **kwargs):
-        self.begin_ = self.clock()
         saved = self.progress.saved(self.number)
         if saved is None:
             return
@@ -302,7 +281,6 @@ class SavedTraining(Callback):
     def _state(self, net, has_ended: bool = False) -> dict[str, object]:
         return {
             "net": net.state() | {"has_ended": has_ended or net.asked_to_stop_},
-            "seconds": self.clock() - self.begin_,
             "rows": self.rows.state(),
             "random": torch.get_rng_state() if self.draws_globally else None,
         }

@@ -24,7 +24,7 @@ from .._utils.warnings import warn
 if sys.platform != "win32":
     import fcntl
 
-_FORMAT = "skdistill checkpoint", "1"  # and its version
+_FORMAT = "skdistill checkpoint", "2"  # and its version
 
 # Types of tensors that numpy and safetensors have too; others are kept as bytes.
 _IN_FILES = {

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gradients with forward and backward written out, without autograd.
+"""Gradients on flat buffers, with forward and backward written out, without autograd.
+
+The weights of a stack are in one buffer, their gradient in another, so that one call updates all.
+Between epochs the weights are in the module: a callback that looks at them sees no difference, and
+training may change from autograd to flat buffers and back at any epoch.
 
 In stacked perceptrons a layer maps its inputs h to f(A W), a residual one to h + f(A W), with
 A = [h 1]: the last row of W is the bias. The W of all layers lie one after the other in one flat
@@ -13,7 +17,7 @@ of whose outputs the gradient is zero.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -21,6 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from ..modules import (
@@ -35,11 +40,103 @@ from ..modules import (
     StackedSequential,
     TabM,
 )
-from ._flat import FlatGradient
 
 aten = torch.ops.aten
 
 _NARROW = 8  # outputs from which on a layer is stored with its units last, see doc/design.rst
+
+
+class FlatGradient(ABC):
+    """Computes a stack's loss and gradient on flat buffers; subclasses say how.
+
+    `parameters` are all those of the module, in their order in the buffers. `weight_decay` has L2
+    penalties on some, as pairs (nn.Parameter, float).
+    """
+
+    name: str  # what the history of training calls it
+
+    def __init__(
+        self,
+        module: nn.Module,
+        objective: Any,
+        weight_decay: Sequence[tuple[nn.Parameter, float]] = (),
+        n_epochs: int = 1,
+        parameters: Sequence[nn.Parameter] | None = None,
+    ):
+        self.module = module
+        self.objective = objective
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        self.parameters = list(names if parameters is None else parameters)
+        self.names = [names[parameter] for parameter in self.parameters]
+        self.n_epochs = n_epochs  # that are planned
+        self.n_loads = 0  # how often the weights have been taken from the module
+        size = sum(p.numel() for p in self.parameters)
+        self.flat = nn.Parameter(self.parameters[0].new_zeros(size), requires_grad=False)
+        self.flat.grad = self.d_flat = torch.zeros_like(self.flat)
+        # Views of the two, in the shapes of the parameters.
+        self.values, self.gradients = self.views(self.flat), self.views(self.d_flat)
+        found = dict(weight_decay)
+        decays = [found.get(p, 0.0) for p in self.parameters]
+        self.decay: Tensor | float = decays[0]
+        if len(set(decays)) > 1:
+            self.decay = torch.zeros_like(self.flat)
+            copy_each(self.views(self.decay), decays)
+
+    @staticmethod
+    @abstractmethod
+    def supports(module: nn.Module) -> bool:
+        """Tell whether the gradient of `module` can be computed in this way."""
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """View a flat buffer as the module's parameters, in their shapes."""
+        pieces = flat.split([p.numel() for p in self.parameters])
+        return [piece.view_as(p) for piece, p in zip(pieces, self.parameters, strict=True)]
+
+    @torch.no_grad()
+    def load(self) -> None:
+        """Copy the weights from the module into the buffer."""
+        self.n_loads += 1
+        copy_each(self.values, self.parameters)
+        self.has_penalty = self.objective.penalty(self.module) is not None
+
+    @torch.no_grad()
+    def store(self) -> None:
+        copy_each(self.parameters, self.values)
+
+    @abstractmethod
+    def __call__(
+        self, X: Tensor, targets: tuple[Tensor, ...], weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Set ``d_flat`` to the gradient of the objective for a minibatch, with all penalties.
+
+        Return outputs (*lead, n, n_outputs), valid until the next call, and weighted losses (S, n).
+        """
+
+    @torch.no_grad()
+    def outputs(self, X: Tensor) -> Tensor:
+        """Outputs for rows (S or 1, n, ...), valid until the next call of this or of the object."""
+        state = dict(zip(self.names, self.values, strict=True))
+        return functional_call(self.module.eval(), state, (X,))
+
+    def _add_penalties(self) -> None:
+        # The gradient of decay / 2 * sum of squares; one decay for all takes half the time.
+        if isinstance(self.decay, Tensor):
+            self.d_flat.addcmul_(self.decay, self.flat)
+        elif self.decay:
+            self.d_flat.add_(self.flat, alpha=self.decay)
+        if self.has_penalty:
+            self.store()
+            penalty = self.objective.penalty(self.module).sum()
+            found = torch.autograd.grad(penalty, self.parameters, allow_unused=True)
+            for gradient, more in zip(self.gradients, found, strict=True):
+                if more is not None:
+                    gradient.add_(more)
+
+
+def copy_each(targets: Sequence[Tensor], sources: Sequence[Tensor | float]) -> None:
+    """Copy each source, a tensor or a number, into its target."""
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source) if isinstance(source, Tensor) else target.fill_(source)
 
 
 class Block(NamedTuple):
@@ -159,11 +256,6 @@ class Layer:
         """View inputs (B, n, fan_in) as (*lead, n, fan_in), with M = 1 where heads share them."""
         return h.unsqueeze(-3) if self.heads else h.unflatten(0, self.lead)
 
-    def views(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and biases in a flat buffer, shaped as the module's."""
-        block = self.by_network(self.block(flat))
-        return block[..., :-1, :], block[..., -1:, :]
-
 
 class Pass:
     """Forward and backward of all layers for batches of one size, in memory allocated once.
@@ -271,7 +363,8 @@ class ClosedFormGradient(PassGradient):
         return bool(blocks_of(module))
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        return [view for layer in self.layers for view in layer.views(flat)]
+        blocks = [layer.by_network(layer.block(flat)) for layer in self.layers]
+        return [view for W in blocks for view in (W[..., :-1, :], W[..., -1:, :])]
 
     def new_pass(self, n_rows: int) -> Pass:
         return Pass(self.layers, self.flat, self.d_flat, n_rows)

@@ -17,7 +17,7 @@ from torch import Tensor
 from .._method.plan import Objective
 from .._utils.reporting import count_from_now
 from .._utils.validation import did_you_mean
-from ._callbacks import EpochLog, StopTraining, TimeLimit, asks_to_stop
+from ._callbacks import DivergenceGuard, EpochLog, StopTraining, TimeLimit, asks_to_stop, print_row
 from ._rows import Batch
 from ._steps import TrainingSteps, clip_each_member, engine_of
 
@@ -49,6 +49,7 @@ class StackNet(NeuralNet):
         proximal=None,
         after_step=None,
         time_limit: TimeLimit | None = None,
+        guard: DivergenceGuard | None = None,
         phase="training",
         **kwargs,
     ):
@@ -59,13 +60,14 @@ class StackNet(NeuralNet):
         self.proximal = proximal
         self.after_step = after_step
         self.time_limit = time_limit
+        self.guard = guard
         self.phase = phase
         # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
     @property
     def _default_callbacks(self):
-        return [("epoch_timer", EpochTimer()), ("print_log", EpochLog())]
+        return [("epoch_timer", EpochTimer()), ("print_log", EpochLog(sink=print_row))]
 
     @property
     def n_members(self) -> int:

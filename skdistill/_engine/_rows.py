@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
@@ -32,6 +33,8 @@ class Rows(torch.utils.data.Dataset):
     Weights, (S, n) or (1, n), are divided by `mean_weight`, None for their mean. `draw`, of a
     :class:`skdistill.transfer.TransferMaker`, replaces samples, but the first `n_kept`.
     """
+
+    limit = sys.maxsize  # samples whose targets are found at a time
 
     def __init__(
         self,
@@ -88,24 +91,31 @@ class Rows(torch.utils.data.Dataset):
         if inputs is None or inputs is self._encoded_by:
             return
         self._encoded_by = inputs
-        if self._stays_encoded(len(self) * inputs.n_inputs * self.X.element_size()):
-            self._dealt = _encoded(self.X, inputs)
-        else:
+        n_bytes = len(self) * inputs.n_inputs * self.X.element_size()
+        if not self._stays_encoded(n_bytes):
             self._encode = inputs
+        elif n_bytes <= _GATHER_BYTES:
+            self._dealt = inputs(self.X)
+        else:  # some at a time, so that what is computed on the way stays small
+            self._dealt = self.X.new_empty(*self.X.shape[:-1], inputs.n_inputs)
+            size = max(1, _GATHER_BYTES // self._dealt[:1].nbytes)
+            for rows, into in zip(self.X.split(size), self._dealt.split(size), strict=True):
+                into.copy_(inputs(rows))
 
     def _stays_encoded(self, n_bytes: int) -> bool:
         """Whether X is only dealt, so that its encoding, of so many bytes, may be kept."""
         return self.draw is None and n_bytes <= min(working_memory(), _ENCODED_BYTES)
 
     def __iter__(self) -> Iterator[Batch]:
-        for X, rest in self._batches():
-            yield (X if self._encode is None else self._encode(X)), rest
+        for index in self._orders():
+            for X, rest in self.deal(index):
+                yield (X if self._encode is None else self._encode(X)), rest
 
-    def _batches(self) -> Iterator[Batch]:
-        """Batches whose samples are not encoded, unless all are."""
+    def _orders(self) -> Iterator[Tensor]:
+        """Places of the samples of some batches at a time, (k, S or 1, size), in an epoch."""
         n, size = len(self), self.batch_size
         if (size == n and not self.by_place) or not self.generators:
-            yield from map(self.take, self.places.split(size, dim=1))
+            yield from (places[None] for places in self.places.split(size, dim=1))
             return
         for generator, row in zip(self.generators, self._order, strict=True):
             torch.randperm(n, generator=generator, dtype=row.dtype, out=row)
@@ -116,28 +126,26 @@ class Rows(torch.utils.data.Dataset):
             stop = min(start + step, n_full)
             # (S, k * size) -> (k, S, size): one batch after the other, each contiguous.
             index = order[:, start * size : stop * size].unflatten(1, (stop - start, size))
-            yield from self.deal(index.transpose(0, 1).contiguous())
+            yield index.transpose(0, 1).contiguous()
         if n % size:
-            yield self.take(order[:, n_full * size :])
+            yield order[None, :, n_full * size :]
 
     def gather_limit(self) -> int:
         """Largest number of samples to take at a time."""
         own = (target[0] for target in self.own_targets)
         return _GATHER_BYTES // sum(t[:1].nbytes for t in (self._dealt, *self.targets, *own))
 
-    def take(self, index: Tensor) -> Batch:
-        """Inputs, targets and weights of the samples at `index`, of shape (..., S or 1, size)."""
-        return self._batch(index, self._drawn(index))
-
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the samples at `index`, of shape (k, S or 1, size), one after the other."""
-        yield from _one_by_one(self.take(index))
-
-    def _batch(self, index: Tensor, X: Tensor) -> Batch:
-        """Batch of the samples X in the places of those at `index`."""
-        weight = self.weight
-        weight = None if weight is None else self._gather_own("weight", weight, index)
-        return X, (self._targets_at(index, X), weight)
+        X = self._drawn(index)
+        size = max(1, self.limit // index[0].numel())
+        for own, rows in zip(index.split(size), X.split(size), strict=True):
+            targets = self._targets_at(own, rows)
+            weights: Iterable[Tensor | None] = itertools.repeat(None)
+            if self.weight is not None:
+                weights = self._gather_own("weight", self.weight, own).unbind()
+            dealt = zip(*(target.unbind() for target in targets), strict=True)
+            yield from zip(rows.unbind(), zip(dealt, weights, strict=False), strict=True)
 
     def _drawn(self, index: Tensor) -> Tensor:
         """Return the samples at `index`, (..., *row), or new ones in their place."""
@@ -256,12 +264,6 @@ class DistillationRows(Rows):
             return _DRAW_BYTES // self.X[:1].nbytes
         return self.limit if self.predictions is None else super().gather_limit()
 
-    def deal(self, index: Tensor) -> Iterator[Batch]:
-        X = self._drawn(index)
-        size = max(1, self.limit // index[0].numel())
-        for parts in zip(index.split(size), X.split(size), strict=True):
-            yield from _one_by_one(self._batch(*parts))
-
     def _targets_at(self, index, X):
         return self._predictions_for(index, X), *super()._targets_at(index, X)
 
@@ -332,22 +334,3 @@ def drawn_rows(X: Tensor, draw: Callable[..., Tensor], seed: int) -> Tensor:
     size = max(1, _DRAW_BYTES // X[:1].nbytes)
     parts = zip(X.split(size), index.split(size), strict=True)
     return torch.cat([draw(rows, places, generator) for rows, places in parts])
-
-
-def _one_by_one(batches: Batch) -> Iterator[Batch]:
-    """Split tensors that hold several batches along their first axis."""
-    X, (targets, weight) = batches
-    weights = itertools.repeat(None) if weight is None else weight.unbind()
-    dealt = zip(*(target.unbind() for target in targets), strict=True)
-    yield from zip(X.unbind(), zip(dealt, weights, strict=False), strict=True)
-
-
-def _encoded(X: Tensor, inputs: InputEncoder) -> Tensor:
-    """Encode samples (n, ...), some at a time, so that what is computed on the way stays small."""
-    if len(X) * inputs.n_inputs * X.element_size() <= _GATHER_BYTES:
-        return inputs(X)
-    encoded = X.new_empty(*X.shape[:-1], inputs.n_inputs)
-    size = max(1, _GATHER_BYTES // encoded[:1].nbytes)
-    for rows, into in zip(X.split(size), encoded.split(size), strict=True):
-        into.copy_(inputs(rows))
-    return encoded

@@ -9,23 +9,39 @@ samples.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from skorch.callbacks import Callback, LRScheduler
 from torch import Tensor
+from torch.nn.functional import hardshrink
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from .._utils.warnings import warn
 from ..modules import StackedModule
-from ._closed_form import ClosedFormGradient, SharedFormGradient
-from ._flat import FlatGradient, FlatUpdate, flush_optimizer
+from ..samplers import SGHMCOptimizer, SGLDOptimizer
+from ._closed_form import ClosedFormGradient, FlatGradient, SharedFormGradient, copy_each
 from ._rows import Batch
 from ._traced import TracedGradient
 
 if TYPE_CHECKING:
     from ._net import StackNet
+
+# Settings under which the fused update would be a different one, or impossible.
+_UNUSUAL = ("amsgrad", "maximize", "differentiable", "capturable")
+
+_TINY = 1e-30  # smaller numbers become 0 before they are denormal, see doc/design.rst
+_DECAYING = ("exp_avg", "momentum_buffer")  # a mean of squares may be a divisor
+
+# The kernels of Adam and AdamW are private in torch. Where they are missing, the public function
+# that calls them takes their place, at four times the cost.
+_KERNELS = {
+    False: vars(torch).get("_fused_adam_"),
+    True: vars(torch).get("_fused_adamw_"),  # decoupled weight decay
+}
 
 _FLOP_OF_SMALL_STEP = 15e6  # operations of a step up to which recording pays, see doc/design.rst
 
@@ -67,15 +83,13 @@ class TrainingSteps:
             yield step, self._after_step()
             flush_optimizer(self.net.optimizer_)
             return
-        on_flat.gradient.load()
-        on_flat.update.begin_epoch()
+        on_flat.begin_epoch()
         self.flat = on_flat.gradient
         try:
             yield on_flat, self._after_step()
         finally:
             self.flat = None
-            on_flat.update.end_epoch()
-            on_flat.gradient.store()
+            on_flat.end_epoch()
 
     def _after_step(self) -> list[Callable[[], None]]:
         """Return what to call after each step of this epoch."""
@@ -139,16 +153,65 @@ def engine_of(net: StackNet) -> str:
 
 
 class FlatStep:
-    """Training step on flat buffers, which hold the weights for the time of an epoch."""
+    """Training step on flat buffers, which hold the weights for the time of an epoch.
+
+    Its update replaces ``optimizer.step()``, whose wrappers cost more than its kernel. The first
+    step, in which the optimizer makes its state, is ``optimizer.step()`` on the module's
+    parameters, and so is every step of optimizers or settings that are not known here.
+    """
 
     def __init__(self, net: StackNet, gradient_class: Any):
-        self.net = net
+        self.net, self.optimizer, self.clip_norm = net, net.optimizer_, net.clip_norm
         how = net.weight_decay, net.max_epochs
         self.gradient: FlatGradient = gradient_class(net.module_, net.criterion_, *how)
-        self.update = FlatUpdate(net.optimizer_, self.gradient)
-        self.clip_norm = net.clip_norm
         is_one_network = len(self.gradient.parameters[0]) == 1
         self.clipped = [self.gradient.d_flat[None]] if is_one_network else self.gradient.gradients
+        group, *others = self.optimizer.param_groups
+        is_plain = not others and set(group["params"]) == set(self.gradient.parameters)
+        is_plain &= not any(group.get(setting) for setting in _UNUSUAL)
+        is_plain &= bool(group.get("fused", True))  # samplers have no such setting
+        self.fused = _FUSED.get(type(self.optimizer)) if is_plain else None
+        self.step = torch.zeros(())
+        self.buffers: dict[str, Tensor] = {}  # of the state, by its name
+        self.views: dict[str, list[Tensor]] = {}
+        self.is_first = True
+        self.update: Callable[[], Any] | None = None  # None while the optimizer has the state
+
+    def begin_epoch(self) -> None:
+        """Take the weights from the module, and the state from an optimizer that we know."""
+        self.gradient.load()
+        self._take_state()
+
+    def _take_state(self) -> None:
+        self.is_first &= not self.optimizer.state  # a state that was loaded is one after a step
+        states = [self.optimizer.state.get(p, {}) for p in self.gradient.parameters]
+        ages = {(*state, float(state.get("step", 0.0))) for state in states}
+        if self.fused is None or self.is_first or len(ages) > 1:  # some were frozen for a while
+            return
+        self.step.fill_(ages.pop()[-1])
+        for name, value in states[0].items():
+            if name != "step" and value is not None:
+                if name not in self.buffers:
+                    self.buffers[name] = torch.zeros_like(self.gradient.flat)
+                    self.views[name] = self.gradient.views(self.buffers[name])
+                copy_each(self.views[name], [state[name] for state in states])
+        flat, d_flat = self.gradient.flat, self.gradient.d_flat
+        self.update = self.fused(flat, d_flat, self.step, self.buffers, self.optimizer)
+
+    def end_epoch(self) -> None:
+        """Give the state back to the optimizer, and the weights to the module."""
+        flush(self.gradient.flat, *decaying([self.buffers]))
+        if self.update is None:
+            flush(*decaying(self.optimizer.state.values()))
+        else:
+            self.update = None
+            states = [self.optimizer.state.get(p, {}) for p in self.gradient.parameters]
+            for name, views in self.views.items():
+                copy_each([state[name] for state in states], views)
+            for state in states:
+                if "step" in state:
+                    state["step"].copy_(self.step)
+        self.gradient.store()
 
     def __call__(self, batch: Batch) -> dict[str, object]:
         if not self.net.module_.training:
@@ -157,7 +220,19 @@ class FlatStep:
         outputs, losses = self.gradient(X, targets, weight)
         if self.clip_norm is not None:
             clip_each_member(self.clipped, self.clip_norm)
-        self.update()
+        if self.update is not None:
+            self.update()
+            return {"y_pred": outputs, "losses": losses}
+        computed = self.gradient
+        computed.store()
+        for parameter, gradient in zip(computed.parameters, computed.gradients, strict=True):
+            # Fused optimizers silently skip gradients with gaps in memory, which views may have.
+            parameter.grad = gradient.contiguous()
+        self.optimizer.step()
+        computed.load()
+        if self.is_first:
+            self.is_first = False
+            self._take_state()
         return {"y_pred": outputs, "losses": losses}
 
 
@@ -258,3 +333,71 @@ def clip_each_member(gradients: list[Tensor], max_norm: float) -> None:
     factors = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for g in gradients:
         g.mul_(factors.view(-1, *[1] * (g.ndim - 1)))
+
+
+# --- the update of all weights in one buffer
+
+
+@torch.no_grad()
+def flush(*tensors: Tensor) -> None:
+    """Set numbers to 0 where they are tiny."""
+    for values in tensors:
+        values.copy_(hardshrink(values, _TINY))
+
+
+def decaying(states: Iterable[dict[str, Any]]) -> list[Tensor]:
+    """Running means of gradients in states of an optimizer."""
+    return [state[name] for state in states for name in _DECAYING if state.get(name) is not None]
+
+
+def flush_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """Flush the weights and the state of an optimizer."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    flush(*weights, *decaying(optimizer.state.values()))
+
+
+def _adam(
+    flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: torch.optim.Optimizer
+) -> Callable:
+    (group,) = optimizer.param_groups
+    no_amsgrad: list[Tensor] = []
+    tensors = [flat], [grad], [state["exp_avg"]], [state["exp_avg_sq"]], no_amsgrad, [step]
+    names = "weight_decay eps amsgrad maximize"
+    settings = {name: group[name] for name in names.split()}
+    settings["beta1"], settings["beta2"] = group["betas"]
+    is_decoupled = group["decoupled_weight_decay"]
+    kernel = _KERNELS[is_decoupled]
+    if kernel is None:
+        settings |= {"fused": True, "decoupled_weight_decay": is_decoupled}
+        return lambda: adam(*tensors, lr=group["lr"], **settings)
+    one = torch.ones_like(step)
+
+    def update() -> None:
+        step.add_(one)
+        kernel(*tensors, lr=group["lr"], **settings)  # it may change within an epoch
+
+    return update
+
+
+def _sgd(
+    flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: torch.optim.Optimizer
+) -> Callable:
+    (group,) = optimizer.param_groups
+    names = "weight_decay momentum dampening nesterov maximize fused"
+    settings = {name: group[name] for name in names.split()}
+    tensors: Any = [flat], [grad], [state.get("momentum_buffer")]
+    return lambda: sgd(*tensors, lr=group["lr"], **settings)
+
+
+def _sampler(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:
+    (group,) = optimizer.param_groups  # read at every step: the step size may change in between
+    return partial(optimizer.update, flat, grad, state, group)
+
+
+_FUSED = {
+    torch.optim.Adam: _adam,
+    torch.optim.AdamW: _adam,
+    torch.optim.SGD: _sgd,
+    SGLDOptimizer: _sampler,
+    SGHMCOptimizer: _sampler,
+}

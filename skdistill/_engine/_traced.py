@@ -23,7 +23,7 @@ from .._utils.process import DISPATCH_MODE_LOCK
 from .._utils.recording import Recorder
 from .._utils.warnings import warn
 from ..modules import StackedModule
-from ._flat import FlatGradient
+from ._closed_form import FlatGradient
 
 _STEPS_WORTH_RECORDING = 500  # steps of a small network that save what recording takes
 

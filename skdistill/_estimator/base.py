@@ -309,11 +309,13 @@ def checked_training(estimator: NetEstimator, modules: list[object] | None = Non
     return Training.of(params, estimator._clip_norm)
 
 
+@dataclass(frozen=True)
 class ObservedTask:
     """A task of a fit, of which scikit-learn's callbacks are told; they ask for the estimator."""
 
-    def __init__(self, context: Any, estimator: BaseEstimator, given: dict[str, Any]):
-        self._context, self._estimator, self._given = context, estimator, given
+    _context: Any
+    _estimator: BaseEstimator
+    _given: dict[str, Any]  # X, y and metadata of `fit`
 
     def subtask(self, name: str, **limits: Any) -> ObservedTask:
         """Return a part of the task; `limits` may be the number of its own parts."""

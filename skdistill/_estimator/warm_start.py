@@ -8,19 +8,11 @@ from dataclasses import replace
 import numpy as np
 from torch import nn
 
-from .._data.checks import check_trainable
 from .._method.plan import NetworkRecipe, weights_of
 from .._method.task import Buffers
 from .._serialization.digest import digest
 from .._training.trainer import FILLED_IN
 from ..modules import DistributionStack
-
-
-def in_dtype_of(module: DistributionStack, X: np.ndarray) -> np.ndarray:
-    """Return samples in the dtype that the fitted networks compute in."""
-    dtype = next(module.parameters()).cpu().detach().numpy().dtype
-    check_trainable(X, dtype)
-    return X.astype(dtype, copy=False)
 
 
 def scaling_of(module: DistributionStack) -> Buffers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -339,21 +339,6 @@ def read_samples(
     y = task.check_targets(y)
     check_trainable(X, X.dtype)
     return X, y, schema
-
-
-def prepare_to_compute(
-    dtype: str, device: object, X: np.ndarray, task: Task
-) -> tuple[np.ndarray, RegressionTask | ClassificationTask]:
-    """Return samples in the dtype to compute in, by the parameters, and the task so adapted."""
-
-    def limits() -> tuple[np.ndarray, np.ndarray]:  # NaN is missing
-        return np.fmin.reduce(X), np.fmax.reduce(X)
-
-    wanted = dtype_to_compute(dtype, device, X.dtype.name, X.shape, limits)
-    if wanted == X.dtype.name:
-        return X, task
-    check_trainable(X, wanted)
-    return X.astype(wanted), replace(task, dtype=X.dtype.name)
 
 
 def dtype_to_compute(

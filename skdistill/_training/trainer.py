@@ -1,35 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How an estimator's parameters train a stack of networks."""
+"""How an estimator's parameters train a stack of networks: in time, and on from a checkpoint."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from .._method.plan import Objective
 from .._utils.messages import name_of
 from .._utils.process import is_forked, torch_threads
-from .._utils.reporting import part
+from .._utils.reporting import part, print_line
 from .._utils.validation import did_you_mean, part_of
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, parts_of, weights_and_fan_ins
-from ..settings import Optimizer, Runtime
-from .resume import TimeBudget, clock, current_progress
+from ..settings import Checkpoint, Optimizer, Runtime
 
 # How these were chosen: see doc/design.rst.
 SEED_LIMIT = 2**31 - 1
 _SHARE_OF_BATCH, _BATCH_SIZES_WITHIN = 1 / 150, (32, 256)  # of all samples; batch_size="auto"
 _RATE, _RATE_TIMES_INPUTS = 0.01, 1.5  # at most, of lr="auto"; times the inputs of a unit
 _LEAST_EPOCHS = 10  # of max_epochs="auto"
+_NEXT_TO_NOTHING = 0.01  # share of max_time, at which nothing further is begun
 _FLOP_OF_THREADED_STEP = 2e8  # operations of a step from which on it is shared by threads
 
 # They want a closure, sparse gradients, or matrices only.
@@ -37,6 +42,29 @@ _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
 
 # Arguments of modules and optimizers that are filled in.
 FILLED_IN = frozenset({"in_features", "out_features", "generator", "params", "lr"})
+
+# Parameters that change nothing about a fitted model.
+NO_MATTER = ("checkpoint", "verbose", "n_threads", "n_jobs")
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """Seconds that training may take, by `max_time`, from `begin` on."""
+
+    seconds: float
+    begin: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.seconds - (time.monotonic() - self.begin))
+
+    def less(self, seconds: float) -> TimeBudget:
+        """Return the budget without so many seconds, for what follows training."""
+        return replace(self, seconds=max(self.seconds - seconds, 0.0))
+
+    def part(self, share: float) -> TimeBudget:
+        """Return a budget of this share of the time that is left, which begins now."""
+        return TimeBudget(self.left * share)
 
 
 @dataclass(frozen=True)
@@ -122,7 +150,8 @@ class Training:
     @property
     def is_out_of_time(self) -> bool:
         """Whether `max_time` leaves no time for further training."""
-        return self.budget is not None and self.budget.is_spent
+        budget = self.budget
+        return budget is not None and budget.left <= _NEXT_TO_NOTHING * budget.seconds
 
     def net(
         self,
@@ -132,11 +161,14 @@ class Training:
         callbacks: Sequence[Any] = (),
         sampler: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
         time_limit: Any = None,
+        stopping: Any = None,
+        ends_with: Callable[[Tensor], Tensor] = torch.all,
         **net_settings,
     ) -> Any:
-        """Return the skorch net around a stack.
+        """Return the skorch net around a stack, with a guard of divergence.
 
         `sampler`, an optimizer class and its settings, replaces the user's optimizer and schedule.
+        `stopping` is a MemberEarlyStopping; training ends when all, or any, networks have diverged.
         """
         from .. import _engine  # skorch takes most of a second to import, and predicting needs none
 
@@ -152,8 +184,8 @@ class Training:
             if self.lr_schedule == "cosine" and time_limit is None:
                 cosine = _engine.LRScheduler("CosineAnnealingLR", T_max=n_epochs)
                 callbacks = [("lr_schedule", cosine), *callbacks]
-        if time_limit is not None:
-            callbacks = [time_limit, *callbacks]
+        guard = _engine.DivergenceGuard(stopping, ends_with)
+        ours = [one for one in (time_limit, stopping, guard) if one is not None]
         return _engine.StackNet(
             module,
             objective,
@@ -163,8 +195,9 @@ class Training:
             clip_norm=self.clip_norm,
             step=step,
             time_limit=time_limit,
+            guard=guard,
             **net_settings,
-            callbacks=[*self.callbacks, *callbacks],
+            callbacks=[*self.callbacks, *ours, *callbacks],
             device=str(self.device),
             verbose=self.verbose,
             **{f"optimizer__{name}": value for name, value in settings.items()},
@@ -190,21 +223,22 @@ class Training:
         for dealt in (rows, valid):
             if dealt is not None:
                 dealt.encode_by(parts_of(module)[1])
-        progress = current_progress()
+        progress = PROGRESS.get()
         if progress is not None:
             from .._engine import SavedTraining
 
             number = progress.next_number()
-            saved = SavedTraining(progress, number, rows, draws_globally(module), clock)
+            saved = SavedTraining(progress, number, rows, draws_globally(module))
             net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
         net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop}
         limit: Any = None
         if self.budget is not None:
             from .._engine import TimeLimit
 
-            seconds, further = self.budget.left * share, self.budget.further_for_work(share)
-            limit = TimeLimit(seconds, clock, self.lr_schedule == "cosine", further)
+            limit = TimeLimit(self.budget.part(share), self.lr_schedule == "cosine")
         net = self.net(module, objective, n_epochs, time_limit=limit, **net_settings)
+        if self.verbose > 1:
+            print_line(f"{net.phase}:")
         with (
             suited_threads(flop, self.n_threads),
             own_dropout(module, rows.seeds[0]),
@@ -219,19 +253,6 @@ class Training:
                 ConvergenceWarning,
             )
         return net
-
-    def refuse_diverged(self, net: Any, guard: Any) -> None:
-        """Raise ValueError if a student diverged, KeyboardInterrupt before its first epoch."""
-        if net.interrupted_ and not n_epochs_in(net.history):
-            raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
-        if not guard.diverged_.any():
-            return
-        if net.interrupted_:
-            raise KeyboardInterrupt
-        raise ValueError(
-            "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
-            f"than {net.lr} or clip_norm than {self.clip_norm}; teacher_, if any, is kept."
-        )
 
     def warn_of_worse(self, who_is: str, lr: float | None = None) -> None:
         """Warn that a network trained at the rate `lr` is worse than a constant prediction."""
@@ -382,3 +403,121 @@ def on_device(
     interface["data"] = interface["data"][0], False
     writable: Any = SimpleNamespace(array=copies, __array_interface__=interface)
     return torch.from_numpy(np.asarray(writable)).to(device)
+
+
+# --- going on with a fit that was killed
+#
+# It runs again from its beginning, with the same seeds. Each of its trainings that had ended, those
+# of its teacher included, is restored from the checkpoint instead of run. The one that was
+# interrupted goes on after the last epoch that was saved. So what an estimator does between
+# trainings needs no saving of its own.
+
+
+class Progress:
+    """The trainings of a fit, one after the other, by number, and the file they are saved in.
+
+    That of a training which runs as a task, maybe in another process, has no file: at the end it
+    is given to :meth:`keep` of the fit's.
+    """
+
+    def __init__(self, checkpoint: Any = None, first: int = 0, trainings: Any = None):
+        self.checkpoint = checkpoint  # CheckpointFile
+        self.n_begun = first  # trainings
+        self.is_loading = False
+        self.trainings: dict[int, dict[str, Any]] = trainings or {}  # states of those saved
+        self.random_state: np.random.RandomState | None = None
+        saved = None if checkpoint is None else checkpoint.read()
+        match saved:
+            case None:
+                pass
+            case {"trainings": dict(trainings), "random_state": random_state}:
+                self.trainings, self.random_state = trainings, random_state
+            case _:
+                raise checkpoint.misfit(ValueError("it has no trainings"))
+
+    def restored(self, given: object, drawn_from: np.random.RandomState) -> np.random.RandomState:
+        """Return the generator of the fit, as it was when the fit began; `given` may be a seed."""
+        if isinstance(given, Integral):
+            return drawn_from
+        if self.random_state is None:
+            self.random_state = copy.deepcopy(drawn_from)
+            return drawn_from
+        return copy.deepcopy(self.random_state)
+
+    def next_number(self) -> int:
+        """Return how many trainings of the fit come before the one that is about to begin."""
+        self.n_begun += 1
+        return self.n_begun - 1
+
+    def next_task(self) -> Progress:
+        """Return what the next training goes on from, if it runs as a task."""
+        number = self.next_number()
+        return Progress(None, number, {n: s for n, s in self.trainings.items() if n == number})
+
+    def saved(self, number: int) -> dict[str, Any] | None:
+        state = self.trainings.get(number)
+        self.is_loading = state is not None
+        return state
+
+    def end_epoch(self, number: int, state: Callable[[], dict[str, Any]]) -> None:
+        """Write what `state` returns of a training, if it is time to."""
+        self.is_loading = False
+        if self.checkpoint is not None and self.checkpoint.is_due():
+            self._write({**self.trainings, number: state()})
+
+    def end_training(self, number: int, state: dict[str, Any]) -> None:
+        """Keep the state of a training that has ended, for the next writing."""
+        if not self.is_loading:  # else it is that which was restored
+            self.trainings = {**self.trainings, number: copy.deepcopy(state)}
+        self.is_loading = False
+
+    def keep(self, task: Progress) -> None:
+        """Write the state of a training that has ended as a task."""
+        self.trainings |= task.trainings
+        self._write(self.trainings)
+
+    def _write(self, trainings: dict[int, dict[str, Any]]) -> None:
+        self.checkpoint.write({"trainings": trainings, "random_state": self.random_state})
+
+
+PROGRESS: ContextVar[Progress | None] = ContextVar("of what runs, with a checkpoint", default=None)
+
+
+@contextlib.contextmanager
+def progress_is(progress: Progress | None) -> Iterator[None]:
+    """Make `progress` the current one."""
+    token = PROGRESS.set(progress)
+    try:
+        yield
+    finally:
+        PROGRESS.reset(token)
+
+
+@contextlib.contextmanager
+def resumable(
+    estimator: BaseEstimator, random_state: np.random.RandomState, data: Mapping[str, object]
+) -> Iterator[np.random.RandomState]:
+    """Let a fit go on from the estimator's checkpoint, and yield the generator to use.
+
+    A teacher's fit within its student's is saved in the student's checkpoint. `data` are what `fit`
+    was given, and must be the same when the fit goes on.
+    """
+    wanted = Runtime.of(estimator.runtime).checkpoint
+    if wanted is None or PROGRESS.get() is not None:
+        yield random_state
+        return
+    from .._engine import CheckpointFile
+    from .._serialization.digest import digests
+
+    arrays = {k: None if value is None else np.asarray(value) for k, value in data.items()}
+    belongs_to, wanted = digests(estimator, arrays, NO_MATTER), Checkpoint.of(wanted)
+    with CheckpointFile(wanted.path, wanted.every, belongs_to) as checkpoint:
+        progress = Progress(checkpoint)
+        try:
+            with progress_is(progress):
+                yield progress.restored(estimator.random_state, random_state)
+        except Exception as error:  # of any kind: a state that does not fit fails anywhere
+            if progress.is_loading:
+                raise checkpoint.misfit(error) from error
+            raise
+        checkpoint.remove()

@@ -376,6 +376,10 @@ class Settings(BaseEstimator):
             return given
         return kind() if given is None else kind(given)
 
+    def _check_as(self, name: str) -> None:
+        """Raise a TypeError or ValueError for a parameter of this, given as `name`, if wrong."""
+        check_parameters(self, f"{name}__")
+
     def set_params(self, **params: object) -> Self:
         """Set parameters by name.
 
@@ -402,29 +406,35 @@ class Settings(BaseEstimator):
 
 
 class SettingsRule:
-    """Rule of a parameter that is an object with parameters of its own, or stands for one.
+    """Rule of a parameter that is an object of `kinds` with parameters, or stands for one.
 
     Without a rule of `others`, other values are checked by whoever reads them. Parameters of the
     object that the estimator does not read, `unread`, must have their default.
     """
 
     def __init__(
-        self, kind: type[Settings], others: Rule | None = None, unread: tuple[str, ...] = ()
+        self,
+        kinds: type[Settings] | tuple[type[Settings], ...],
+        others: Rule | None = None,
+        unread: tuple[str, ...] = (),
     ):
-        self.objects, self.others, self.unread = (kind,), others, unread
+        self.objects = kinds if isinstance(kinds, tuple) else (kinds,)
+        self.others, self.unread = others, unread
 
-    def check(self, value: object, name: str) -> None:
-        (kind,) = self.objects
-        if not isinstance(value, kind):
+    def check(self, value: Any, name: str) -> None:
+        if not isinstance(value, self.objects):
             if self.others is not None and not self.others.accepts(value):
+                shown = " or ".join(f"{kind.__name__}(...)" for kind in self.objects)
+                module = self.objects[0].__module__.partition("._")[0]
                 raise self.others.error_type(value)(
-                    f"{name} must be {self.others.accepted}, or a {kind.__name__}(...) of "
-                    f"{kind.__module__}, an object and not its class; got {value!r}."
+                    f"{name} must be {self.others.accepted}, or a {shown} of "
+                    f"{module}, an object and not its class; got {value!r}."
+                    f"{self.others.hint(value)}"
                 )
             return
-        check_parameters(value, f"{name}__")
+        value._check_as(name)
         for parameter in self.unread:
-            given, default = getattr(value, parameter), kind._defaults()[parameter]
+            given, default = getattr(value, parameter), value._defaults()[parameter]
             if given != default:
                 raise ValueError(
                     f"{name}__{parameter} must be {default!r} for this estimator, which does not "

@@ -27,7 +27,7 @@ from .._estimator.predicting import DistributionEstimator
 from .._estimator.unwrapping import is_prefitted
 from .._method.plan import NetworkSettings
 from .._method.task import Task
-from .._training.resume import resumable
+from .._training.trainer import resumable
 from .._utils.validation import Number, OneOf, SettingsRule, is_number
 from ..families import Family, known_families
 from ..pruning import GroupLasso

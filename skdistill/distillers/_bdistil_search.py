@@ -255,9 +255,9 @@ class Search:
         self, learner: Learner, barrier_weight: float, phase: str
     ) -> list[dict[str, Any]] | None:
         """Train a learner (Eq 6); return the history, None if it diverged."""
-        from .._engine import DivergenceGuard, Rows
+        from .._engine import Rows
 
-        guard, batch_size = DivergenceGuard(), self.spec.params["batch_size"]
+        batch_size = self.spec.params["batch_size"]
         X = learner.pack(self.played.x, self.played.sources_of(learner))
         targets = self.target, self.game.wanted().to(self.target)
         rows = Rows(X, targets, self.weight, batch_size, self.spec.draw_seeds(1))
@@ -269,13 +269,13 @@ class Search:
                 WeakLearnerObjective(self.network, self.plan.task_temperature, barrier_weight),
                 rows,
                 self.n_epochs,
-                callbacks=[task.per_epoch(), guard],
+                callbacks=[task.per_epoch()],
                 phase=phase,
                 share=1 / (self.n_rounds - len(self.rounds)),  # of the time left
             )
         if net.interrupted_:
             raise KeyboardInterrupt
-        if guard.diverged_.any():
+        if net.guard.diverged_.any():
             if not self.rounds:
                 raise ValueError(
                     "The first learner's loss became infinite, not a number, or exploded. Try a "
@@ -283,7 +283,7 @@ class Search:
                     "teacher_ is kept."
                 )
             return None
-        if guard.worse_.any():
+        if net.guard.worse_.any():
             self.spec.training.warn_of_worse(f"Learner {len(self.rounds)} is", net.lr)
         (trained,) = unstack(module)
         learner.load_trained(trained)

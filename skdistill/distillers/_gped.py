@@ -20,7 +20,7 @@ from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import check_rows, read_in_chunks
 from .._method.plan import Objective, Plan, TrainingBudget
 from .._method.task import Buffers, RegressionTask, Task
-from .._training.resume import NO_MATTER
+from .._training.trainer import NO_MATTER
 from .._utils.typing import Callbacks, Folds, Memory, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import OneOf, SettingsRule
 from ..distributions import Dirichlet, EmpiricalGaussian, ExpectedCategorical, Gaussian
@@ -29,7 +29,7 @@ from ..expectations import KNOWN, Expectation
 from ..modules import MLP, DistributionStack
 from ..pruning import GroupLasso
 from ..samplers import SGHMC, SGLD
-from ..settings import Estimate, Optimizer, Runtime
+from ..settings import Checkpoint, Estimate, Optimizer, Runtime
 from ..transfer import TransferMaker, TransferOnly, TransferSet, make_transfer
 from ._base import PRUNING, Distiller
 from ._spec import FitSpec
@@ -279,6 +279,7 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
             checkpoint: Any = nullcontext()
             if (wanted := spec.checkpoint) is not None:
                 belongs_to = digests(self, {**spec.data, "X_monitor": spec.X_monitor}, NO_MATTER)
+                wanted = Checkpoint.of(wanted)
                 checkpoint = CheckpointFile(wanted.path, wanted.every, belongs_to)
             yield from distil_online(spec, task, checkpoint)
             return

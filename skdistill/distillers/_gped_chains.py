@@ -27,7 +27,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from .._engine import Batch, Callback, CheckpointFile, DivergenceGuard, Rows, StackNet, drawn_rows
+from .._engine import Batch, Callback, CheckpointFile, Rows, StackNet, drawn_rows
 from .._estimator.base import Fitted, ObservedTask, checked_training
 from .._method.plan import TrainingBudget, as_tensors, build_module
 from .._training.trainer import (
@@ -109,7 +109,6 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
                 plan.objective(module, budget),
                 n_epochs,
                 phase="student",
-                callbacks=[("guard", DivergenceGuard())],
                 flop_per_step=flop_per_step(module, rows),
                 proximal=proximal,
             ).initialize()
@@ -145,7 +144,7 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
             return student.train(module, objective, known, n_epochs, proximal=proximal)
 
         if net is not None:
-            fitted = yield from student.trained(module, net, distillation.guard)
+            fitted = yield from student.trained(module, net)
         else:
             with stage(f"student, {n_epochs} epochs"):
                 fitted = yield from trained_on_means(student, module, n_epochs, proximal)
@@ -265,7 +264,7 @@ class StudentStopped(Exception):
 class OnlineDistillation(Callback):
     """Callback of the net that runs the chains, which updates means and trains the student."""
 
-    student: StackNet | None  # initialised, with a DivergenceGuard "guard"; None if it waits
+    student: StackNet | None  # initialised; None if it waits
     stream: Stream  # of the transfer set D', whose only target is the place of each row in it
     targets: Targets
     members_of: Callable[[Any, Tensor], Any]  # of the chains' module and its outputs (S, m, p)
@@ -278,8 +277,6 @@ class OnlineDistillation(Callback):
     checkpoint: CheckpointFile | None = None  # of the state of both nets
 
     def __post_init__(self) -> None:
-        if self.student is not None:
-            self.guard: DivergenceGuard = dict(self.student.callbacks_)["guard"]
         self.is_loading = False  # whether a state was read that has not been trained on yet
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
@@ -344,11 +341,11 @@ class OnlineDistillation(Callback):
 
     def _train_student(self) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
-        assert self.student is not None
-        with suited_threads(self.student.flop_per_step, self.n_threads):
-            self.student.fit_loop(self.buffer, epochs=1)
+        net: Any = self.student
+        with suited_threads(net.flop_per_step, self.n_threads):
+            net.fit_loop(self.buffer, epochs=1)
         self.buffer.batches.clear()
-        if self.student.interrupted_ or self.guard.diverged_.any():
+        if net.interrupted_ or net.guard.diverged_.any():
             raise StudentStopped  # no KeyboardInterrupt, which would end the chains quietly
 
     def on_epoch_end(self, net, **kwargs):

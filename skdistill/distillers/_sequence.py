@@ -24,8 +24,7 @@ from .._estimator.base import (
     with_callbacks,
 )
 from .._method.plan import NetworkRecipe, Objective, Plan, TrainingBudget, build_module
-from .._training.resume import resumable
-from .._training.trainer import SEED_LIMIT
+from .._training.trainer import SEED_LIMIT, resumable
 from .._utils.reporting import stage
 from .._utils.typing import Callbacks, ModelClass, OptimizerClass, RandomStateLike
 from .._utils.validation import part_of, value_at_epoch

@@ -18,16 +18,16 @@ from .._data.encoding import InputSettings
 from .._data.schema import InputSchema
 from .._estimator.base import Fitted, checked_training
 from .._estimator.unwrapping import tags_of
-from .._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
+from .._estimator.warm_start import all_weights, same_recipe, scaling_of
 from .._method.plan import build_module
-from .._method.task import TASKS, Buffers, ClassificationTask, prepare_to_compute, read_samples
-from .._training.stream import Stream, refuse_with_stream
+from .._method.task import Buffers, ClassificationTask
+from .._training.samples import Stream, read_in_memory, refuse_with_stream
 from .._training.trainer import SEED_LIMIT, Training
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
 from ..distributions import Calibratable
 from ..pruning import ProximalStep
-from ..settings import Checkpoint, Runtime
+from ..settings import Runtime
 from ..teachers import check_member_predictions
 from ..transfer import (
     Disagreement,
@@ -87,7 +87,7 @@ class FitSpec:
     params: dict[str, Any]  # of the estimator
     transfer: Any  # the parameter, without TransferOnly
     transfer_only: bool
-    checkpoint: Checkpoint | None
+    checkpoint: Any  # the parameter
     teacher: Any  # the parameter, or the estimator that None stands for
     training: Training
     random_state: np.random.RandomState
@@ -226,28 +226,16 @@ def read_fit(
         n_rows, many, arguments = stream.n_rows, _MANY_STREAMED, FitArguments(X, None, None)
     else:
         X = as_table(X)
-        rows, y_read, schema = read_samples(
-            estimator, X, y, None if before is None else estimator._input_schema
+        how = {"known": known, "is_pass": is_pass}
+        read, kept, schema, task = read_in_memory(
+            estimator, X, y, sample_weight, None, before, **how
         )
-        check: Any = TASKS[kind].check
-        targets, task = check(y_read, known)
-        if before is not None:
-            schema = schema.with_further(X, rows) if is_pass else schema
-            rows = in_dtype_of(before.module, rows)
-            task = replace(task, dtype=before.plan.task.dtype)
-        elif "dtype" not in estimator._parameter_table["runtime"].unread:
-            rows, task = prepare_to_compute(runtime.dtype, runtime.device, rows, task)
-        plan = estimator._plan_of(task)
-        weight = task.weights_of_rows(targets, sample_weight)
-        # A slice copies nothing: X may be a memory map.
-        kept = slice(None) if weight is None or weight.all() else weight > 0
-        rows, targets = rows[kept], targets[kept]
-        weight = None if weight is None else weight[kept]
+        (rows, targets, weight), plan = read, estimator._plan_of(task)
         reading = InputSettings.of(params, kind, schema.columns)
-        inputs = reading.encoding(rows, targets, weight, n_embedded)
+        inputs = read.inputs(reading, n_embedded)
         recipe = estimator._recipe_of(plan, rows.shape[1:], inputs)
         if before is None:
-            scaling = task.scaling(targets, weight, rows.dtype, normalize_y)
+            scaling = read.scaling(task, normalize_y)
             is_scaled = is_pass and scaling and normalize_y
             if is_scaled and (targets == targets[0]).all(axis=0).any():
                 warn(
@@ -266,9 +254,9 @@ def read_fit(
         training = replace(training, lr_schedule=None, budget=None)
     elif (budget := training.budget) and share is not None:
         # Half of the time is for the second student, by which this one is calibrated.
-        training = replace(training, budget=budget.keeping(budget.seconds / 2))
+        training = replace(training, budget=budget.less(budget.seconds / 2))
     of_estimator = type(estimator).__name__, kind, params, transfer, transfer_only
-    of_training = Checkpoint.of(runtime.checkpoint), teacher, training, random_state
+    of_training = runtime.checkpoint, teacher, training, random_state
     of_data: Any = arguments, schema, plan, recipe, scaling, rows, encoded, weight, rows[:0], stream
     spec = FitSpec(*of_estimator, *of_training, before, is_pass, *of_data)
     if transfer == "auto" and kind == "regressor" and n_rows > many:

@@ -23,7 +23,7 @@ from .._data.encoding import InputEncoding
 from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import as_rows, read_in_chunks, rows_first
 from .._estimator.calibration import ApproximationError, Temperature, fit_calibration
-from .._estimator.warm_start import in_dtype_of, load_weights, scaling_of
+from .._estimator.warm_start import load_weights, scaling_of
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
 from .._method.random_functions import (
     LEAST_SAMPLES,
@@ -34,7 +34,7 @@ from .._method.random_functions import (
     find_unknown,
 )
 from .._method.task import TASKS, Task, read_samples
-from .._training.stream import Part, Stream, rows_of_stream
+from .._training.samples import Samples, Stream, in_dtype_of, rows_of_stream
 from .._training.trainer import Training, batch_size_for, draws_globally, n_epochs_in, on_device
 from .._utils.process import rows_asked, rows_in_memory
 from .._utils.reporting import stage
@@ -278,7 +278,7 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None
 
-    def deal(part: Part, number: int) -> Any:
+    def deal(part: Samples, number: int) -> Any:
         return DistillationRows(
             put(part.X),
             (put(part.y), put(np.ones(len(part.X)))),
@@ -471,32 +471,33 @@ class Student:
         self, module, objective, rows, n_epochs, callbacks=(), phase="student", **settings
     ) -> Generator[Fitted, None, Fitted]:
         """Train the module, and give it; `settings` are those of :meth:`Training.fit`."""
-        from .._engine import DivergenceGuard
-
-        guard = DivergenceGuard()
         net = self.training.fit(
             module,
             objective,
             rows,
             n_epochs,
-            callbacks=[*callbacks, guard, *([self.continued] if self.continued else [])],
+            callbacks=[*callbacks, *([self.continued] if self.continued else [])],
             phase=phase,
             **settings,
         )
-        return (yield from self.trained(module, net, guard))
+        return (yield from self.trained(module, net))
 
-    def trained(
-        self, module: DistributionStack, net: Any, guard: Any
-    ) -> Generator[Fitted, None, Fitted]:
+    def trained(self, module: DistributionStack, net: Any) -> Generator[Fitted, None, Fitted]:
         """Give the module that a net has trained, and raise Ctrl-C again."""
-        self.training.refuse_diverged(net, guard)
+        if net.interrupted_ and (net.guard.diverged_.any() or not n_epochs_in(net.history)):
+            raise KeyboardInterrupt  # there is nothing to keep
+        if net.guard.diverged_.any():
+            raise ValueError(
+                "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
+                f"than {net.lr} or clip_norm than {net.clip_norm}; teacher_, if any, is kept."
+            )
         n_before = len(self.history)
         new = ({**row, "epoch": n_before + number} for number, row in enumerate(net.history, 1))
         fitted = self._fitted(module, [*self.history, *new])
         yield fitted
         if net.interrupted_:
             raise KeyboardInterrupt
-        if guard.worse_.any() and not self.is_pass:
+        if net.guard.worse_.any() and not self.is_pass:
             self.training.warn_of_worse("The student is", net.lr)
         return fitted
 
@@ -663,7 +664,7 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     runtime = replace(Runtime.of(pilot.runtime), checkpoint=None)
     pilot.set_params(calibration_fraction=None, runtime=runtime, warm_start=False)
     if spec.training.budget is not None:
-        pilot.set_params(max_time=spec.training.budget.keeping(0.0).part(1.0).seconds)
+        pilot.set_params(max_time=spec.params["max_time"] / 2)
     pilot.fit(*kept, X_transfer=spec.X_transfer if len(spec.X_transfer) else None)
     task, module = pilot._plan.task, pilot.module_
     X, y, _ = read_samples(pilot, held_out.X, held_out.y, pilot._input_schema)

@@ -100,7 +100,7 @@ def fit_teacher(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
             n_fits += length_hint(cv, 5)
         elif cv is not None:
             n_fits += check_cv(cv, spec.y).get_n_splits(spec.X, spec.y)
-        last.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
+        last.set_params(max_time=budget.seconds * _SHARE_OF_TEACHER / n_fits)
     of_folds = None if cv is None else clone(teacher)  # the fit changes `verbose`
     fitted = None if spec.before is None else spec.before.facts.get("teacher_")
     if fitted is None:

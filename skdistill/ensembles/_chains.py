@@ -39,7 +39,7 @@ def run_chains(
         decay = inference.prior_precision / spec.total_weight
         settings["weight_decay"] = [(p, decay) for p in module.parameters()]
     own = {"n_rows": spec.total_weight, "generator": noise}
-    net, guard = train_stack(
+    net = train_stack(
         spec,
         module,
         seeds,
@@ -61,14 +61,14 @@ def run_chains(
     members.add(
         Members(
             {number: weights for number, weights in kept.items() if is_finite[number]},
-            worse=torch.nonzero(guard.worse_).flatten().tolist(),
+            worse=torch.nonzero(net.guard.worse_).flatten().tolist(),
             history=[{**row, "chains": list(range(len(seeds)))} for row in net.history],
         )
     )
     if net.interrupted_:
         raise KeyboardInterrupt
-    if guard.diverged_.any():
-        chains = torch.nonzero(guard.diverged_).flatten().tolist()
+    if net.guard.diverged_.any():
+        chains = torch.nonzero(net.guard.diverged_).flatten().tolist()
         size = inference.step_size
         reason = "finds none that is small enough" if size is None else "is too large"
         raise ValueError(
@@ -124,8 +124,8 @@ def train_dropout(
     """Train one network with dropout; members are its weights with units dropped for good."""
     seeds = random_state.randint(SEED_LIMIT, size=spec.n_members).tolist()
     module = build_stack(spec, seeds[:1])
-    net, guard = train_stack(spec, module, seeds[:1], task)
-    if guard.diverged_.any():
+    net = train_stack(spec, module, seeds[:1], task)
+    if net.guard.diverged_.any():
         raise ValueError(
             f"The network diverged. Try a smaller lr than {spec.training.lr}, clip_norm, or other "
             "module parameters."
@@ -140,7 +140,7 @@ def train_dropout(
                 number: {**trained, **{name: mask[number] for name, mask in masks.items()}}
                 for number in range(spec.n_members)
             },
-            worse=torch.nonzero(guard.worse_).flatten().tolist(),
+            worse=torch.nonzero(net.guard.worse_).flatten().tolist(),
             history=list(net.history),
         )
     )

@@ -20,28 +20,13 @@ from .._utils.validation import (
     NumberOfJobs,
     OneOf,
     SettingsRule,
-    did_you_mean,
 )
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD, DeepEnsemble, MCDropout
 from ..settings import Optimizer, Runtime
 from ._fit import fit_ensemble
 
-
-class InferenceRule:
-    """Rule of `inference`; `objects` are settings that may be given instead of the name."""
-
-    objects = (DeepEnsemble, SGLD, SGHMC, MCDropout)
-
-    def check(self, value: Any, name: str) -> None:
-        if type(value) in self.objects:
-            value.check()
-        elif not (isinstance(value, str) and value == "deep_ensemble"):
-            raise ValueError(
-                f"{name} must be 'deep_ensemble', or a DeepEnsemble(...), SGLD(...), SGHMC(...) or "
-                f"MCDropout(...) of skdistill.samplers, an object and not its class; got {value!r}."
-                + did_you_mean(value, ("deep_ensemble",))
-            )
+_INFERENCE = (DeepEnsemble, SGLD, SGHMC, MCDropout)
 
 
 class BayesianEnsemble(DistributionEstimator):
@@ -54,7 +39,7 @@ class BayesianEnsemble(DistributionEstimator):
         "max_epochs": Number(Integral, 1, others=("auto",)),
         "batch_size": Number(Integral, 1, others=("auto",)),
         "runtime": SettingsRule(Runtime, OneOf((None,))),
-        "inference": InferenceRule(),
+        "inference": SettingsRule(_INFERENCE, OneOf(("deep_ensemble",))),
         "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
         "distance_aware": OneOf((True, False)),
         "warm_start": OneOf((True, False)),
@@ -152,7 +137,7 @@ class BayesianEnsembleRegressor(RegressorMixin, BayesianEnsemble):
         follows: the samples that members leave out and the random functions. Blocks of members and
         settings that are tried share the time; members that diverge are trained anew only while
         there is some. A warning says where it is too short for one epoch. The model depends on the
-        speed of the machine then. Of a fit that goes on from a checkpoint the time before counts.
+        speed of the machine then. A fit that goes on from a checkpoint has the time anew.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is one in 150 rows, but
         at least 32, or 128 with ``module=TabM``, and at most 256; for chains it is 32.

@@ -16,25 +16,22 @@ from .._data.checks import is_stream
 from .._data.encoding import MANY_ROWS, InputSettings
 from .._estimator.base import Fitted, fit_task, with_callbacks
 from .._estimator.batched import read_in_chunks
-from .._estimator.warm_start import all_weights, in_dtype_of, scaling_of
+from .._estimator.warm_start import all_weights, scaling_of
 from .._method.random_functions import find_functions
-from .._method.task import TASKS, prepare_to_compute, read_samples
 from .._serialization.digest import digest
-from .._training.resume import resumable
-from .._training.stream import Stream, refuse_with_stream
-from .._training.trainer import SEED_LIMIT
+from .._training.samples import Samples, Stream, read_in_memory, refuse_with_stream
+from .._training.trainer import SEED_LIMIT, resumable
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.reporting import stage
 from .._utils.warnings import warn
 from ..modules import MLP, shares_weights
 from ..samplers import MCDropout
-from ..settings import Runtime
 from ._chains import run_chains, train_dropout
 from ._diagnostics import diagnose
 from ._members import Members, train_members
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._perturbations import N_STRATA
-from ._spec import EnsembleSpec, Samples
+from ._spec import EnsembleSpec
 from ._tuning import LEAST_TUNED, Trials, best_of, best_of_priors, best_of_trials
 
 _LEAST_MEAN_WEIGHT = 0.1  # weights of a smaller mean are warned of, as if made to sum to one
@@ -91,31 +88,19 @@ def fit_ensemble(ensemble: BaseEstimator, X, y, sample_weight=None, observer: An
                 f"warm_start=True; got {read.n_members}."
             )
 
-    # Check X and y; leave out samples of weight 0.
     data: Any
     identity: dict[str, Any] = {}  # what a fit that goes on from a checkpoint is to have again
     if is_stream(X):
         data = Stream(ensemble, X)
         task, schema, dtype = data.task, data.schema, data.dtype
-        n_rows, total_weight = data.n_rows, data.total_weight
     else:
-        if before is None:
-            X, y, schema = read_samples(ensemble, X, y)
-            y, task = TASKS[read.kind].check(y)
-            runtime = Runtime.of(ensemble.runtime)
-            X, task = prepare_to_compute(runtime.dtype, runtime.device, X, task)
-        else:
-            X, y, schema = read_samples(ensemble, X, y, ensemble._input_schema)
-            known: Any = before.plan.task
-            y, task = TASKS[read.kind].check(y, known)
-            X = in_dtype_of(before.module, X)
+        how = sample_weight, read.class_weight, before
+        data, _, schema, task = read_in_memory(ensemble, X, y, *how)
+        dtype, identity = data.X.dtype, {**data._asdict()}
+        identity["sample_weight"] = identity.pop("weight")
+        if before is not None:
             identity["the fitted members"] = all_weights(before.module)
-        data = Samples(X, y, task.weights_of_rows(y, sample_weight, read.class_weight))
-        if data.weight is not None and not data.weight.all():
-            data = data.at(data.weight > 0)  # X may be a memory map, and is copied only if need be
-        identity |= {"X": data.X, "y": data.y, "sample_weight": data.weight}
-        n_rows, dtype = len(data.X), X.dtype
-        total_weight = n_rows if data.weight is None else float(data.weight.sum())
+    n_rows, total_weight = data.n_rows, data.total_weight
     if before is not None and read.n_members == len(read.numbers_before):
         warn(
             f"With warm_start=True, all of the n_members={read.n_members} members are trained "
@@ -134,7 +119,8 @@ def fit_ensemble(ensemble: BaseEstimator, X, y, sample_weight=None, observer: An
     if (budget := training.budget) is not None:  # time is left for what comes after training
         share = min(1.0, n_rows / _SAMPLES_OF_FUNCTIONS) if read.distance_aware else 0.0
         seconds = _SHARE_AFTER * budget.seconds + share * _SECONDS_OF_FUNCTIONS
-        training = replace(training, budget=budget.keeping_for_work(seconds, _MOST_AFTER))
+        budget = budget.less(min(seconds, _MOST_AFTER * budget.seconds))
+        training = replace(training, budget=budget)
     inputs = InputSettings.of(ensemble.get_params(deep=False), read.kind, schema.columns)
     read = replace(read, training=training, inputs=inputs, task=task, dtype=dtype, train=data)
 
@@ -196,20 +182,13 @@ def with_samples(spec: EnsembleSpec, random_state: np.random.RandomState) -> Ens
             ) from error
         train, valid = map(train.at, halves)
     has_shared, normalizes_y = shares_weights(spec.networks.module), spec.normalize in (True, "y")
-    if is_table := isinstance(train, Samples):
-        n_rows, weight = len(train.X), train.weight
-        total_weight = n_rows if weight is None else float(weight.sum())
-    else:
-        n_rows, total_weight = train.n_rows, train.total_weight
+    is_table, n_rows = isinstance(train, Samples), train.n_rows
     if before is not None:  # further members leave out samples as the first do
         scaling, tune = scaling_of(before.module), None
         calibrates = "calibration_" in before.facts
         leaves_out = calibrates or "tuning_" in before.facts
     else:
-        if is_table:
-            scaling = task.scaling(train.y, weight, spec.dtype, normalizes_y)
-        else:
-            scaling = train.scaling(task, normalizes_y)
+        scaling = train.scaling(task, normalizes_y)
         calibrates = spec.calibrate is not None
         if spec.calibrate == "auto":
             # Held-out samples cost regressors that share weights more than a temperature gives them
@@ -259,7 +238,7 @@ def with_samples(spec: EnsembleSpec, random_state: np.random.RandomState) -> Ens
         train=train,
         valid=valid,
         n_rows=n_rows,
-        total_weight=total_weight,
+        total_weight=train.total_weight,
         scaling=scaling,
         parts=parts,
         perturbation_seed=seed if perturbs and n_rows >= LEAST_ROWS else None,
@@ -315,8 +294,7 @@ def fitted(
     if spec.distance_aware and len(spec.recipe.row_shape) == 1 and len(own) > 1:
         functions = spec.recipe.functions
         if before is None:
-            is_table = isinstance(spec.train, Samples)
-            X, y, _ = spec.train if is_table else spec.train.checked_examples
+            X, y, _ = spec.train.in_memory
 
             def mean_log_probs(outputs: Tensor, rows: Tensor) -> Tensor:
                 mean: Tensor = module.of_outputs(outputs, rows).log_probs.mean(0)

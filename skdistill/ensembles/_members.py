@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,9 +21,16 @@ from torch import Tensor
 
 from .._estimator.base import Fitted, ObservedTask
 from .._method.plan import TrainingBudget, as_tensors, build_module, rebuild_module, weights_of
-from .._training.resume import TaskProgress, current_progress, progress_is
-from .._training.stream import Part, Stream, rows_of_stream
-from .._training.trainer import SEED_LIMIT, n_epochs_in, on_device
+from .._training.samples import Samples, Stream, rows_of_stream
+from .._training.trainer import (
+    PROGRESS,
+    SEED_LIMIT,
+    Progress,
+    TimeBudget,
+    n_epochs_in,
+    on_device,
+    progress_is,
+)
 from .._utils.messages import time_left
 from .._utils.reporting import part, print_line
 from .._utils.warnings import warn
@@ -31,9 +38,8 @@ from ..modules import weights_and_fan_ins
 from ..settings import EarlyStopping
 from ._out_of_bag import N_PARTS
 from ._perturbations import noise_of_targets, random_weights, stratified
-from ._spec import EnsembleSpec, Samples, ValidatedBy, brier_score, n_bins_of
+from ._spec import EnsembleSpec, ValidatedBy, brier_score, n_bins_of
 
-_ATTEMPTS = 3  # trainings at most of blocks whose samples a cluster loses with its workers
 _PATIENCE_SHARE = 4  # epochs over the patience of n_iter_no_change="auto", see doc/design.rst
 _LEAST_PATIENCE = 20  # epochs
 
@@ -188,7 +194,7 @@ def train_block(
 
     members = plan.members_of(numbers)
     module = build_stack(spec, list(seeds.values()), numbers)
-    net, guard = train_stack(
+    net = train_stack(
         spec,
         module,
         list(seeds.values()),
@@ -201,11 +207,11 @@ def train_block(
         after_step=keep_without_bins if n_bins else None,
     )
     weights = weights_of(module.network)
-    kept = {number: k for k, number in enumerate(numbers) if not guard.diverged_[k]}
+    kept = {number: k for k, number in enumerate(numbers) if not net.guard.diverged_[k]}
     return Members(
         {m: {name: value[k] for name, value in weights.items()} for m, k in kept.items()},
         {} if stopping is None else {m: int(stopping.best_epoch_[k]) for m, k in kept.items()},
-        worse=[m for m, k in kept.items() if guard.worse_[k]],
+        worse=[m for m, k in kept.items() if net.guard.worse_[k]],
         history=[{**row, "members": members} for row in net.history],
         is_interrupted=net.interrupted_,
     )
@@ -231,24 +237,22 @@ def train_stack(
     task: ObservedTask | None,
     numbers: Sequence[int] = (),
     *,
-    stopping: Any = None,
     observer: Any = None,
-    ends_with: Callable[[Tensor], Tensor] = torch.all,
     **settings: Any,
-) -> tuple[Any, Any]:
-    """Train a stack whose networks have these seeds; return its net, and the guard of divergence.
+) -> Any:
+    """Train a stack whose networks have these seeds, and return its net.
 
-    The data of networks of these `numbers` are perturbed. Training ends when all, or any, networks
-    have diverged. Further `settings` are those of :meth:`Training.fit`.
+    The data of networks of these `numbers` are perturbed. Further `settings` are those of
+    :meth:`Training.fit`.
     """
-    from .._engine import DivergenceGuard, Rows
+    from .._engine import Rows
 
     plan, train, perturbed = spec.plan, spec.train, spec.plan.members_of(numbers)
     # Not the seed of the weights again: the order of the samples is another random draw.
     order_seeds = [seed + SEED_LIMIT for seed in seeds]
 
     def dealt(
-        samples: Part | Samples, weight: Any, number: int = 0, mean_weight: float | None = None
+        samples: Samples, weight: Any, number: int = 0, mean_weight: float | None = None
     ) -> Rows:
         """Encoded samples as the engine takes them, perturbed: a stretch of them by its number."""
         X, y, weight = tensors_of(spec, samples.X, samples.y, weight)
@@ -303,14 +307,13 @@ def train_stack(
     objective = plan.objective(module, TrainingBudget())
     if spec.validates_out_of_bag:
         objective = ValidatedBy(objective, brier_score)
-    guard = DivergenceGuard(stopping, ends_with)
     per_epoch = None if task is None else task.per_epoch(in_training)
-    callbacks = [c for c in (per_epoch, stopping, guard, observer) if c is not None]
+    callbacks = [c for c in (per_epoch, observer) if c is not None]
     how = module, objective, rows, spec.n_epochs
     net = spec.training.fit(*how, callbacks=callbacks, **settings)
     if net.interrupted_ and not n_epochs_in(net.history):
         raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
-    return net, guard
+    return net
 
 
 def weights_of_rows(spec: EnsembleSpec, seeds: dict[int, int]) -> np.ndarray | None:
@@ -346,42 +349,28 @@ def _train_side_by_side(
     """Train blocks as tasks; those that have ended are kept whatever becomes of the others."""
     from .._engine import StopTraining
 
-    progress, begin, n_members = current_progress(), time.monotonic(), sum(map(len, blocks))
-    states = [None] * len(blocks) if progress is None else progress.next_tasks(len(blocks))
+    progress, begin, n_members = PROGRESS.get(), time.monotonic(), sum(map(len, blocks))
+    states = [None if progress is None else progress.next_task() for _ in blocks]
     if spec.training.budget is not None:  # of which each block has its part
         n_in_turn = -(-len(blocks) // spec.n_tasks)
         budget = spec.training.budget.part(n_members / (n_members + n_later) / n_in_turn)
         spec = replace(spec, training=replace(spec.training, budget=budget))
-    left = {min(seeds): (seeds, state) for seeds, state in zip(blocks, states, strict=True)}
-    ended: dict[int, Members] = {}  # by the first number of their members
+    sizes = {min(seeds): len(seeds) for seeds in blocks}  # by the first number of their members
+    ended: dict[int, Members] = {}  # likewise
     threads = Threads()
 
     def n_ended() -> int:
-        return n_members - sum(len(seeds) for seeds, _ in left.values())
-
-    def trained() -> Iterator[tuple[int, Members, Any]]:
-        """Train blocks, again those whose samples a cluster loses, and give them as they end."""
-        n_attempts = 0
-        while left:
-            try:
-                yield from as_they_end(_tasks(spec, [*left.values()], threads), spec.n_tasks)
-            except Exception as error:  # of any kind: clusters have errors of their own
-                # dask, which need not be installed, frees memory by keeping one copy of what it
-                # holds several of, and gives a task up if the worker with the last one dies.
-                kinds = {kind.__name__ for kind in type(error).__mro__}
-                n_attempts += 1
-                if n_attempts == _ATTEMPTS or "FutureCancelledError" not in kinds:
-                    raise
+        return sum(sizes[first] for first in ended)
 
     try:
         with part(n_members / (n_members + n_later), lambda: n_ended() / n_members):
-            for first, block, state in trained():
+            tasks = _tasks(spec, list(zip(blocks, states, strict=True)), threads)
+            for first, block, state in as_they_end(tasks, spec.n_tasks):
                 if block.is_interrupted:
                     raise KeyboardInterrupt
-                del left[first]
                 ended[first] = block
                 if progress is not None:
-                    progress.end_task(state)
+                    progress.keep(state)
                 if spec.training.verbose > 1:
                     until = time_left(time.monotonic() - begin, n_ended(), n_members - n_ended())
                     print_line(f"{n_ended()} of {n_members} members trained, {until}")
@@ -430,10 +419,10 @@ def _tasks(
 def _train_apart(
     spec: EnsembleSpec,
     seeds: dict[int, int],
-    progress: TaskProgress | None,
+    progress: Progress | None,
     threads: Threads | None,
     *data: Any,
-) -> tuple[int, Members, TaskProgress | None]:
+) -> tuple[int, Members, Progress | None]:
     """Train a block beside others: with callbacks of its own, and nothing printed.
 
     In another process `data` are X, y and weight of samples for training, and for validation.
@@ -447,7 +436,7 @@ def _train_apart(
     callbacks = copy.deepcopy(list(training.callbacks))
     if threads is not None:
         callbacks.append(StopWhen(threads.stopping))
-    budget = None if training.budget is None else training.budget.anew()
+    budget = None if training.budget is None else TimeBudget(training.budget.seconds)
     training = replace(training, callbacks=callbacks, verbose=0, budget=budget)
     with progress_is(progress), nullcontext() if threads is None else threads.running():
         return min(seeds), train_block(replace(spec, training=training), seeds), progress

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from .._estimator.base import Fitted, checked_training
 from .._estimator.warm_start import same_recipe
 from .._method.plan import NetworkRecipe, NetworkSettings, Objective, Plan, TrainingBudget
 from .._method.task import Task
-from .._training.stream import Stream
+from .._training.samples import Samples
 from .._training.trainer import Training, batch_size_for, n_epochs_for
 from ..losses import cross_entropy, gaussian_nll
 from ..modules import MLP, shares_weights, stack, widest_activation, with_dropout
@@ -42,18 +42,6 @@ _LEAST_ROWS_SEEN, _MOST_EPOCHS = 40_000, 300  # samples shown on small tables; e
 _RATE, _RATE_OF_LARGE, _EPOCHS_OF_RATES = 0.01, 0.003, (50, 85)  # lr="auto"; epochs between them
 _MORE_EPOCHS_OF_SHARED = 2  # times the epochs, where members share weights
 _SHARED_BATCH_SIZE = 128  # samples of each member, there
-
-
-class Samples(NamedTuple):
-    """Samples in memory, their targets and their weights, which may be None."""
-
-    X: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray | None
-
-    def at(self, rows: np.ndarray) -> Samples:
-        weight = None if self.weight is None else self.weight[rows]
-        return Samples(self.X[rows], self.y[rows], weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +123,8 @@ class EnsembleSpec:
         own["runs_chains"] = isinstance(own["inference"], (SGLD, SGHMC))
         trained = own["inference"] if own["trains_each"] else DeepEnsemble()
         own |= trained.get_params(deep=False)
-        own["early_stopping"] = EarlyStopping.of(trained.early_stopping)
+        stopping = trained.early_stopping
+        own["early_stopping"] = EarlyStopping() if stopping is True else stopping or None
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
         networks = NetworkSettings.of(params, ensemble._module_defaults[ensemble._kind])
         changed = frozenset(params.keys() - unchanged)
@@ -214,14 +203,8 @@ class EnsembleSpec:
         inputs = spec.inputs
         if inputs is not None and "embeddings" in of_module:
             inputs = replace(inputs, embeddings=of_module["embeddings"])
-        if isinstance(spec.train, Stream):
-            row_shape, find = spec.train.row_shape, spec.train.inputs
-            encoding = None if inputs is None else find(inputs, embedded_from)
-        else:
-            X, y, weight = spec.train
-            row_shape = X.shape[1:]
-            encoding = None if inputs is None else inputs.encoding(X, y, weight, embedded_from)
-        recipe = spec.networks.recipe(plan, row_shape, encoding)
+        encoding = None if inputs is None else spec.train.inputs(inputs, embedded_from)
+        recipe = spec.networks.recipe(plan, spec.train.row_shape, encoding)
         if spec.before is not None:
             recipe = same_recipe(spec.before.recipe, recipe)
         are_in_bins = recipe.inputs is not None and recipe.inputs.has_bins

@@ -13,17 +13,21 @@ members and heads, the same holds for both.
 
 from ._connections import CONNECTIONS, Booster, Learner, Rounds
 from ._convolutional import ConvNet, ResNet
-from ._counts import (
+from ._function_draws import FunctionDraws, Gaps, UnknownDraws
+from ._inputs import InputEncoder
+from ._models import (
+    CategoricalStack,
+    DistributionStack,
+    GaussianStack,
+    MultiHead,
     activations_per_row,
     count_flop,
     flop_per_row,
     n_parameters,
     parts_of,
+    split_head,
     widest_activation,
 )
-from ._function_draws import FunctionDraws, Gaps, UnknownDraws
-from ._inputs import InputEncoder
-from ._models import CategoricalStack, DistributionStack, GaussianStack, MultiHead, split_head
 from ._networks import (
     ACTIVATIONS,
     ELEMENTWISE,

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..losses import bounded_outputs
-from ._counts import n_parameters
-from ._models import split_head
+from ._models import n_parameters, split_head
 from ._networks import started
 from ._recurrent import _LastState
 from ._stacks import StackedSequential, stack

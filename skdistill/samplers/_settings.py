@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._utils.validation import AnyOf, Number, OneOf, Settings, SettingsRule, check_parameters
+from .._utils.validation import AnyOf, Number, OneOf, Settings, SettingsRule
 from ..settings import EarlyStopping
 from ._updates import FRICTION, RELATIVE_STEP, SamplingOptimizer, SGHMCOptimizer, SGLDOptimizer
 
@@ -19,16 +19,8 @@ _N_CHAINS = 4  # chains that run side by side where the step size is found
 _POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
 
 
-class _Inference(Settings):
-    """How the members of an ensemble come about."""
-
-    def check(self) -> None:
-        """Raise TypeError or ValueError for the first parameter that is not accepted."""
-        check_parameters(self, "inference__")
-
-
 @dataclass(eq=False, repr=False)
-class DeepEnsemble(_Inference):
+class DeepEnsemble(Settings):
     """Members that are trained each from weights of its own.
 
     Parameters
@@ -106,7 +98,7 @@ class DeepEnsemble(_Inference):
 
 
 @dataclass(eq=False, repr=False)
-class _Chain(_Inference):
+class _Chain(Settings):
     """Settings of Markov chains that advance together."""
 
     _parameter_table = {
@@ -172,8 +164,8 @@ class _Chain(_Inference):
             return self.schedule
         return "cyclical" if self.is_relative else "constant"
 
-    def check(self) -> None:
-        super().check()
+    def _check_as(self, name: str) -> None:
+        super()._check_as(name)
         first, final = self.step_size, self.final_step_size
         if first is None and final is not None:
             raise ValueError(
@@ -336,7 +328,7 @@ class SGHMC(_Chain):
 
 
 @dataclass(eq=False, repr=False)
-class MCDropout(_Inference):
+class MCDropout(Settings):
     """Members that are one network with units dropped at random [1]_.
 
     Parameters

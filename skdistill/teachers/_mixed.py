@@ -43,8 +43,7 @@ from .._estimator.unwrapping import (
     seeded_clone,
     tags_of,
 )
-from .._training.resume import TimeBudget
-from .._training.trainer import SEED_LIMIT
+from .._training.trainer import SEED_LIMIT, TimeBudget
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
@@ -281,7 +280,7 @@ class MixedModels(EstimatorOfModels):
             if budget is not None and number in timed and timed.isdisjoint(found):
                 # All models are fitted on each fold, and once more on all samples.
                 n_folds, spent = folds.get_n_splits(X, y), budget.seconds - budget.left
-                left = budget.keeping(spent / max(1, n_folds - 1)).part(1.0).seconds
+                left = budget.less(spent / max(1, n_folds - 1)).left
                 _share_time(models, left, n_folds + 1)
             found[number] = self._out_of_fold(models[number], X, y, weight, folds)
         each, residuals = zip(*(found[number] for number in range(len(models))), strict=True)

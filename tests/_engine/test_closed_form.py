@@ -19,7 +19,6 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps
 from skdistill._engine._closed_form import ClosedFormGradient, blocks_of
-from skdistill._engine._flat import FlatUpdate
 from skdistill._method.plan import Objective
 from skdistill.modules import (
     ACTIVATIONS,
@@ -195,13 +194,13 @@ def test_optimizers_step_as_ever(optimizer, settings, data, monkeypatch):
 @pytest.mark.parametrize(("optimizer", "settings"), OPTIMIZERS)
 def test_the_usual_optimizers_take_one_call(optimizer, settings, data, monkeypatch):
     calls = []
-    own = FlatUpdate.begin_epoch
+    own = _steps.FlatStep._take_state
 
-    def begin_epoch(update):
+    def take_state(update):
         own(update)
         calls.append(update.update is not None)
 
-    monkeypatch.setattr(FlatUpdate, "begin_epoch", begin_epoch)
+    monkeypatch.setattr(_steps.FlatStep, "_take_state", take_state)
     settings = {f"optimizer__{name}": value for name, value in settings.items()}
     ensemble(optimizer=optimizer, lr=1e-3, max_epochs=3, **settings).fit(*data)
     assert calls == [False, True, True, True]  # the first step is the optimizer's own

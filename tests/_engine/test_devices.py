@@ -23,7 +23,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._engine import _net
-from skdistill._method.task import RegressionTask, prepare_to_compute
+from skdistill._method.task import dtype_to_compute
 from skdistill._training.trainer import optimizer_defaults
 from skdistill.families import (
     DirichletFamily,
@@ -189,12 +189,9 @@ def test_training_runs_on_the_device_of_the_net(monkeypatch):
 
 
 def test_mps_computes_in_float32():
-    task = RegressionTask.check(NUMBERS)[1]
+    given = "float64", X.shape, lambda: (X.min(0), X.max(0))
     for device in ("mps", torch.device("mps")):
-        rows, found = prepare_to_compute("auto", device, X, task)
-        assert rows.dtype == np.float32
-        assert found.dtype == "float64"  # predictions are of X's dtype
+        assert dtype_to_compute("auto", device, *given) == "float32"
         with pytest.raises(ValueError, match=r"dtype must be .*mps.* got 'float64'"):
-            prepare_to_compute("float64", device, X, task)
-    rows, _ = prepare_to_compute("auto", "auto", X, task)
-    assert rows.dtype == np.float64
+            dtype_to_compute("float64", device, *given)
+    assert dtype_to_compute("auto", "auto", *given) == "float64"

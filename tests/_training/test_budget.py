@@ -8,12 +8,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from skorch.callbacks import Callback
-from small_models import assert_same_weights
 
 from skdistill import (
     BayesianEnsembleRegressor,
@@ -21,10 +19,10 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusRegressor,
 )
-from skdistill._engine import SavedTraining, TimeLimit
-from skdistill._training import resume
+from skdistill._engine import TimeLimit
+from skdistill._training import trainer
 from skdistill.samplers import SGHMC, SGLD, DeepEnsemble
-from skdistill.settings import Checkpoint, Runtime
+from skdistill.settings import Runtime
 
 X, Y = make_regression(64, 3, random_state=0)
 SMALL = {
@@ -35,7 +33,7 @@ SMALL = {
     "random_state": 0,
 }
 ONE_BLOCK = {"inference": DeepEnsemble(calibrate=None), "distance_aware": False}
-CLOCK = SimpleNamespace(seconds=0.0, waited=0.0)  # of these without a processor
+CLOCK = SimpleNamespace(seconds=0.0)
 
 
 def ensemble(n_members=2, **params):
@@ -45,12 +43,8 @@ def ensemble(n_members=2, **params):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """Seconds that pass only as the tests say."""
-    CLOCK.seconds, CLOCK.waited = 1000.0, 0.0
-    clocks = {
-        "monotonic": lambda: CLOCK.seconds,
-        "thread_time": lambda: CLOCK.seconds - CLOCK.waited,
-    }
-    monkeypatch.setattr(resume, "time", SimpleNamespace(**clocks))
+    CLOCK.seconds = 1000.0
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: CLOCK.seconds))
     return CLOCK
 
 
@@ -65,14 +59,13 @@ class Passing(Callback):
 
 
 class PassingInBatches(Callback):
-    """Lets a number of seconds pass in each training step, some of them without a processor."""
+    """Lets a number of seconds pass in each training step."""
 
-    def __init__(self, seconds=1.0, share_waited=0.0):
-        self.seconds, self.share_waited = seconds, share_waited
+    def __init__(self, seconds=1.0):
+        self.seconds = seconds
 
     def on_batch_end(self, net, training=False, **kwargs):
         CLOCK.seconds += self.seconds * training
-        CLOCK.waited += self.share_waited * self.seconds * training
 
 
 def rates(model):
@@ -119,15 +112,6 @@ def test_an_epoch_ends_within_with_the_least_learning_rate(clock, optimizer):
     assert (n_steps, len(model.history_)) == (23, 6)
     assert rates(model)[-1] == pytest.approx(0.01 * cosine(0.125 * (n_steps - 1) / left))
     assert rates(model)[-1] < 1e-4
-
-
-@pytest.mark.parametrize(("share_waited", "factor"), [(0.0, 1), (0.5, 2), (0.75, 4), (0.99, 4)])
-def test_a_busy_machine_is_given_more_time_for_what_follows_training(clock, share_waited, factor):
-    """What is kept is for a processor of its own; it is taken to be slower by 4 times at most."""
-    passing = PassingInBatches(0.125, share_waited)
-    ensemble(max_time=6.0, max_epochs=20, callbacks=[passing]).fit(X, Y)
-    n_steps = math.ceil((6.0 - factor * kept_for_later(6.0)) / 0.125)
-    assert clock.seconds == 1000.0 + 0.125 * n_steps
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
@@ -205,47 +189,6 @@ def test_a_stream_has_a_limit(clock):
 
     model = ensemble(max_time=4.0, callbacks=[Passing(1.0)]).fit(Batches())
     assert model.n_epochs_ == 4
-
-
-# ------------------------------------------------------------------------------------------
-# Checkpoints
-# ------------------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    pass
-
-
-@pytest.mark.parametrize("n_epochs", [2, 4, 7, 9])
-def test_a_fit_that_goes_on_counts_the_time_before(clock, tmp_path, monkeypatch, n_epochs):
-    batches, end_epoch, countdown = TimeLimit.batches, SavedTraining.on_epoch_end, [n_epochs]
-
-    def in_a_second(self, net, rows):  # no callback, which a checkpoint is compared by
-        clock.seconds += 1.0
-        return batches(self, net, rows)
-
-    def end_epoch_and_die(self, net, **kwargs):
-        end_epoch(self, net, **kwargs)
-        countdown[0] -= 1
-        if not countdown[0]:
-            raise Killed
-
-    monkeypatch.setattr(TimeLimit, "batches", in_a_second)
-    teacher = ensemble(4, runtime=Runtime(member_block=2))
-    student = HydraPlusRegressor(teacher, max_time=10.0, **SMALL)
-    expected = clone(student).fit(X, Y)
-    assert clock.seconds == 1010.0
-    student.set_params(runtime=Runtime(checkpoint=Checkpoint(tmp_path / "checkpoint", every=0)))
-    monkeypatch.setattr(SavedTraining, "on_epoch_end", end_epoch_and_die)
-    with pytest.raises(Killed):
-        student.fit(X, Y)
-    monkeypatch.setattr(SavedTraining, "on_epoch_end", end_epoch)
-    before = clock.seconds
-    clock.seconds += 1e5  # nobody has run it meanwhile
-    student.fit(X, Y)
-    assert clock.seconds - before - 1e5 == 10.0 - n_epochs
-    assert_same_weights(student, expected)
-    assert student.n_epochs_ == expected.n_epochs_
 
 
 # ------------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from skdistill import (
     BayesianEnsembleClassifier,
 )
 from skdistill._method.task import ClassificationTask
+from skdistill._training.samples import Samples
 from skdistill._training.trainer import SEED_LIMIT
 from skdistill.ensembles._fit import with_samples
 from skdistill.ensembles._perturbations import stratified
-from skdistill.ensembles._spec import EnsembleSpec, Samples
+from skdistill.ensembles._spec import EnsembleSpec
 from skdistill.modules import ConvNet
 from skdistill.samplers import DeepEnsemble
 from skdistill.settings import EarlyStopping

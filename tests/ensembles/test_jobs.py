@@ -336,33 +336,6 @@ def test_workers_of_dask_train_what_one_job_trains(dask_client):
         assert_same(fit("early stopping"), fit("early stopping", n_jobs=1))
 
 
-class FutureCancelledError(Exception):
-    """As dask's, for tasks whose rows were held by a worker that has died."""
-
-
-@pytest.mark.parametrize("n_times", [1, 3])
-def test_members_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatch):
-    expected, rounds, real = fit(), [], _members.as_they_end
-
-    def losing(tasks, n_jobs):
-        rounds.append(len(tasks))
-        results = real(tasks, n_jobs)
-        if len(rounds) == 1:
-            yield next(results)
-        if len(rounds) <= n_times:
-            raise FutureCancelledError
-        yield from results
-
-    monkeypatch.setattr(_members, "as_they_end", losing)
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        if n_times < 3:
-            assert_same(fit(), expected)
-        else:
-            with pytest.raises(FutureCancelledError):
-                fit()
-    assert rounds == [3, 2, 2][: max(2, n_times)]
-
-
 @pytest.mark.slow  # ray takes ten seconds to start, and as long to start its workers
 def test_workers_of_ray_train_what_one_job_trains(ray):
     with joblib.parallel_config(backend="ray", n_jobs=2):

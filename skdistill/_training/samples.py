@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Samples that come in batches and need not fit in memory: checked, counted, and read again."""
+"""The samples of a fit, checked: in memory, or in batches that are counted, and read again.
+
+Both kinds are asked for the same: `scaling`, `inputs`, and samples `in_memory`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ from .._method.task import (
     read_samples,
 )
 from .._utils.moments import Moments
+from ..modules import DistributionStack
 from ..settings import Runtime
 
 BUFFER_ROWS = 100_000  # samples of the shuffle buffer, for batches that do not say how many
@@ -52,12 +56,90 @@ def refuse_with_stream(
             )
 
 
-class Part(NamedTuple):
-    """Some samples, their targets and their weights."""
+class Samples(NamedTuple):
+    """Samples in memory, their targets and their weights, which may be None."""
 
     X: np.ndarray
     y: np.ndarray
-    weight: np.ndarray  # ones, if there are none
+    weight: Any
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.X.shape[1:]
+
+    @property
+    def total_weight(self) -> float:
+        return self.n_rows if self.weight is None else float(self.weight.sum())
+
+    @property
+    def in_memory(self) -> Samples:
+        return self
+
+    def at(self, rows: np.ndarray) -> Samples:
+        weight = None if self.weight is None else self.weight[rows]
+        return Samples(self.X[rows], self.y[rows], weight)
+
+    def scaling(self, task: Task, normalize_y: bool) -> Buffers:
+        """Location and scale of the targets."""
+        return task.scaling(self.y, self.weight, self.X.dtype, normalize_y)
+
+    def inputs(self, settings: InputSettings, embedded_from: int) -> InputEncoding | None:
+        """Return the encoding that these settings ask for; None for no table."""
+        return settings.encoding(*self, embedded_from)
+
+
+def read_in_memory(
+    estimator: Any,
+    X: object,
+    y: object,
+    sample_weight: object,
+    class_weight: object = None,
+    before: Any = None,
+    *,
+    known: Any = None,
+    is_pass: bool = False,
+) -> tuple[Samples, slice | np.ndarray, InputSchema, Task]:
+    """Check X and y; return samples of positive weight, which they are, their schema and task.
+
+    `before` is the Fitted that the fit goes on from, and `known` a task that is known without one;
+    `is_pass` is of `partial_fit`.
+    """
+    table, goes_on = as_table(X), before is not None
+    rows, y, schema = read_samples(
+        estimator, table, y, estimator._input_schema if goes_on else None
+    )
+    known = before.plan.task if goes_on and known is None else known
+    y, task = TASKS[estimator._kind].check(y, known)
+    if goes_on:
+        schema = schema.with_further(table, rows) if is_pass else schema
+        rows = in_dtype_of(before.module, rows)
+        task = replace(task, dtype=before.plan.task.dtype)
+    elif "dtype" not in estimator._parameter_table["runtime"].unread:
+        runtime, given = Runtime.of(estimator.runtime), rows.dtype.name
+
+        def limits() -> tuple[np.ndarray, np.ndarray]:  # NaN is missing
+            return np.fmin.reduce(rows), np.fmax.reduce(rows)
+
+        wanted = dtype_to_compute(runtime.dtype, runtime.device, given, rows.shape, limits)
+        if wanted != given:
+            check_trainable(rows, wanted)
+            rows, task = rows.astype(wanted), replace(task, dtype=given)
+    samples = Samples(rows, y, task.weights_of_rows(y, sample_weight, class_weight))
+    if samples.weight is None or samples.weight.all():  # X may be a memory map
+        return samples, slice(None), schema, task
+    kept = samples.weight > 0
+    return samples.at(kept), kept, schema, task
+
+
+def in_dtype_of(module: DistributionStack, X: np.ndarray) -> np.ndarray:
+    """Return samples in the dtype that the fitted networks compute in."""
+    dtype = next(module.parameters()).cpu().detach().numpy().dtype
+    check_trainable(X, dtype)
+    return X.astype(dtype, copy=False)
 
 
 class Stream:
@@ -137,7 +219,7 @@ class Stream:
                             f"got {own.tolist()[0]!r}."
                         )
                     labels = np.union1d(labels, own)
-                examples.add(Part(X, y, weights))
+                examples.add(Samples(X, y, weights))
         if schema is None or not self.n_rows:
             raise ValueError("X must give at least one batch with a sample of positive weight.")
         self.X_limits, self.examples = limits, examples.part()
@@ -197,13 +279,13 @@ class Stream:
             *moments, X, weights, bins, normalize=normalize, n_categories=n_categories
         )
 
-    def encoded_examples(self, scaling: Buffers) -> Part:
+    def encoded_examples(self, scaling: Buffers) -> Samples:
         """Return `examples` as :meth:`stretches` gives samples."""
-        X, y, weight = self.checked_examples
-        return Part(*self._encoded(X, y, scaling), weight)
+        X, y, weight = self.in_memory
+        return Samples(*self._encoded(X, y, scaling), weight)
 
     @property
-    def checked_examples(self) -> Part:
+    def in_memory(self) -> Samples:
         """`examples` with codes of classes, or with targets of shape (n, t)."""
         X, y, weight = self.examples
         if isinstance(self.task, ClassificationTask):
@@ -211,14 +293,14 @@ class Stream:
             y = self.task.codes_of(labels)[codes]
         else:
             y = y.reshape(len(y), -1).astype(np.float64)
-        return Part(X, y, weight)
+        return Samples(X, y, weight)
 
-    def stretches(self, scaling: Buffers, size: int) -> Iterator[Part]:
+    def stretches(self, scaling: Buffers, size: int) -> Iterator[Samples]:
         """Read all samples again, `size` at a time, in memory that the next stretch overwrites."""
         buffer, n_held, n_read = None, 0, 0
         for part in self._parts(scaling):
             if buffer is None:
-                buffer = Part(*(np.empty((size, *a.shape[1:]), a.dtype) for a in part))
+                buffer = Samples(*(np.empty((size, *a.shape[1:]), a.dtype) for a in part))
             n_read += len(part.X)
             start = 0
             while start < len(part.X):
@@ -230,14 +312,14 @@ class Stream:
                     yield buffer
                     n_held = 0
         if buffer is not None and n_held:
-            yield Part(*(held[:n_held] for held in buffer))
+            yield Samples(*(held[:n_held] for held in buffer))
         if n_read != self.n_rows:
             raise ValueError(
                 f"X must give the same samples each time that it is read, got {self.n_rows} "
                 f"samples of positive weight the first time and {n_read} later."
             )
 
-    def _parts(self, scaling: Buffers) -> Iterator[Part]:
+    def _parts(self, scaling: Buffers) -> Iterator[Samples]:
         """Batches, checked and encoded; samples of weight zero are left out."""
         for number, batch in enumerate(self.source):
             with _errors_of_batch(number):
@@ -246,9 +328,9 @@ class Stream:
                 y, _ = self.task.check(y, self.task)  # type: ignore[arg-type]  # of the same kind
                 assert_all_finite(_numbers_of(self.schema, X), input_name="X")
                 weights = _weights(weight, len(X))
-                part = Part(*self._encoded(X, y, scaling), weights)
+                part = Samples(*self._encoded(X, y, scaling), weights)
             is_kept = weights > 0
-            yield part if is_kept.all() else Part(*(array[is_kept] for array in part))
+            yield part if is_kept.all() else Samples(*(array[is_kept] for array in part))
 
     def _encoded(self, X: np.ndarray, y: np.ndarray, scaling: Buffers) -> tuple[Any, Any]:
         if X.dtype != self.dtype:
@@ -271,20 +353,20 @@ class _Examples:
 
     def __init__(self, n_most: int):
         self.n_most, self.every, self.n_seen, self.n_kept = n_most, 1, 0, 0
-        self.parts: list[Part] = []
+        self.parts: list[Samples] = []
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Samples) -> None:
         first = -self.n_seen % self.every
         self.n_seen += len(part.X)
-        self.parts.append(Part(*(array[first :: self.every].copy() for array in part)))
+        self.parts.append(Samples(*(array[first :: self.every].copy() for array in part)))
         self.n_kept += len(self.parts[-1].X)
         while self.n_kept > self.n_most:
             self.every *= 2
-            self.parts = [Part(*(array[::2] for array in self.part()))]
+            self.parts = [Samples(*(array[::2] for array in self.part()))]
             self.n_kept = len(self.parts[0].X)
 
-    def part(self) -> Part:
-        return Part(*map(np.concatenate, zip(*self.parts, strict=True)))
+    def part(self) -> Samples:
+        return Samples(*map(np.concatenate, zip(*self.parts, strict=True)))
 
 
 def _weights(weight: Any, n_rows: int) -> np.ndarray:
@@ -311,7 +393,7 @@ def rows_of_stream(
     scaling: Buffers,
     batch_size: int,
     seeds: Sequence[int],
-    deal: Callable[[Part, int], Any],
+    deal: Callable[[Samples, int], Any],
 ) -> Any:
     """Return the rows of a stream as the engine takes them, stretch by stretch.
 

@@ -22,7 +22,7 @@ from skdistill import (
     predict_frame,
 )
 from skdistill._data import encoding
-from skdistill._training.stream import Part, Stream, _Examples
+from skdistill._training.samples import Samples, Stream, _Examples
 from skdistill._utils import moments
 from skdistill.samplers import SGLD, DeepEnsemble
 from skdistill.settings import Runtime
@@ -179,7 +179,7 @@ def test_examples_are_evenly_spaced():
     examples = _Examples(100)
     rows = np.arange(12_345)
     for part in np.array_split(rows, 77):
-        examples.add(Part(part, part, part))
+        examples.add(Samples(part, part, part))
     kept = examples.part().X
     assert 50 <= len(kept) <= 100
     np.testing.assert_array_equal(kept, rows[:: kept[1]])
