@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.pycode import ModuleAnalyzer
 
 import skdistill
@@ -164,6 +165,13 @@ def append_changelog(app, docname, source):
     source[0] += re.sub(r"\[([^\]]+)\]\((http[^)]+)\)", r"`\1 <\2>`__", text)
 
 
+def keep_values_whole(app, doctree, docname):
+    """Name the cells of tables that are values, not sentences: pages.css keeps them on one line."""
+    for cell in doctree.findall(nodes.entry):
+        if len(cell.astext()) <= 24:
+            cell["classes"].append("value")
+
+
 def underlined(title, line):
     """Heading of reStructuredText."""
     return f"{title}\n{line * len(title)}"
@@ -173,3 +181,4 @@ def setup(app):
     """Connect our hooks; called by Sphinx."""
     app.connect("autodoc-skip-member", skip_foreign_member)
     app.connect("source-read", append_changelog)
+    app.connect("doctree-resolved", keep_values_whole)

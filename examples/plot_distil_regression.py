@@ -74,7 +74,7 @@ columns = next(iter(rows.values()))
 print(f"{'':24}" + "".join(f"{name:>17}" for name in columns))
 for name, numbers in rows.items():
     cells = (
-        f"{value:,}" if isinstance(value, int) else f"{value:.3f}" for value in numbers.values()
+        f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in numbers.values()
     )
     print(f"{name:24}" + "".join(f"{cell:>17}" for cell in cells))
 

@@ -55,6 +55,19 @@ def test_citation_has_the_version_the_licence_and_all_papers():
     assert len(set(re.findall(r"^    title: (.*)$", citation, re.MULTILINE))) == 6
 
 
+def test_conda_recipe_has_the_version_and_what_the_package_needs():
+    recipe = (ROOT / "recipe" / "meta.yaml").read_text(encoding="utf-8")
+    config = (ROOT / "recipe" / "conda_build_config.yaml").read_text(encoding="utf-8")
+    assert re.search(r'set version = "(.*)"', recipe)[1] == __version__
+    assert re.search(r'"(.*)"', config)[1] == PROJECT["requires-python"].removeprefix(">=")
+    run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, re.MULTILINE)[1]
+    needed = [line.removeprefix("    - ").replace(" ", "") for line in run.splitlines()]
+    assert needed[1:] == [name.replace("torch", "pytorch") for name in PROJECT["dependencies"]]
+    for address in PROJECT["urls"]["Source"], PROJECT["urls"]["Documentation"]:
+        assert address in recipe
+    assert f"summary: {PROJECT['description']}\n" in recipe
+
+
 def test_changelog_begins_with_this_version_and_the_date_of_the_citation():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")

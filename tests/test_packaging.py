@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("skdistill", "tests", "doc", "examples", "requirements", "benchmarks")
+FOLDERS = ("skdistill", "tests", "doc", "examples", "requirements", "benchmarks", "recipe")
 MADE = ("__pycache__", "_build", "auto_examples", "generated", "gen_modules")
 BUILD = (
     "from setuptools import build_meta as backend; "

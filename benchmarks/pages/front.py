@@ -105,10 +105,15 @@ def choice(kind: str, what: str, student: str) -> list[Any]:
     gap, rank = mean(row["nll_gap"] for row in found), median(row["rank"] for row in found)
     measured = f"{len(found)} tables: mean NLL {gap:+.3f}; epistemic rank correlation {rank:.2f}"
     seconds = spread((row["fit_seconds"] for row in found), ".0f")
-    take = "`DistributionDistiller`"
+    take = "DistributionDistiller"
     if student == "hydra":
-        take = f"`HydraPlus{'Regressor' if kind == 'regression' else 'Classifier'}`"
-    return [f"{kind}, {what}", take, measured, f"{seconds} s", one_row(kind, student)]
+        take = f"HydraPlus{'Regressor' if kind == 'regression' else 'Classifier'}"
+    return [f"{kind}, {what}", link(take), measured, f"{seconds} s", one_row(kind, student)]
+
+
+def link(name: str) -> str:
+    """A class, with the page that it has."""
+    return f":class:`~skdistill.{name}`"
 
 
 def one_row(kind: str, student: str) -> str | None:
@@ -133,7 +138,7 @@ def gped_choice() -> list[Any]:
     ours, chain = found["GPED"], found["teacher"]
     return [
         "MCMC posterior, without stored samples",
-        "`GPEDDistiller`",
+        link("GPEDDistiller"),
         f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; mean absolute error of "
         f"the expected entropy {ours['entropy_mae']:.3f} nats",
         f"{ours['cpu_seconds']:.0f} s with the chain",
@@ -147,7 +152,7 @@ def bdistil_choice() -> list[Any]:
     first = found["times"][0]
     return [
         "anytime prediction",
-        "`BDistilBooster`",
+        link("BDistilBooster"),
         f"letter, gradient boosting as teacher: first round {first['ratio']:.0f} times "
         f"as fast for one sample, accuracy {found['booster'][0]:.3f} "
         f"({found['teacher']:.3f})",
@@ -170,7 +175,7 @@ def sequence_choice() -> list[Any]:
     seconds = stored("translation")["results"]["proxy student"]["fit_seconds"]["mean"]
     return [
         "translation, language models",
-        "`SequenceDistributionDistiller`",
+        link("SequenceDistributionDistiller"),
         f"synthetic languages: {gaps('translation', 'foreign_rmi', 'unseen nouns')}. "
         f"Dates and amounts: {gaps('sentences', 'word_rmi', 'unseen words')}",
         f"{seconds:.1f} s",

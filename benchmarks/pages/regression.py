@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regression: UCI sets."""
+"""Regression: UCI sets, and targets within limits."""
 
 from __future__ import annotations
 
@@ -80,3 +80,14 @@ def uci_fidelity() -> Table:
         "parameters, student / teacher:.2f",
         rows,
     )
+
+
+@block
+def bounds(key: str) -> Table:
+    """A score of each model of a target within limits, a row for each set."""
+    spec = {"coverage": ".3f", "outside": ".2f", "width": ".2f", "crps": ".3f", "rmse": ".3f"}[key]
+    found = stored("bounds")["results"]
+    models = [name for name in next(iter(found.values())) if name != "rows"]
+    rows = [[name, of["rows"], *(of[model][key] for model in models)] for name, of in found.items()]
+    heading = " | ".join(f"{model}:{spec}" for model in models)
+    return table(f"data set | samples:, | {heading}", rows)

@@ -124,6 +124,7 @@
     pen.arc(x(point[0]), y(now.mean), 5, 0, 7);
     pen.fill();
     place.textContent = point[0].toFixed(2);
+    slider.nextElementSibling.textContent = `at ${centre.toFixed(1)}`;
     showLine([now.mean, ...spreads], 1.5);
   }
 

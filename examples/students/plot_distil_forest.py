@@ -88,7 +88,7 @@ columns = [*next(iter(table.values())), "ms for 1 sample", "ms for 1,000"]
 print(f"{'':20}" + "".join(f"{column:>19}" for column in columns))
 for name, numbers in table.items():
     values = [*numbers.values(), times[name][0], times[name][3]]
-    cells = (f"{value:,}" if isinstance(value, int) else f"{value:.3f}" for value in values)
+    cells = (f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values)
     print(f"{name:20}" + "".join(f"{cell:>19}" for cell in cells))
 
 ratios = dict(zip(n_rows, np.divide(*times.values()), strict=True))

@@ -112,8 +112,8 @@ class Columns:
                 others[number] = found[n_kept:]
         if odd:
             warn(
-                f"X has columns that are no features as they are: {'; '.join(odd)}. Convert them, "
-                "leave them out, or make them categorical (text) or floats (numbers)."
+                f"X has columns that are no features as they are: {'; '.join(odd)}. Convert them "
+                "(dates: pandas.to_datetime), leave them out, or make them categorical or floats."
             )
         return cls(np.shape(X)[1], kept, others) if kept else None
 

@@ -40,7 +40,7 @@ _STEPS = (
 
 
 # Functions that transform targets, and columns.
-_ELEMENTWISE = (np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square)
+_ELEMENTWISE = (np.clip, np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square)
 
 
 def _descendants(base: Any) -> Iterator[type]:

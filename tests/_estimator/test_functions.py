@@ -9,7 +9,7 @@ from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import RandomizedSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from small_models import FUNCTIONS, METHODS, assert_same, ensemble, student, target_transformed
 
 from skdistill import predict_interval, predict_members, predict_quantiles, predict_uncertainty
@@ -88,6 +88,22 @@ def test_log_targets_have_lognormal_moments_and_exact_quantiles(data):
     np.testing.assert_allclose(total, aleatoric + epistemic)
     for name in ("predict_quantiles", "predict_interval"):
         np.testing.assert_allclose(FUNCTIONS[name](model, X), np.exp(METHODS[name](inner, X)))
+
+
+def test_predictions_of_a_clipped_target_stay_within_its_limits(data):
+    """The recipe of doc/questions.rst."""
+    X, y = data
+    low, high = np.quantile(y, [0.2, 0.8])
+    limits = {"a_min": low, "a_max": high}
+    clip = FunctionTransformer(inverse_func=np.clip, inv_kw_args=limits)
+    model, inner = target_transformed((X, np.clip(y, low, high)), transformer=clip)
+    for name in ("predict_quantiles", "predict_interval"):
+        expected = METHODS[name](inner, X)
+        assert expected.min() < low < high < expected.max()
+        np.testing.assert_allclose(FUNCTIONS[name](model, X), np.clip(expected, low, high))
+    draws = np.clip(inner.sample_y(X, 20_000, random_state=0), low, high)
+    std = predict_uncertainty(model, X).std().total
+    np.testing.assert_allclose(std, draws.std(axis=1), rtol=0.1)
 
 
 DECREASING = {

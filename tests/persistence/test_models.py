@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from damage import NOT_KNOWN, count_refused
-from sklearn.compose import make_column_transformer
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import KNNImputer, SimpleImputer
@@ -42,6 +42,7 @@ from skdistill import (
     HydraPlusRegressor,
     SequenceDistributionDistiller,
     load,
+    predict_interval,
     predict_uncertainty,
     save,
 )
@@ -117,6 +118,15 @@ def test_a_pipeline_comes_back(pipeline, table, tmp_path):
 def test_steps_come_back(step, tmp_path):
     model = make_pipeline(step, ensemble(max_epochs=1)).fit(X, Y)
     assert (again(model, tmp_path).predict(X) == model.predict(X)).all()
+
+
+def test_limits_of_the_target_come_back(tmp_path):
+    limits = {"a_min": 0, "a_max": None}
+    clip = FunctionTransformer(inverse_func=np.clip, inv_kw_args=limits)
+    model = TransformedTargetRegressor(ensemble(max_epochs=1), transformer=clip).fit(X, abs(Y))
+    interval = predict_interval(model, X)
+    assert interval.min() == 0
+    assert (predict_interval(again(model, tmp_path), X) == interval).all()
 
 
 def test_teachers_are_left_out_or_kept(tmp_path):
