@@ -343,6 +343,12 @@ class WeakLearnerSearch(Settings):
     eta : float or "auto", default="auto"
         Learning rate of the samples' weights; "auto" is that of Theorem 1 of the paper, whose bound
         is of use only for more than ``2.25 * log(2 * n_samples)`` rounds.
+    literal : bool, default=False
+        Whether learners are searched as in the paper, for comparison: the barrier counts the signs
+        of ``K_plus - K_minus`` alone, its weight does not change, and every weak learner is added
+        with the weight 1, though the mean may be farther from the teacher then. The paper's `eta`
+        is 1. Its Eq 6 sums the barrier over samples and classes, of which this one is the mean: its
+        gamma is `gamma` times their number.
     """
 
     _parameter_table = {
@@ -350,6 +356,7 @@ class WeakLearnerSearch(Settings):
         "gamma": Number(Real, 1e-30),
         "temperature": Number(Real, 0, closed="neither"),
         "eta": Number(Real, 0, closed="neither", others=("auto",)),
+        "literal": OneOf((False, True)),
     }
 
     _: KW_ONLY
@@ -357,3 +364,4 @@ class WeakLearnerSearch(Settings):
     gamma: float = 1.0
     temperature: float = 1.0
     eta: float | str = "auto"
+    literal: bool = False

@@ -115,11 +115,14 @@ class Barrier:
     """Weight of the barrier (Eq 6), bisected: too light finds no learner, too heavy overshoots."""
 
     weight: float
+    is_fixed: bool = False
     _too_light: float = 0.0
     _too_heavy: float = math.inf
 
     def change(self, was_too_light: bool) -> None:
         """Choose the next weight: by steps, until it is known to be between two weights."""
+        if self.is_fixed:
+            return
         if was_too_light:
             self._too_light = self.weight
         else:
@@ -138,7 +141,8 @@ class Search:
     def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
         self.spec = spec
         self.n_rounds = spec.params["n_rounds"]
-        self.max_search = WeakLearnerSearch.of(spec.params["search"]).max_search
+        settings = WeakLearnerSearch.of(spec.params["search"])
+        self.max_search, self.is_literal = settings.max_search, settings.literal
         max_epochs = spec.params["max_epochs"]
         self.n_epochs = n_epochs_for(
             max_epochs, len(X), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
@@ -198,7 +202,7 @@ class Search:
             expansions = (min(n, len(self.rounds)) for of, n in self.classes if of == number)
             for n_sources in dict.fromkeys(expansions):
                 start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
-                barrier = Barrier(start if self.rounds else 0.0)
+                barrier = Barrier(start if self.rounds else 0.0, self.is_literal)
                 for _ in range(self.max_search if self.rounds else 1):
                     if self.rounds and self.spec.training.is_out_of_time:
                         return False  # beside those that there are
@@ -226,7 +230,7 @@ class Search:
         if not self.game.is_weak_learner(outputs):
             barrier.change(was_too_light=True)
             return False
-        weight = self.game.weight_of(outputs)
+        weight = 1.0 if self.is_literal else self.game.weight_of(outputs)
         if weight < _LEAST_WEIGHT:
             barrier.change(was_too_light=False)
             return False
@@ -259,7 +263,7 @@ class Search:
 
         batch_size = self.spec.params["batch_size"]
         X = learner.pack(self.played.x, self.played.sources_of(learner))
-        targets = self.target, self.game.wanted().to(self.target)
+        targets = self.target, self.game.wanted(self.is_literal).to(self.target)
         rows = Rows(X, targets, self.weight, batch_size, self.spec.draw_seeds(1))
         module = stack([learner.trainable()])
         task = self.task.subtask("learner", max_subtasks=self.n_epochs)

@@ -131,8 +131,8 @@ class GPEDDistiller(MetaEstimatorMixin, Distiller):
     part is the expected entropy, but at most the total. Expected entropies and variances are
     softplus of an output; the paper has exponentials.
 
-    Without chains, a regressor's epistemic part includes the mean squared error of the student in
-    the teacher's mean, found on new samples.
+    A regressor's epistemic part includes the mean squared error of the student in the teacher's
+    mean, found on new samples.
 
     Bayesian Dark Knowledge [2]_ is ``expectations="predictive", estimate="stochastic",
     transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.

@@ -52,7 +52,7 @@ from ..settings import Estimate
 from ..transfer import Mixup, Munge, prepare_with_missing
 from ._gped import ExpectationsPlan
 from ._spec import FitSpec, maker_that_changes
-from ._student import Student, training_set
+from ._student import Student, mirrored_samples, training_set, with_error_in
 from ._teacher import (
     MemberPredictions,
     check_teacher,
@@ -67,12 +67,14 @@ _BUFFER_BYTES = 2**25  # of their rows, at most
 _ITERATIONS_TOGETHER = 20  # of the chains, for an epoch of the student
 _MOST_COPIES, _PREDICTED_AT_LEAST = 9, 30  # copies at most; predictions of a sample by each chain
 _FEW_STEPS = 1_000  # of a student, for which a thinning above 1 leaves too few
+_ROWS_FOR_ERROR = 512  # samples, at most, that measure a regressor's error in the chains' mean
 _NOTED_EVERY = 100  # samples of a chain's epoch, of which one counts for R-hat and `X_monitor`
 
 
 def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fitted]:
     """Run the teacher's chains and train the student; `checkpoint` gives a file or None."""
     params, plan, pruning = spec.params, spec.plan, spec.params["pruning"]
+    is_numeric = plan.task.kind == "regressor"
     is_small = len(spec.X) + len(spec.X_transfer) <= _MANY_ROWS
     if spec.transfer == "auto" and plan.all_online and is_small and len(spec.recipe.row_shape) == 1:
         maker = maker_that_changes(spec, Munge(base=Mixup(), share=0.5))
@@ -112,11 +114,15 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
                 flop_per_step=flop_per_step(module, rows),
                 proximal=proximal,
             ).initialize()
-        monitor, monitored = None, spec.X_monitor
-        if monitored is not None:  # of which all expectations are means over the samples so far
+        monitor, asked = None, [] if spec.X_monitor is None else [spec.X_monitor]
+        if is_numeric:  # by new samples the student's own error is known
+            new, weight = mirrored_samples(spec, _ROWS_FOR_ERROR)
+            asked.append(new)
+        if asked:  # of which all expectations are means over the samples so far
             all_online = replace(plan, estimates=("online",) * len(plan.expectations))
+            monitored = on_device(np.concatenate(asked), device=device, dtype=spec.X.dtype)
             means = Targets(all_online, len(monitored), device, math.inf)
-            monitor = on_device(monitored, device=device).split(rows.batch_size), means
+            monitor = monitored.split(rows.batch_size), means
         distillation = OnlineDistillation(
             net,
             Stream(rows),
@@ -162,7 +168,12 @@ def distil_online(spec: FitSpec, task: ObservedTask, checkpoint) -> Iterator[Fit
         if opened is not None:
             opened.remove()
     if monitor is not None:
-        yield plan.monitored(fitted, monitor[1].of_rows(slice(None)))
+        expected, n_monitored = monitor[1].of_rows(slice(None)).cpu(), sum(map(len, asked))
+        if is_numeric:
+            n_monitored -= len(new)
+            yield (fitted := with_error_in(fitted, new, expected[n_monitored:], weight))
+        if n_monitored:
+            yield plan.monitored(fitted, expected[:n_monitored])
 
 
 def _due_iterations(teacher: BaseEstimator, n_rows: int) -> tuple[np.ndarray, int]:
@@ -272,7 +283,8 @@ class OnlineDistillation(Callback):
     epoch_length: int  # iterations of an epoch of the chains
     n_asked: int  # minibatches that the chains predict for each step of the student
     n_threads: int | str  # of torch for the student, see `suited_threads`
-    # Rows of `X_monitor`, in chunks, and what the teacher expects there so far.
+    # Rows of `X_monitor`, and those for the student's error, in chunks, and what the teacher
+    # expects there so far.
     monitor: tuple[Sequence[Tensor], Targets] | None = None
     checkpoint: CheckpointFile | None = None  # of the state of both nets
 

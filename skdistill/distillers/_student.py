@@ -610,25 +610,36 @@ def with_approximation_error(
     plan: Any = fitted.plan
     if plan.task.kind == "classifier":
         return fitted
-    X, weight = spec.X, spec.weight
-    if predictions.predict is not None:
-        every = -(-len(X) // _ROWS_FOR_ERROR)
-        X, weight = X[::every], weight[::every]
-        if X.ndim == 2:
-            # For each sample the mirror image of its nearest neighbour, about as far off as those
-            # held out are, so that linear dependences of columns stay, in the range of each column,
-            # so that flags stay flags; categories are the neighbour's.
-            columns = spec.schema.columns
-            categories = [] if columns is None else list(columns.categories)
-            complete = filled(torch.from_numpy(X.copy())).numpy()
-            others = X[nearest_rows(complete, [(column,) for column in categories])]
-            X = np.clip(X + (X - others), np.fmin.reduce(X), np.fmax.reduce(X))
-            X[:, categories] = others[:, categories]
-        target = in_chunks(predictions.predict, X, lambda members, _: plan.target_of(members))
-    else:
+    if predictions.predict is None:
         target = plan.target_of(predictions.of_X)
+        return with_error_in(fitted, spec.X, target, spec.weight)
+    X, weight = mirrored_samples(spec, _ROWS_FOR_ERROR)
+    target = in_chunks(predictions.predict, X, lambda members, _: plan.target_of(members))
+    return with_error_in(fitted, X, target, weight)
+
+
+def mirrored_samples(spec: FitSpec, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return new samples, at most so many and about as far off as held-out ones, and weights."""
+    every = -(-len(spec.X) // most)
+    X, weight = spec.X[::every], spec.weight[::every]
+    if X.ndim == 2:
+        # For each sample the mirror image of its nearest neighbour, so that linear dependences of
+        # columns stay, in the range of each column, so that flags stay flags; categories are the
+        # neighbour's.
+        columns = spec.schema.columns
+        categories = [] if columns is None else list(columns.categories)
+        complete = filled(torch.from_numpy(X.copy())).numpy()
+        others = X[nearest_rows(complete, [(column,) for column in categories])]
+        X = np.clip(X + (X - others), np.fmin.reduce(X), np.fmax.reduce(X))
+        X[:, categories] = others[:, categories]
+    return X, weight
+
+
+def with_error_in(fitted: Fitted, X: np.ndarray, target: Any, weight: np.ndarray) -> Fitted:
+    """Return a student whose variance includes its error in these targets of its mean."""
+    plan: Any = fitted.plan
     student = read_in_chunks(fitted.module, X, lambda outputs, _: plan.read_mean(outputs))
-    known = plan.read_mean(torch.from_numpy(target).unsqueeze(0)).numpy()
+    known = plan.read_mean(torch.as_tensor(target).unsqueeze(0)).numpy()
     squares = (known - student).astype(np.float64) ** 2
     error = np.average(squares, axis=0, weights=weight)
     return with_plan(replace(plan, calibration=ApproximationError(tuple(error.tolist()))), fitted)

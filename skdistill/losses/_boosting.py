@@ -86,16 +86,20 @@ class DistillationGame:
         K_plus, K_minus = torch.softmax(both, 0).chunk(2)  # Eqs 4 and 5, normalised
         return K_plus, K_minus
 
-    def wanted(self) -> Tensor:
+    def wanted(self, signs_only: bool = False) -> Tensor:
         """Signs that are wanted of the next learner's error, times how much they matter: (N, L).
 
-        ``K_plus - K_minus`` of Definition 1, with a mean size of 1 over the samples of a column.
+        ``K_plus - K_minus`` of Definition 1, with a mean size of 1 over the samples of a column, or
+        its sign, as in Eq 6.
         """
         wanted = torch.empty_like(self.target)
         for columns in self._columns():
             K_plus, K_minus = self.probabilities(columns)
             difference = (K_plus - K_minus).div_(self.weight).nan_to_num_(0.0, 0.0, 0.0)
+            if signs_only:
+                difference.sign_()
             size = (self.weight * difference.abs()).sum(0) / self.weight.sum()
+            size = torch.ones_like(size) if signs_only else size
             wanted[:, columns] = difference.div_(size.clamp_min(_TINY)) * self.is_played[columns]
         return wanted
 

@@ -151,6 +151,22 @@ def test_each_round_brings_the_mean_nearer_to_the_teacher(gamma, connect, digits
     assert_allclose([each.distance for each in booster.rounds_], found, rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_a_literal_search_adds_every_weak_learner_with_weight_one(digits, teacher):
+    """Those of c_t = 1, though ours would have less, and the barrier counts signs."""
+    params = {**SMALL, "search": WeakLearnerSearch(gamma=0.03, eta=1.0, literal=True)}
+    booster = BDistilBooster(teacher, **params).fit(*digits[:2])
+    assert [found.weight for found in booster.rounds_] == [1.0] * booster.n_rounds_
+    assert booster.n_rounds_ > 1
+    assert (booster.eta_ == 1).all()
+    assert all(found.edge > 0 for found in booster.rounds_[1:])
+    ours = BDistilBooster(teacher, **{**SMALL, "search": WeakLearnerSearch(gamma=0.03, eta=1.0)})
+    assert ours.fit(*digits[:2]).rounds_[-1].distance < booster.rounds_[-1].distance
+    barrier = Barrier(1.0, is_fixed=True)
+    barrier.change(was_too_light=True)
+    assert barrier.weight == 1.0
+
+
 def objective(temperature, barrier_weight=0.5):
     network = Learner(MLP(3, 2, (4,)), (3,))
     loc, bound = torch.tensor([0.5, -0.5]).double(), torch.tensor([2.0, 3.0]).double()

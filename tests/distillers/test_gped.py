@@ -21,7 +21,7 @@ from skdistill.distillers import _gped_chains as _online
 from skdistill.distributions import Dirichlet, EmpiricalGaussian, ExpectedCategorical
 from skdistill.expectations import DirichletExpectation, EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
-from skdistill.samplers import SGLD
+from skdistill.samplers import SGHMC, SGLD
 from skdistill.settings import Estimate, Optimizer
 from skdistill.transfer import Mixup, TransferOnly, TransferSet
 
@@ -523,3 +523,25 @@ def test_intervals_hold_a_constant_that_the_teacher_knows(cls):
     mean, std = fitted.predict(X, return_std=True)
     error = np.sqrt(np.mean((mean - 7) ** 2))
     assert error / 2 < std.mean() < 2 * error + 0.01
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("target", ["constant", "without noise", "with noise"])
+def test_a_student_of_few_steps_covers_as_its_chains_do(target, seed):
+    rng = np.random.RandomState(seed)
+    X = rng.randn(300, 3)
+    noise = 0.3 * rng.randn(300) if target == "with noise" else 0.0
+    y = np.full(300, 3.7) if target == "constant" else X[:, 0] + X[:, 1] + noise
+    chains = BayesianEnsembleRegressor(inference=SGHMC(thinning=5), max_epochs=60)
+    student = GPEDDistiller(chains, random_state=seed)
+    with pytest.warns(UserWarning, match="may learn little"):
+        student.fit(X[:150], y[:150], X_monitor=X[150:])
+    low, high = student.predict_interval(X[150:], 0.9).T
+    covered = ((low <= y[150:]) & (y[150:] <= high)).mean()
+    expected = student.monitor_  # by the chains
+    half = 1.645 * np.sqrt(expected["aleatoric"] + expected["epistemic"])
+    covered_by_chains = (np.abs(y[150:] - expected["mean"]) <= half).mean()
+    assert abs(covered - covered_by_chains) <= 0.05
+    error = np.square(student.predict(X[150:]) - expected["mean"]).mean()
+    added = student._plan.calibration.variance[0] * float(student.module_.y_scale) ** 2
+    assert error / 4 < added < 4 * error

@@ -156,6 +156,33 @@ def test_bound_of_the_average_where_definition_1_holds(n_rounds):
     assert 0.1 * bound < missed <= bound  # the adversary is not idle
 
 
+def test_bound_of_the_excess_risk():
+    """Theorem 2 for linear learners, whose mean is a half-space: the VC dimension is that of X."""
+    n, n_features, margin, delta = 3000, 3, 0.4, 0.05
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(2 * n, n_features, dtype=torch.float64, generator=generator) - 0.5
+    X[:, 0] = X[:, 0].sign() * (0.35 + 1.3 * X[:, 0].abs())
+    g = X[:, :1]
+    is_right = torch.rand(2 * n, 1, generator=generator) > 0.1
+    label = torch.where(is_right, g.sign(), -g.sign())
+    scale = DistillationGame(g[:n], 1).scale.item()
+    n_rounds = math.ceil(4 * scale**2 * math.log(2 * n) / margin**2)
+    game, F = DistillationGame(g[:n], n_rounds), torch.zeros(2 * n, 1, dtype=torch.float64)
+    for t in range(n_rounds):
+        K_plus, K_minus = game.probabilities()
+        along = X @ (X[:n].T @ (K_plus - K_minus)) if t else X[:, 1:2]
+        outputs = game.bound * along / along.abs().max()  # of a large edge, and far from g
+        assert game.is_weak_learner(outputs[:n])
+        game.add(outputs[:n])
+        F += outputs / n_rounds
+    of_F, of_g = ((values.sign() != label).double() for values in (F, g))
+    of_margin = (g[:n].abs() < margin).double().mean()
+    assert of_F[:n].mean() <= of_g[:n].mean() + of_margin
+    complexity = n_features * math.log(2 * math.e * n / n_features) + math.log(4 / delta)
+    bound = of_g[:n].mean() + of_margin + math.sqrt(8 * complexity / n)
+    assert of_F[n:].mean() <= bound < 0.5
+
+
 def test_what_is_wanted_is_what_definition_1_weighs_errors_by():
     target, outputs = draws(N, L), draws(N, L, seed=1)
     weight = torch.tensor([0.0, 1.0, 2.0, 1.0] * (N // 4), dtype=torch.float64)
@@ -169,6 +196,7 @@ def test_what_is_wanted_is_what_definition_1_weighs_errors_by():
     K_plus, K_minus = game.probabilities()
     assert_close(ratio, (K_plus - K_minus).abs().sum(0) / weight.sum())
     assert (wanted.sign() == -outputs.sign())[weight > 0].all()
+    assert_close(game.wanted(signs_only=True), wanted.sign())  # Eq 6
 
 
 def test_barrier_weighs_its_terms():
