@@ -25,7 +25,8 @@ def quantiles_of(distribution: Any, levels: Iterable[float]) -> Tensor:
     if found is not None:
         return found
     means, variances = distribution.components()
-    return mixture_quantiles(means, variances, distribution.component_weights, q)
+    weights = torch.tensor(np.asarray(distribution.component_weights))
+    return mixture_quantiles(means, variances, weights, q)
 
 
 # --- mixtures of Gaussians ------------------------------------------------------------------------
