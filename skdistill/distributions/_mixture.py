@@ -2,6 +2,7 @@
 """Quantiles of mixtures of Gaussians."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Te
     index = torch.arange(len(root), device=root.device)
     x, last = average.clamp(low, high), high - low
     while len(index):
-        excess, slope = _log_tail_ratio(x, mass, means, stds, weights)
+        excess, slope = log_tail_ratio(x, mass, means, stds, weights)
         low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
         rounding = (2 * _EPS * (x.abs() + stds.amin(dim=0))).clamp(min=_TINY)
         step = -excess / slope
@@ -164,21 +165,28 @@ def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Te
     return root
 
 
-def _log_tail_ratio(
-    x: Tensor, mass: Tensor, means: Tensor, stds: Tensor, weights: Tensor
+def log_tail_ratio(
+    x: Tensor,
+    mass: Tensor,
+    means: Tensor,
+    stds: Tensor,
+    weights: Tensor,
+    tail: Callable[[Tensor], Tensor] = lambda z: normal_cdf(-z),
 ) -> tuple[Tensor, Tensor]:
     """Logarithm of the ratio of the two sides of ``F(x) = mass``, and its derivative by x.
 
     F(x) is the weight of the components whose mean is below x, less their upper tails, plus the
     lower tails of the others. With each term on the side where it is positive nothing cancels.
+    `tail` is the probability beyond z > 0 of N(0, 1).
     """
     z = (x - means) / stds
     below = z > 0
-    tails = weights * normal_cdf(-z.abs())
-    surplus = (weights * below).sum(dim=0) - mass
-    left = tails.masked_fill(below, 0).sum(dim=0) + surplus.clamp(min=0)
-    right = tails.masked_fill(~below, 0).sum(dim=0) + (-surplus).clamp(min=0)
-    densities = weights * torch.exp(-0.5 * z.square()) / (math.sqrt(2 * math.pi) * stds)
+    tails = weights * tail(z.abs())
+    surplus = torch.where(below, weights, 0.0).sum(dim=0) - mass
+    left = torch.where(below, 0.0, tails).sum(dim=0) + surplus.clamp(min=0)
+    right = torch.where(below, tails, 0.0).sum(dim=0) + (-surplus).clamp(min=0)
+    densities = weights * torch.exp(-0.5 * (z * z)) / (math.sqrt(2 * math.pi) * stds)
     slope = (densities / torch.where(below, right, left)).sum(dim=0)
-    log_ratio = torch.log(left / right)  # 0 / 0 in a gap so wide that all tails underflow
-    return log_ratio.nan_to_num(nan=0.0), slope
+    excess = torch.log(left / right)
+    # 0 / 0 in a gap so wide that all tails underflow
+    return torch.where(excess.isnan(), 0.0, excess), slope
