@@ -24,6 +24,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
+from skdistill._method.random_functions import _NUGGET
 from skdistill.datasets import make_spirals
 from skdistill.distillers import _hydra
 from skdistill.settings import Runtime
@@ -120,7 +121,7 @@ def _functions(functions: Any) -> dict:
         "slope": _packed(functions.slope),
         "points": _packed((factors / (-2 * minus_half_squares)).T),
         "squares": _packed(-2 * minus_half_squares[:, 0]),
-        "nugget": functions.whitening[0, 0].item() ** -2 - 1,
+        "nugget": _NUGGET,
         "most": functions.most.item(),
         "gapColumns": gaps.columns.tolist(),
         "gapSlopes": _packed(gaps.slopes),

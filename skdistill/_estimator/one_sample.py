@@ -25,28 +25,30 @@ from ..modules import DistributionStack, StackedModule, first_parameter
 
 aten = torch.ops.aten
 
-_MOST_PROGRAMS = 4  # programs of one kind, for samples of which other conditions hold
+_MOST_PROGRAMS = 8  # programs of one kind, for samples of which other conditions hold
+_MOST_NAMES = 32  # kinds of programs of a module, such as of intervals of some coverage
 _TOLERANCE = 1e-2  # largest difference of NumPy's results from torch's, over the largest of these
 
 
 class Program(NamedTuple):
     """What is predicted for one sample, as a function of NumPy.
 
-    `run` takes a sample (1, n_features), in the dtype of the module, to outputs, a tuple of what is
-    read off them, and a tuple of truth values. It holds for samples for which these are
-    `conditions`, as they were when it was recorded.
+    `run` takes a sample (1, n_features), in the dtype of the module, to outputs and a tuple of what
+    is read off them; or to None, where other conditions hold than when it was recorded.
     """
 
-    run: Callable[[np.ndarray], tuple[np.ndarray, tuple[Any, ...], tuple[Any, ...]]]
-    conditions: tuple[bool, ...]
+    run: Callable[[np.ndarray], tuple[np.ndarray, tuple[Any, ...]] | None]
     is_tuple: bool  # whether several arrays are read, or one
 
 
 class _Programs(NamedTuple):
-    """Programs of a module by what they read; None is what NumPy cannot compute."""
+    """Programs of a module by what they read, the last that held first.
+
+    In a list None is an attempt that failed, and instead of one a module that is left to torch.
+    """
 
     made_of: tuple[Any, ...]  # what the module consisted of
-    by_name: dict[str, list[Program] | None]
+    by_name: dict[str, list[Program | None] | None]
 
 
 _PROGRAMS: weakref.WeakKeyDictionary[nn.Module, _Programs] = weakref.WeakKeyDictionary()
@@ -65,6 +67,8 @@ def predict_one(
     if known is None or known.made_of != made_of:
         known = _PROGRAMS[module] = _Programs(made_of, {})
     if name not in known.by_name:
+        if len(known.by_name) == _MOST_NAMES:
+            return None
         known.by_name[name] = [] if _is_suited(module, weight) else None
     programs = known.by_name[name]
     if programs is None:
@@ -74,19 +78,22 @@ def predict_one(
         if not math.isfinite(np.vdot(rows, rows)):
             return None
         for program in programs:
-            outputs, found, conditions = program.run(rows)
-            if tuple(map(bool, conditions)) == program.conditions:
+            found = program and program.run(rows)
+            if found is not None:
                 break
         else:
             if len(programs) == _MOST_PROGRAMS:
                 return None
             further = _program(module, rows, read)
-            known.by_name[name] = None if further is None else [*programs, further]
+            known.by_name[name] = [further, *programs]
             return None if further is None else predict_one(module, X, read, name)
+    outputs, arrays = found
+    if program is not programs[0]:
+        known.by_name[name] = [program, *(other for other in programs if other is not program)]
     outputs = outputs.ravel()
     if not outputs.dot(outputs) < SMALL_OUTPUT**2:  # as `is_small` has it
         return None
-    arrays = tuple(map(np.array, found))  # copies: some may be the same for all samples
+    arrays = tuple(map(np.array, arrays))  # copies: some may be the same for all samples
     return arrays if program.is_tuple else arrays[0]
 
 
@@ -100,15 +107,14 @@ def _program(
             outputs = module.outputs(rows)
             found = read(outputs, rows)
         parts = found if isinstance(found, tuple) else (found,)
-        nodes = tuple(node for node, _ in recorder.conditions)
-        run = _written(recorder.graph_of((outputs, parts, nodes)), recorder.constants)
-        _, own, _ = run(X)
+        graph = recorder.graph_of((outputs, parts, tuple(recorder.conditions)))
+        run = _written(graph, recorder.constants, recorder.conditions)
+        own = run(X)
     # There are calls, and forms of them, that are not in the table; torch raises errors about X.
     except (KeyError, TypeError, ValueError, RuntimeError):
         return None
-    conditions = tuple(value for _, value in recorder.conditions)
-    is_right = all(map(_agrees, own, parts))
-    return Program(run, conditions, isinstance(found, tuple)) if is_right else None
+    is_right = own is not None and all(map(_agrees, own[1], parts))
+    return Program(run, isinstance(found, tuple)) if is_right else None
 
 
 def _is_suited(module: nn.Module, weight: Tensor) -> bool:
@@ -132,18 +138,23 @@ class _Recorder(Recorder):
     """A recorder that notes which truth values are read off tensors, instead of refusing it."""
 
     def __init__(self, tensors: list[Tensor]):
-        self.conditions: list[tuple[torch.fx.Node, bool]] = []
+        self.conditions: dict[torch.fx.Node, bool] = {}
         super().__init__(tensors)
 
     def _note(self, outputs: object, node: torch.fx.Node) -> None:
         if isinstance(outputs, bool):
-            self.conditions.append((node, outputs))
+            self.conditions[node] = outputs
         else:
             super()._note(outputs, node)
 
 
-def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarray], Any]:
-    """Write a graph as a function of NumPy; what is the same for all samples is computed now."""
+def _written(
+    graph: torch.fx.Graph, constants: nn.Module, conditions: dict[torch.fx.Node, bool]
+) -> Callable[[np.ndarray], Any]:
+    """Write a graph as a function of NumPy; what is the same for all samples is computed now.
+
+    It returns None once one of the conditions does not hold.
+    """
     scope: dict[str, Any] = {}
     known: dict[torch.fx.Node, Any] = {}
     names: dict[torch.fx.Node, str] = {}
@@ -168,7 +179,7 @@ def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarra
         elif node.op == "get_attr":
             known[node] = getattr(constants, node.target).detach().numpy()
         elif node.op == "output":
-            lines.append(f"return {text(node.args[0])}")
+            lines.append(f"return {text(node.args[0][:2])}")
         else:
             function = _OPERATIONS[node.target]
             arguments = [text(value) for value in node.args]
@@ -179,6 +190,8 @@ def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarra
             else:
                 names[node] = f"v{len(lines)}"
                 lines.append(f"{names[node]} = {call}")
+                if node in conditions:
+                    lines.append(f"if {names[node]} is not {conditions[node]}: return")
     exec("def run(x):\n " + "\n ".join(lines), scope)
     run: Callable[[np.ndarray], Any] = scope["run"]
     return run
@@ -200,6 +213,10 @@ def _sum(x: object, axis: object = None, keepdim: bool = False) -> np.ndarray:
 def _mean(x: Any, axis: object = None, keepdim: bool = False) -> Any:
     total = _sum(x, axis, keepdim)
     return total * (total.size / x.size)
+
+
+def _less(x: Any, other: Any, alpha: float = 1) -> Any:
+    return x - (other if alpha == 1 else alpha * other)
 
 
 def _part(
@@ -247,10 +264,14 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.addmm.default: lambda x, a, b: x + a.dot(b),
     aten.alias.default: lambda x: x,
     aten.amax.default: lambda x, axis, keepdim=False: np.maximum.reduce(x, axis, keepdims=keepdim),
+    aten.amin.default: lambda x, axis, keepdim=False: np.minimum.reduce(x, axis, keepdims=keepdim),
+    aten.all.default: np.all,
     aten.any.default: np.any,
     aten.argmax.default: lambda x, axis=None, keepdim=False: x.argmax(axis, keepdims=keepdim),
     aten.baddbmm.default: lambda x, a, b: x + np.matmul(a, b),
     aten.bmm.default: np.matmul,
+    aten.bitwise_and.Tensor: np.logical_and,
+    aten.bitwise_or.Tensor: np.logical_or,
     aten.cat.default: lambda parts, axis=0: np.concatenate(parts, axis),
     aten.clamp.Tensor: _clamp,
     aten.clamp.default: _clamp,
@@ -263,12 +284,16 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.any.dim: lambda x, axis, keepdim=False: x.any(axis, keepdims=keepdim),
     aten.cumsum.default: np.cumsum,
     aten.equal.default: lambda a, b: bool((a == b).all()),
+    aten.erfc.default: special.erfc,
     aten.exp.default: np.exp,
     aten.expand.default: _expand,
     aten.expm1.default: np.expm1,
     aten.full_like.default: lambda x, value, **_: np.full_like(x, value),
+    aten.gt.Scalar: np.greater,
+    aten.gt.Tensor: np.greater,
     aten.index_select.default: lambda x, axis, index: x.take(index, axis),
     aten.isnan.default: np.isnan,
+    aten.le.Tensor: np.less_equal,
     aten.lift_fresh_copy.default: lambda x: x,
     aten.linalg_vector_norm.default: lambda x, order=2, *axes: np.sqrt(_sum(x * x, *axes)),
     aten.log.default: np.log,
@@ -290,6 +315,7 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.reciprocal.default: np.reciprocal,
     aten.relu.default: lambda x: np.maximum(x, 0),
     aten.rsub.Scalar: lambda x, other, alpha=1: other - alpha * x,
+    aten.scalar_tensor.default: lambda value, dtype, **_: _DTYPES[dtype](value),
     aten.select.int: _select,
     aten.sign.default: np.sign,
     aten.sigmoid.default: lambda x: 1 / (1 + np.exp(-x)),
@@ -304,7 +330,7 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     ),
     aten.sqrt.default: np.sqrt,
     aten.squeeze.dim: np.squeeze,
-    aten.sub.Tensor: np.subtract,
+    aten.sub.Tensor: _less,
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
     aten.t.default: np.transpose,
@@ -313,14 +339,17 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     aten.unsqueeze.default: lambda x, axis: x[(slice(None),) * (axis % (x.ndim + 1)) + (None,)],
     aten.view.default: np.ndarray.reshape,
     aten.where.self: np.where,
+    aten.zeros_like.default: lambda x, **_: np.zeros_like(x),
     operator.getitem: operator.getitem,
     # Calls that change their tensor: later ones take what they return.
     aten.add_.Tensor: np.add,
     aten.clamp_.default: _clamp,
+    aten.exp_.default: np.exp,
     aten.log1p_.default: np.log1p,
     aten.minimum.out: lambda a, b, out: np.minimum(a, b),
     aten.mul_.Tensor: np.multiply,
     aten.neg_.default: np.negative,
     aten.reciprocal_.default: np.reciprocal,
-    aten.sub_.Tensor: np.subtract,
+    aten.squeeze_.dim: np.squeeze,
+    aten.sub_.Tensor: _less,
 }

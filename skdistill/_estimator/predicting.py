@@ -192,7 +192,8 @@ class DistributionEstimator(NetEstimator):
             Lower and upper end, quantiles of the predicted distribution, in units of y. Several
             coverages are one more axis, (n_samples, n_coverages, 2).
         """
-        interval = self._read(X, lambda d: d.interval(coverage))
+        name = f"interval {coverage}" if isinstance(coverage, float) else None
+        interval = self._read(X, lambda d: d.interval(coverage), name=name)
         return self._plan.task.per_target(interval)
 
     @available_if(is_a("regressor"))
@@ -212,7 +213,7 @@ class DistributionEstimator(NetEstimator):
         """
         with errors_about("quantiles"):
             levels = torch.as_tensor(quantiles, dtype=torch.float64).tolist()
-        found = self._read(X, lambda d: d.quantile(levels))
+        found = self._read(X, lambda d: d.quantile(levels), name=f"quantiles {levels}")
         return self._plan.task.per_target(found)
 
     def predict_frame(self, X: ArrayLike, coverage: ArrayLike = 0.9) -> Any:

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
 from .._data.encoding import InputEncoding
@@ -161,8 +161,10 @@ class RandomFunctions(UnknownColumns):
         prior = np.sqrt(2 / n_waves) * prior
         at_inducing = np.tensordot(np.sin(inducing @ frequencies.T + phases), prior, axes=1)
         values = (at_inducing + np.sqrt(_NUGGET) * noise).reshape(n_inducing, -1)
-        lower, unseen = _factor(inducing, self.length_scale), self.unseen
-        solved = cho_solve((lower, True), values)
+        kernel, unseen = _kernel_matrix(inducing, self.length_scale), self.unseen
+        eigenvalues, vectors = np.linalg.eigh(kernel)
+        whitening = (vectors / np.sqrt(eigenvalues))[:, ::-1]
+        solved = whitening @ (whitening.T @ values)
         weights = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
         of_gaps = of_columns[unseen.columns] * unseen.deviation[:, None]
         return FunctionDraws(
@@ -176,8 +178,7 @@ class RandomFunctions(UnknownColumns):
             phases,
             weights * self.scale,
             np.concatenate([of_columns * self.unknown[:, None], of_gaps]),
-            # Takes kernel functions (m,) to those whose squares sum to what is known.
-            solve_triangular(lower, np.eye(len(lower)), lower=True).T,
+            whitening,
             self.scale,
             self.usual,
             np.concatenate([self.unknown, unseen.deviation]),
@@ -243,7 +244,8 @@ def find_functions(
     # others. As the module has it: with the nugget, which is most of it where points are dense.
     at = inducing.astype(np.float64)
     kernel = squared_exponential(at, relevance * further, ridge.length_scale)
-    known = solve_triangular(_factor(at, ridge.length_scale), kernel, lower=True)
+    lower = cholesky(_kernel_matrix(at, ridge.length_scale), lower=True)
+    known = solve_triangular(lower, kernel, lower=True)
     given = (1.0 - np.square(known).sum(axis=0)).clip(min=0.0)
     some = weighted[:_N_LEFT_OUT]
     kernel = squared_exponential(some, some, ridge.length_scale)
@@ -437,10 +439,10 @@ def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
     return np.array(chosen)
 
 
-def _factor(inducing: np.ndarray, length_scale: float) -> np.ndarray:
-    """Lower Cholesky factor of the kernel matrix of inducing points."""
+def _kernel_matrix(inducing: np.ndarray, length_scale: float) -> np.ndarray:
+    """Kernel matrix of inducing points, with the nugget."""
     kernel = squared_exponential(inducing, inducing, length_scale)
-    return cholesky(kernel + _NUGGET * np.eye(len(inducing)), lower=True)
+    return kernel + _NUGGET * np.eye(len(inducing))
 
 
 class _Ridge(NamedTuple):

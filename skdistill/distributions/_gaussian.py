@@ -15,7 +15,6 @@ from scipy import special
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._mixture import mixture_quantile
 from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
     Uncertainty,
@@ -25,8 +24,6 @@ from ._shared import (
     normal_cdf,
     random_numbers,
 )
-
-_EPS = torch.finfo(torch.float64).eps
 
 
 class Gaussian(NamedTuple):
@@ -218,9 +215,9 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         return self.means, self.variances if further is None else self.variances + further
 
     @property
-    def component_weights(self) -> Tensor:
-        """Weights of these Gaussians, all 1: a tensor of shape (S,)."""
-        return self.means.new_ones(len(self.means))
+    def component_weights(self) -> np.ndarray:
+        """Weights of these Gaussians, all 1: an array of shape (S,)."""
+        return np.ones(len(self.means))
 
     @property
     def mean(self) -> Tensor:
@@ -273,16 +270,6 @@ class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
         check_targets(y, self.means[0])
         means, variances = self.components()
         return (y - means) / variances.sqrt(), variances
-
-    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """See :class:`NumericDistribution`; in a wide gap between members, where tails balance."""
-        n_members = len(self.means)
-        mass = n_members * tail  # in units of one member's weight
-        whole = mass.round()
-        between_members = (whole > 0) & ((mass - whole).abs() <= n_members * _EPS)
-        mass = torch.where(between_members, whole, mass)  # 20 * (1 - 0.95) is 1
-        means, variances = self.components()
-        return mixture_quantile(means, variances, tail.new_ones(n_members), mass, upper)
 
 
 class FactorProcess(NamedTuple):

@@ -2,11 +2,15 @@
 """Quantiles of mixtures of Gaussians."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 
-from ._shared import normal_cdf
+from ._shared import as_tensor_like, normal_cdf
 
 _EPS = torch.finfo(torch.float64).eps
 _TINY = torch.finfo(torch.float64).tiny
@@ -15,75 +19,80 @@ _FEW = 2**10  # elements up to which an operation costs as much in float64 as in
 
 _FAR = 1e8  # of means so many deviations from 0, rounding is no longer small beside a deviation
 
-_ROUGH_STEPS = 6  # at most so many, in float32
-_ROUGH = 0.01  # they end with one smaller than this, in standard deviations of the mixture
+_STEPS = 6  # of Halley's method, at most
+_ROUGH = 0.01  # standard deviations of the mixture: a step in float32 that is smaller is the last
 _CONDITION = 16.0  # greatest error of x by the rounding of F, in units of the rounding of x
 
 
 def mixture_quantile(
-    means: Tensor, variances: Tensor, weights: Tensor, mass: Tensor, upper: Tensor
+    means: Tensor, variances: Tensor, weights: np.ndarray, levels: np.ndarray
 ) -> Tensor:
     """Quantiles (..., k) of mixtures of Gaussians, exact to rounding, in the dtype of the means.
 
     Halley's method finds most of them. Where its last step is not small, or the distribution
     function flat, as between components far apart, a bracket is closed around the quantile.
 
-    Means and variances have shape (S, ...). Equal weights (S,) are 1, so that their sums are exact.
-    The mass (k,) is the weight below a quantile, or above it where `upper`: at most half the sum.
+    Means and variances have shape (S, ...), weights (S,) any sum, and levels (k,). Equal weights
+    are 1: then in a wide gap between components their tails balance.
     """
-    shape = (*means.shape[1:], len(mass))
-    means, stds = means.flatten(1), variances.flatten(1).sqrt()
-    spread = means.amax(0) - means.amin(0) + stds.amax(0)
-    origin = torch.where(means[0].abs() > _FAR * spread, means[0], 0.0)  # of the search
+    tail, sign = np.minimum(levels, 1 - levels), np.where(levels > 0.5, -1.0, 1.0)
+    mass = weights.sum() * tail  # below a quantile of sign * y
+    whole = mass.round()
+    between = (whole > 0) & (np.abs(mass - whole) <= len(weights) * _EPS)
+    mass = np.where(between, whole, mass)  # 20 * (1 - 0.95) is 1
+    # Components at both ends are left out where their weights vanish beside the tail.
+    least = torch.finfo(means.dtype).eps / len(weights) * mass.min()
+    heavy = np.flatnonzero(weights > least)
+    part = slice(int(heavy[0]), int(heavy[-1]) + 1)
+    shape = (*means.shape[1:], len(levels))
+    means, variances, weights = means[part].flatten(1), variances[part].flatten(1), weights[part]
+    stds = variances.sqrt()
+    extent = means.amax(0) - means.amin(0) + stds.amax(0)
+    origin = torch.where(means[0].abs() > _FAR * extent, means[0], 0.0)  # of the search
     means = means - origin
-    sign = 1.0 - 2.0 * upper.double()  # an upper tail is a lower one of -y
-    size = max(1, _CHUNK // (len(weights) * max(1, len(mass))))
+    size = max(1, _CHUNK // (len(weights) * len(levels)))
     pieces = zip(means.split(size, 1), stds.split(size, 1), strict=True)
     parts = [_halley(*piece, weights, mass, sign) for piece in pieces]
     x, known = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+    signs = as_tensor_like(sign, x).unsqueeze(1)
     if not known.all():
         level, row = (~known).nonzero().unbind(1)
+        masses, column = (torch.tensor(v, device=x.device) for v in (mass, weights[:, None]))
         for k, i in zip(level.split(size), row.split(size), strict=True):
-            signed, std = sign[k] * means[:, i].double(), variances.flatten(1)[:, i].double().sqrt()
-            x[k, i] = _bracketed(signed, std, weights.unsqueeze(1), mass[k]).to(x)
-    return torch.addcmul(origin, sign.to(x).unsqueeze(1), x).T.reshape(shape)
+            signed, std = (signs[k, 0] * means[:, i]).double(), variances[:, i].double().sqrt()
+            x[k, i] = _bracketed(signed, std, column, masses[k]).to(x)
+    return torch.addcmul(origin, signs, x).T.reshape(shape)
 
 
 def _halley(
-    means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor, sign: Tensor
+    means: Tensor, stds: Tensor, weights: np.ndarray, mass: np.ndarray, sign: np.ndarray
 ) -> tuple[Tensor, Tensor]:
     """Lower quantiles (k, m) of sign * y, and whether they are known to the rounding of the dtype.
 
-    Means and standard deviations have shape (S, m), the mass and the sign (k,).
+    Means and standard deviations have shape (S, m), mass and sign (k,).
     """
-    shares = weights / weights.sum()
-    normal = torch.special.ndtri(mass / weights.sum()).unsqueeze(1)  # quantiles of N(0, 1)
-    shares, weights, mass, sign, normal = (
-        value.to(means) for value in (shares, weights, mass, sign.unsqueeze(1), normal)
+    total, of_normal = weights.sum(), special.ndtri(mass / weights.sum())
+    shares, normal, sign = (
+        as_tensor_like(v, means) for v in (weights / total, of_normal[:, None], sign[:, None])
     )
     # Standardised by its moments the mixture is close to N(0, 1), whose quantiles are the start.
     centre = shares @ means
     shifted = means - centre
-    spread = (shares @ torch.addcmul(stds.square(), shifted, shifted)).sqrt()
-    rough = means.dtype if means.numel() <= _FEW else torch.float32
-    scaled_means, scaled_stds = ((p / spread).to(rough).unsqueeze(1) for p in (shifted, stds))
-    scaled_means = sign.to(rough) * scaled_means
-    log_mass = _LogMass(scaled_means, scaled_stds, weights.to(rough), mass.to(rough))
-    x = normal.to(rough).expand(-1, means.shape[1])
-    for _ in range(_ROUGH_STEPS):
-        step, _ = log_mass.halley_step(x)
-        x = x + step
-        if not (step.abs() > _ROUGH).any():
-            break
-
+    spread = (shares @ torch.addcmul(stds * stds, shifted, shifted)).sqrt()
+    start, n_steps = normal, _STEPS
+    if means.dtype != torch.float32 and means.numel() > _FEW:
+        parts = (sign * (shifted / spread).unsqueeze(1), (stds / spread).unsqueeze(1))
+        rough = _LogMass(*(part.float() for part in parts), weights, mass)
+        start = rough.search(normal.float(), -torch.inf, torch.inf, _ROUGH, _STEPS)[0].to(means)
+        n_steps = 1
     means, stds = sign * means.unsqueeze(1), stds.unsqueeze(1)
     low, high = _brackets(means, stds, normal)
-    x = torch.addcmul(sign * centre, spread, x).clamp(low, high)
-    step, growth = _LogMass(means, stds, weights, mass).halley_step(x)
-    x = (x + step).clamp(low, high)
+    x = torch.addcmul(sign * centre, spread, start).clamp(low, high)
     least = stds.amin(dim=0)
     small = torch.finfo(means.dtype).eps ** (1 / 3)  # a step leaves about the cube of the error
-    known = (step.abs() <= small * least) & (growth <= _CONDITION * (x.abs() + least))
+    exact = _LogMass(means, stds, weights, mass)
+    x, step, growth = exact.search(x, low, high, small * least, n_steps)
+    known = (step <= small * least) & (growth <= _CONDITION * (x.abs() + least))
     return x, known | (low == high)
 
 
@@ -96,11 +105,22 @@ def _brackets(means: Tensor, stds: Tensor, normal: Tensor) -> tuple[Tensor, Tens
 class _LogMass:
     """Logarithm of the ratio of what lies below x to what is wanted there; shapes as above."""
 
-    def __init__(self, means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> None:
-        self.means, self.mass = means, mass.unsqueeze(1)
-        self.halves = 0.5 * weights.view(-1, 1, 1)
+    def __init__(self, means: Tensor, stds: Tensor, weights: np.ndarray, mass: np.ndarray) -> None:
+        self.means, self.mass = means, as_tensor_like(mass[:, None], means)
+        self.halves = as_tensor_like(0.5 * weights[:, None, None], means)
         self.rate = math.sqrt(0.5) / stds
         self.log_peak = torch.log(2 / math.sqrt(math.pi) * self.halves * self.rate)
+
+    def search(
+        self, x: Tensor, low: Any, high: Any, small: Any, n_steps: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Take steps from x, until all are small; return x, the last ones' sizes and growths."""
+        for _ in range(n_steps):
+            step, growth = self.halley_step(x)
+            x, size = (x + step).clamp(low, high), step.abs()
+            if (size <= small).all():
+                break
+        return x, size, growth
 
     def halley_step(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Halley's step from x, and the change of x for which the mass grows e-fold, (k, m)."""
@@ -131,7 +151,7 @@ def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Te
     index = torch.arange(len(root), device=root.device)
     x, last = average.clamp(low, high), high - low
     while len(index):
-        excess, slope = _log_tail_ratio(x, mass, means, stds, weights)
+        excess, slope = log_tail_ratio(x, mass, means, stds, weights)
         low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
         rounding = (2 * _EPS * (x.abs() + stds.amin(dim=0))).clamp(min=_TINY)
         step = -excess / slope
@@ -145,21 +165,28 @@ def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Te
     return root
 
 
-def _log_tail_ratio(
-    x: Tensor, mass: Tensor, means: Tensor, stds: Tensor, weights: Tensor
+def log_tail_ratio(
+    x: Tensor,
+    mass: Tensor,
+    means: Tensor,
+    stds: Tensor,
+    weights: Tensor,
+    tail: Callable[[Tensor], Tensor] = lambda z: normal_cdf(-z),
 ) -> tuple[Tensor, Tensor]:
     """Logarithm of the ratio of the two sides of ``F(x) = mass``, and its derivative by x.
 
     F(x) is the weight of the components whose mean is below x, less their upper tails, plus the
     lower tails of the others. With each term on the side where it is positive nothing cancels.
+    `tail` is the probability beyond z > 0 of N(0, 1).
     """
     z = (x - means) / stds
     below = z > 0
-    tails = weights * normal_cdf(-z.abs())
-    surplus = (weights * below).sum(dim=0) - mass
-    left = tails.masked_fill(below, 0).sum(dim=0) + surplus.clamp(min=0)
-    right = tails.masked_fill(~below, 0).sum(dim=0) + (-surplus).clamp(min=0)
-    densities = weights * torch.exp(-0.5 * z.square()) / (math.sqrt(2 * math.pi) * stds)
+    tails = weights * tail(z.abs())
+    surplus = torch.where(below, weights, 0.0).sum(dim=0) - mass
+    left = torch.where(below, 0.0, tails).sum(dim=0) + surplus.clamp(min=0)
+    right = torch.where(below, tails, 0.0).sum(dim=0) + (-surplus).clamp(min=0)
+    densities = weights * torch.exp(-0.5 * (z * z)) / (math.sqrt(2 * math.pi) * stds)
     slope = (densities / torch.where(below, right, left)).sum(dim=0)
-    log_ratio = torch.log(left / right)  # 0 / 0 in a gap so wide that all tails underflow
-    return log_ratio.nan_to_num(nan=0.0), slope
+    excess = torch.log(left / right)
+    # 0 / 0 in a gap so wide that all tails underflow
+    return torch.where(excess.isnan(), 0.0, excess), slope

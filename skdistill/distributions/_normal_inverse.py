@@ -120,21 +120,18 @@ class NormalInverseGamma(NumericDistribution, Calibratable, ReadFromOutputs):
         shape = (n_samples, 1, self.mean.shape[1])
         uniform = random_numbers(torch.rand, shape, generator, self.mean, torch.float64)
         uniform.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
-        return self.mean + self.spread * self._standard_quantile(uniform, self.alpha)
+        standard = special.stdtrit(2 * self.alpha.double().cpu().numpy(), uniform.cpu().numpy())
+        return self.mean + self.spread * as_tensor_like(standard, self.mean)
 
     def closed_quantile(self, levels: np.ndarray) -> Tensor:
         standard = student_quantiles(2 * self.alpha, levels).to(self.spread)
         return self.mean.unsqueeze(-1) + self.spread.unsqueeze(-1) * standard
 
-    def _standard_quantile(self, levels: Tensor, alpha: Tensor) -> Tensor:
-        """Quantiles of Student's t with mean 0 and scale 1."""
-        degrees = 2 * alpha.double().cpu().numpy()
-        return torch.as_tensor(special.stdtrit(degrees, levels.cpu().numpy())).to(self.mean)
-
-    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        sign = 1 - 2 * upper.to(self.mean)  # an upper tail is a lower one of -y
-        deviation = self._standard_quantile(tail, self.alpha.unsqueeze(-1))
-        return self.mean.unsqueeze(-1) + self.spread.unsqueeze(-1) * (sign * deviation)
+    def _at_levels(self, levels: np.ndarray) -> Tensor:
+        tail, sign = np.minimum(levels, 1 - levels), np.where(levels > 0.5, -1.0, 1.0)
+        degrees = 2 * self.alpha.double().cpu().numpy()[..., None]
+        standard = as_tensor_like(sign * special.stdtrit(degrees, tail), self.mean)
+        return self.mean.unsqueeze(-1) + self.spread.unsqueeze(-1) * standard
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
@@ -237,8 +234,8 @@ class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
     def closed_quantile(self, levels: np.ndarray) -> Tensor:
         return self.marginals.closed_quantile(levels)
 
-    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        return self.marginals._tail_quantile(tail, upper)
+    def _at_levels(self, levels: np.ndarray) -> Tensor:
+        return self.marginals._at_levels(levels)
 
 
 def t_log_density(square: Tensor, log_spread: Tensor, alpha: Tensor, size: int) -> Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ._mixture import mixture_quantile
 from ._shared import Uncertainty, check_n_samples, random_numbers
 
 
@@ -130,6 +131,11 @@ class NumericDistribution(Distribution):
     :meth:`closed_quantile`; no gradient passes through them.
     """
 
+    if TYPE_CHECKING:  # of mixtures
+        component_weights: Any
+
+        def components(self) -> tuple[Tensor, Tensor]: ...
+
     @property
     def variance(self) -> Tensor:
         """Variance of y, of shape (n, t): the total uncertainty."""
@@ -199,7 +205,7 @@ class NumericDistribution(Distribution):
         shape = (self.mean.shape[-1], n_samples)  # targets are independent
         levels = random_numbers(torch.rand, shape, generator, self.mean, torch.float64)
         levels.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
-        found = self._at_levels(levels.flatten()).unflatten(-1, shape)
+        found = self._at_levels(levels.flatten().cpu().numpy()).unflatten(-1, shape)
         drawn: Tensor = found.diagonal(dim1=1, dim2=2).permute(1, 0, 2)
         return drawn
 
@@ -219,13 +225,12 @@ class NumericDistribution(Distribution):
         """
         wanted = "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1"
         try:
-            levels = torch.as_tensor(q, dtype=torch.float64, device=self.mean.device)
+            levels = torch.as_tensor(q, dtype=torch.float64, device="cpu")
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise TypeError(f"{wanted}, got {q!r}.") from error
         if levels.ndim > 1 or not levels.numel() or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"{wanted}, got {levels.tolist()}.")
-        levels = torch.atleast_1d(levels)
-        return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)
+        return self._at_levels(torch.atleast_1d(levels).numpy())
 
     @torch.no_grad()
     def interval(self, coverage: float | Sequence[float]) -> Tensor:
@@ -251,11 +256,9 @@ class NumericDistribution(Distribution):
                 f"coverage must be strictly between 0 and 1, got {coverage!r}. "
                 "It is a number or a sequence of numbers."
             )
-        device = self.mean.device
-        tails = [(1 - float(level)) / 2 for level in levels for _ in range(2)]
-        tail = torch.tensor(tails, dtype=torch.float64, device=device)
-        upper = torch.tensor([False, True] * len(levels), device=device)
-        found: Tensor = self._tail_quantile(tail, upper).unflatten(-1, (len(levels), 2))
+        upper = (1 + np.array(levels, dtype=float)) / 2
+        ends = np.stack([1 - upper, upper], axis=1)
+        found = self._at_levels(ends.flatten()).unflatten(-1, ends.shape)
         return found[..., 0, :] if is_one else found
 
     def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
@@ -269,23 +272,17 @@ class NumericDistribution(Distribution):
         Returns
         -------
         Tensor of shape (n, t, k), or None
-            None where there is no closed form. Graphs then search for the quantiles of a mixture of
-            Gaussians, with means and variances ``components()`` and ``component_weights``.
+            None where there is no closed form: quantiles are then those of a mixture of Gaussians,
+            with means and variances ``components()``, (S, n, t), and ``component_weights``, (S,).
         """
         return None
 
-    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """Points (n, t, k) with the probability `tail` above them where `upper`, else below them.
-
-        `tail`, float64 and at most 1/2, and `upper` have shape (k,).
-        """
-        return self._at_levels(torch.where(upper, 1 - tail, tail))
-
-    def _at_levels(self, levels: Tensor) -> Tensor:
+    def _at_levels(self, levels: np.ndarray) -> Tensor:
         """Points (n, t, k) with these probabilities (k,) below them."""
-        found = self.closed_quantile(levels.cpu().numpy())
+        found = self.closed_quantile(levels)
         if found is None:
-            raise TypeError(f"{type(self).__name__} must define closed_quantile.")
+            weights = np.asarray(self.component_weights, dtype=np.float64)
+            found = mixture_quantile(*self.components(), weights, levels)
         return found
 
 

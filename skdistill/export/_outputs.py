@@ -296,16 +296,18 @@ class _Functions(FunctionDraws):
         self.__dict__.update(functions.__dict__)
         kept: dict[str, Any] = functions._buffers
         self._buffers = dict(kept)
-        lower = kept["whitening"].t()
-        half = len(lower) // 2
+        # Another root of the same matrix, of which half is zero.
+        whitening = torch.cat([kept["leading"], kept["others"]], 1).double()
+        upper, half = torch.linalg.qr(whitening.t()).R.float(), len(whitening) // 2
         self.register_buffer("points", kept["inducing"].t().contiguous())
         self.register_buffer("offsets", kept["minus_half_squares"].unsqueeze(-1))
-        self.register_buffer("first", lower[:half, :half].contiguous())
-        self.register_buffer("last", lower[half:].contiguous())
+        self.register_buffer("first", upper[:half].contiguous())
+        self.register_buffer("last", upper[half:, half:].contiguous())
 
     def _kernel(self, inputs_and_squares: Tensor) -> tuple[Tensor, Tensor]:
         kept: dict[str, Any] = self._buffers
-        kernel = torch.addmm(kept["offsets"], kept["points"], inputs_and_squares.t()).exp()
-        first, last = kept["first"] @ kernel[: len(kept["first"])], kept["last"] @ kernel
+        kernel = torch.addmm(kept["offsets"], kept["points"], inputs_and_squares.t())
+        kernel = kernel.float().exp()
+        first, last = kept["first"] @ kernel, kept["last"] @ kernel[len(kept["first"]) :]
         known = (first * first).sum(0) + (last * last).sum(0)
-        return kernel.t(), (kept["most"] - known).relu().unsqueeze(-1)
+        return kernel.t(), (kept["most"] - known.double()).relu().unsqueeze(-1)

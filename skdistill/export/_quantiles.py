@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._higher_order_ops import while_loop
 
 from .._utils.special import interpolation, polynomial
+from ..distributions._mixture import log_tail_ratio
 
 _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
 _TOLERANCE = 1e-8  # relative, of the probability below a mixture's quantile
@@ -25,7 +26,8 @@ def quantiles_of(distribution: Any, levels: Iterable[float]) -> Tensor:
     if found is not None:
         return found
     means, variances = distribution.components()
-    return mixture_quantiles(means, variances, distribution.component_weights, q)
+    weights = torch.tensor(np.asarray(distribution.component_weights))
+    return mixture_quantiles(means, variances, weights, q)
 
 
 # --- mixtures of Gaussians ------------------------------------------------------------------------
@@ -50,14 +52,16 @@ def mixture_quantiles(means: Tensor, variances: Tensor, weights: Tensor, q: np.n
     own = mu + sigma * torch.tensor(special.ndtri(tail))
     low, high = own.amin(dim=0), own.amax(dim=0)
     sigma = torch.maximum(sigma, _EPS**2 * (high - low))  # keeps z defined at a point mass
-    precision, narrowest = 1 / sigma, sigma.amin(dim=0)
-    ratio = mills_polynomial()
+    narrowest, ratio = sigma.amin(dim=0), mills_polynomial()
+
+    def tail_of(z: Tensor) -> Tensor:
+        return torch.exp(-0.5 * (z * z)) * mills_ratio(z, ratio)
 
     def goes_on(n_steps: Tensor, is_open: Tensor, *_: Tensor) -> Tensor:
         return (n_steps < _MAX_STEPS) & is_open.any()
 
     def step(n_steps: Tensor, is_open: Tensor, x: Tensor, last: Tensor, low: Tensor, high: Tensor):
-        excess, slope = _log_tail_ratio(x, mass, mu, precision, weights, ratio)
+        excess, slope = log_tail_ratio(x, mass, mu, sigma, weights, tail_of)
         low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
         rounding = 2 * _EPS * (x.abs() + narrowest)
         is_open = is_open & (excess.abs() > _TOLERANCE) & (high - low > 2 * rounding)
@@ -79,32 +83,6 @@ def _repeated(goes_on: Callable, step: Callable, state: tuple[Tensor, ...]) -> t
     while goes_on(*state):
         state = step(*state)
     return state
-
-
-def _log_tail_ratio(
-    x: Tensor,
-    mass: Tensor,
-    means: Tensor,
-    precision: Tensor,
-    weights: Tensor,
-    ratio: Sequence[Tensor],
-) -> tuple[Tensor, Tensor]:
-    """Logarithm of the ratio of the two sides of ``F(x) = mass``, and its derivative by x.
-
-    Each component's tail is on the side where it is positive, so that nothing cancels: see
-    `EmpiricalGaussian`. Precisions are one over standard deviations; `ratio` is `mills_polynomial`.
-    """
-    z = (x - means) * precision
-    below = z > 0
-    bell = weights * torch.exp(-0.5 * z.square())
-    tails = bell * mills_ratio(z.abs(), ratio)
-    surplus = torch.where(below, weights, 0.0).sum(dim=0) - mass
-    left = torch.where(below, 0.0, tails).sum(dim=0) + surplus.clamp(min=0)
-    right = torch.where(below, tails, 0.0).sum(dim=0) + (-surplus).clamp(min=0)
-    slope = (bell * precision / torch.where(below, right, left)).sum(dim=0)
-    excess = torch.log(left / right)
-    # 0 / 0 in a gap so wide that all tails underflow
-    return torch.where(excess.isnan(), 0.0, excess), slope / math.sqrt(2 * math.pi)
 
 
 def mills_ratio(z: Tensor, coefficients: Sequence[Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ from ._inputs import InputEncoder, keep
 # How these were chosen: see doc/design.rst.
 _FARTHEST = 50.0  # deviations from the mean beyond which functions grow along rays
 _LEAST = 1e-30  # variance that is divided by
+_LEADING = 4  # of the features that tell how much is known, one in so many is computed first
 _LARGEST = 1e9  # deviations from the mean beyond which functions grow no more
 _FARTHEST_UNITS, _AT_EDGE = 5e8, 1e-5  # units from an edge: farthest; still at it
 
@@ -101,17 +102,18 @@ class FunctionDraws(UnknownDraws):
     Fourier features (Rahimi & Recht, 2007) and of kernel functions at inducing points, whose
     weights follow from Matheron's rule (Wilson et al., 2020). Beyond a radius around the mean of
     the training samples, in standard deviations, draws grow with each further deviation by the
-    share `growth`. A NaN, or a value in a gap, adds a value of its column, or a part of it. All is
-    computed in float64: near the samples, large terms cancel.
+    share `growth`. A NaN, or a value in a gap, adds a value of its column, or a part of it. The
+    exponents of kernel functions, in which large terms cancel, are computed in float64. The
+    functions themselves are in float32, which is right to about 1e-6 of the prior variance.
 
     The encoder standardises samples; relevances (d,) are factors of its outputs in distances, and
     of the m inducing points (m, d). The sines have frequencies (D, d) and phases (D,); all features
     have weights (D + m, S, k), for S draws of k values. `of_unknown` and `unknown` are as of
-    :class:`UnknownDraws`, for columns and then for G gaps. `whitening` (m, m), the inverse of the
-    transposed Cholesky factor of the kernel matrix, takes the kernel functions to features whose
-    squares sum to the share of the prior variance that is known. `scale` (k,) is the standard
-    deviation far from all samples. The in-distribution posterior variance, as a share of the prior
-    one, is the `baseline` that is subtracted everywhere.
+    :class:`UnknownDraws`, for columns and then for G gaps. `whitening` (m, m) takes the kernel
+    functions to features whose squares sum to the share of the prior variance that is known, those
+    first that tell most: for all but a few samples a part of them tells that none is left. `scale`
+    (k,) is the standard deviation far from all samples. The in-distribution posterior variance, as
+    a share of the prior one, is the `baseline` that is subtracted everywhere.
     """
 
     def __init__(
@@ -140,7 +142,9 @@ class FunctionDraws(UnknownDraws):
         minus_half_squares = -0.5 * np.square(factor)[:, None].repeat(len(points), 1)
         keep(self, "inducing", np.concatenate([(factor * points).T, minus_half_squares]))
         keep(self, "minus_half_squares", -0.5 * np.square(points).sum(1))
-        keep(self, "whitening", whitening)
+        leading, others = np.split(whitening.astype(np.float32), [len(whitening) // _LEADING], 1)
+        keep(self, "leading", leading)
+        keep(self, "others", others)
         keep(self, "most", np.array(1.0 - baseline))
         keep(self, "within", scale * (1 - growth * radius))
         keep(self, "slope", scale * growth)
@@ -153,7 +157,7 @@ class FunctionDraws(UnknownDraws):
     @property
     def flop(self) -> int:
         kept: dict[str, Any] = self._buffers
-        names = "inducing", "whitening", "unknown_variance"
+        names = "inducing", "leading", "others", "unknown_variance"
         return 2 * sum(kept[name].numel() for name in names)
 
     def vanish(self, x: Tensor) -> bool:
@@ -164,11 +168,23 @@ class FunctionDraws(UnknownDraws):
         return self._features(x)[-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        z, kernel, unknown, variance = self._features(x)
+        features = self._features(x)
+        are_added = features[-1].any(-1)  # most samples have a variance of 0, and so no values
+        if torch.compiler.is_compiling() or are_added.all():
+            return self._values(*features)
+        values = features[-1].new_zeros((self.n_draws, *features[-1].shape))
+        if not are_added.any():
+            return values
+        rows = are_added.nonzero().squeeze(-1)
+        return values.index_copy(1, rows, self._values(*(part[rows] for part in features)))
+
+    def _values(self, z: Tensor, kernel: Tensor, unknown: Tensor, variance: Tensor) -> Tensor:
+        """Return values of the draws, (S, n, k), of what :meth:`_features` returns."""
         kept: dict[str, Any] = self._buffers
         # Sines, since ONNX Runtime has no cosine in float64.
         waves = torch.addmm(kept["phases"], z, kept["frequencies"]).sin()
-        values = torch.addmm(waves @ kept["weights_of_waves"], kernel, kept["weights_of_kernel"])
+        values = waves @ kept["weights_of_waves"]
+        values = torch.addmm(values, kernel.double(), kept["weights_of_kernel"])
         values = torch.addmm(values, _root(unknown), kept["weights_of_unknown"])
         return self._with_variance(values, variance)
 
@@ -190,6 +206,19 @@ class FunctionDraws(UnknownDraws):
         """Return kernel functions (n, m), and the share of the variance that they leave, (n, 1)."""
         kept: dict[str, Any] = self._buffers
         offsets = kept["minus_half_squares"]
-        kernel = torch.addmm(offsets, inputs_and_squares, kept["inducing"]).exp()
-        white = torch.linalg.vector_norm(kernel @ kept["whitening"], dim=-1, keepdim=True)
-        return kernel, torch.addcmul(kept["most"], white, white, value=-1).relu()
+        kernel = torch.addmm(offsets, inputs_and_squares, kept["inducing"]).float().exp()
+        left = kept["most"] - _squares(kernel @ kept["leading"])
+        is_open = left.squeeze(-1) > 0
+        if torch.compiler.is_compiling() or is_open.all():
+            left = left - _squares(kernel @ kept["others"])
+        elif is_open.any():
+            rows = is_open.nonzero().squeeze(-1)
+            known = _squares(kernel[rows] @ kept["others"])
+            left = left.index_add(0, rows, known, alpha=-1)
+        return kernel, left.relu()
+
+
+def _squares(x: Tensor) -> Tensor:
+    """Sums over the last axis of squares of float32, in float64."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).double()
+    return norm * norm

@@ -84,8 +84,7 @@ def test_numpy_and_torch_agree(name):
         for one, all_of_them in both:
             np.testing.assert_allclose(one[0], all_of_them[i], rtol=2e-3, atol=2e-5)
     written = programs(model)
-    may_be_left_to_torch = {"parts"} if name.endswith("classes") else set()
-    assert all(written[kind] for kind in written.keys() - may_be_left_to_torch)
+    assert all(all(of_kind) for of_kind in written.values())
 
 
 def test_numbers_are_the_same_to_the_rounding_of_float64():
@@ -95,18 +94,29 @@ def test_numbers_are_the_same_to_the_rounding_of_float64():
     for i in range(30):
         for one, all_of_them in zip(arrays(model, X[i : i + 1]), together, strict=True):
             np.testing.assert_allclose(one[0], all_of_them[i], rtol=1e-10, atol=1e-13)
-    assert all(programs(model).values())
+    assert all(all(of_kind) for of_kind in programs(model).values())
 
 
 def test_samples_of_other_conditions_get_a_program_of_their_own():
     model, X = fitted("hydra")
     model.predict(X[:1])
     model.predict(30 * X[:1])  # compressed
-    assert [program.conditions for program in programs(model)["mean"]] == [(True,), (False,)]
+    last, first = programs(model)["mean"]
     for _ in range(3):
         model.predict(X[1:2])
+        assert programs(model)["mean"] == [first, last]  # that which held is tried first
         model.predict(30 * X[1:2])
-    assert len(programs(model)["mean"]) == 2
+        assert programs(model)["mean"] == [last, first]
+
+
+def test_intervals_have_a_program_for_each_coverage_up_to_some():
+    model, X = fitted("hydra")
+    for coverage in np.linspace(0.01, 0.99, 40):
+        one, two = (model.predict_interval(X[:n], coverage) for n in (1, 2))
+        np.testing.assert_allclose(one[0], two[0], rtol=1e-4)
+    names = programs(model)
+    assert len(names) == one_sample._MOST_NAMES
+    assert all(all(of_kind) for of_kind in names.values())
 
 
 def test_weights_and_calibration_that_change_are_seen():
