@@ -126,3 +126,19 @@ def test_constants_of_the_design_page_are_those_of_the_code():
         assert not lacking, f"{package}: {lacking}"
         n_terms += len(terms)
     assert n_terms > 50
+
+
+def test_page_of_the_papers_names_what_is_there():
+    page = (ROOT / "doc" / "papers.rst").read_text(encoding="utf-8")
+    names = re.findall(r":(?:class|func):`~(.+?)`", page)
+    assert [name for name in names if pydoc.locate(name) is None] == []
+    files = [f"doc/{name}.rst" for name in re.findall(r":doc:`(.+?)`", page)]
+    files += re.findall(r"``((?:benchmarks|tests)/.+?)``", page)
+    examples = re.findall(r":ref:`sphx_glr_auto_examples_(.+?)\.py`", page)
+    files += [f"examples/{'/plot_'.join(name.split('_plot_'))}.py" for name in examples]
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+    assert len(names) > 50
+    assert len(files) > 30
+    rows = re.findall(r"^   \* - .+\n     - (\w+)", page, re.MULTILINE)
+    assert len(rows) > 100
+    assert set(rows) == {"Here", "Otherwise", "Not"}
