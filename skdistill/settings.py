@@ -102,6 +102,7 @@ class EarlyStopping(Settings):
         Smallest decrease of the validation loss that counts as improvement.
     """
 
+    _of_defaults = True
     _parameter_table = {
         "validation_fraction": Number(Real, 0, 1, closed="neither"),
         "n_iter_no_change": Number(Integral, 1, others=("auto",)),

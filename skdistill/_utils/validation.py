@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -350,6 +350,7 @@ class Settings(BaseEstimator):
     """
 
     _parameter_table: dict[str, Any] = {}  # rule of each parameter
+    _of_defaults: ClassVar[object] = None  # what stands for an object with the defaults
 
     @classmethod
     @cache
@@ -365,16 +366,17 @@ class Settings(BaseEstimator):
         Parameters
         ----------
         given : object
-            None stands for the defaults, and anything else for the first parameter.
+            None stands for the defaults, and anything else for the first parameter. False stays.
 
         Returns
         -------
         settings : Settings
         """
         kind: Any = cls  # which takes parameters
-        if isinstance(given, kind):
+        if isinstance(given, Settings) or given is False:
             return given
-        return kind() if given is None else kind(given)
+        is_name = isinstance(given, str) and given == cls._of_defaults
+        return kind() if given is cls._of_defaults or is_name else kind(given)
 
     def _check_as(self, name: str) -> None:
         """Raise a TypeError or ValueError for a parameter of this, given as `name`, if wrong."""

@@ -117,14 +117,12 @@ class EnsembleSpec:
         }
         names = {field.name for field in fields(cls)}
         own = {name: value for name, value in params.items() if name in names}
-        if own["inference"] == "deep_ensemble":
-            own["inference"] = DeepEnsemble()
+        own["inference"] = DeepEnsemble.of(own["inference"])
         own["trains_each"] = isinstance(own["inference"], DeepEnsemble)
         own["runs_chains"] = isinstance(own["inference"], (SGLD, SGHMC))
         trained = own["inference"] if own["trains_each"] else DeepEnsemble()
         own |= trained.get_params(deep=False)
-        stopping = trained.early_stopping
-        own["early_stopping"] = EarlyStopping() if stopping is True else stopping or None
+        own["early_stopping"] = EarlyStopping.of(trained.early_stopping) or None
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
         networks = NetworkSettings.of(params, ensemble._module_defaults[ensemble._kind])
         changed = frozenset(params.keys() - unchanged)

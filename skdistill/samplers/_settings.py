@@ -81,6 +81,7 @@ class DeepEnsemble(Settings):
     .. [2] D. B. Rubin. "The Bayesian Bootstrap". The Annals of Statistics 9 (1981).
     """
 
+    _of_defaults = "deep_ensemble"
     _parameter_table = {
         "bootstrap": OneOf(("auto", True, False)),
         "early_stopping": SettingsRule(EarlyStopping, OneOf((True, False))),
