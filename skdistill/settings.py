@@ -35,7 +35,7 @@ class Checkpoint(Settings):
     A fit that finds it, with the same data and parameters, goes on where the one that wrote it was
     killed, to the same model (on a CPU bit for bit); at the end the file is removed. A file that is
     damaged, or of another fit or in use by one, is refused with a ValueError, and so are parameters
-    that cannot be compared with other values, such as objects that hold a lock. The memory of your
+    that cannot be compared with other values, such as lambdas and locks. The memory of your
     own callbacks is not saved. With several jobs a block of members is saved when it has ended.
 
     Parameters

@@ -179,7 +179,6 @@ class TimeLimit(Callback):
 
     budget: Any
     anneals: bool
-    share = 0.0  # of the time that has passed at the last minibatch, for other threads
 
     def on_train_begin(self, net, **kwargs):
         self.is_short_ = False
@@ -196,7 +195,6 @@ class TimeLimit(Callback):
                 return
             is_first = not (n_ended or number)  # it has the first learning rate in any case
             share = 0.0 if is_first else 1.0 - (left / self.budget.seconds if left else 0.0)
-            self.share = share
             if self.anneals:
                 progress = max(n_ended / n_epochs, share)
                 factor = 0.5 * (1.0 + math.cos(math.pi * progress))

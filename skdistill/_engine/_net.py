@@ -15,7 +15,6 @@ from skorch.callbacks import EpochTimer, LRScheduler
 from torch import Tensor
 
 from .._method.plan import Objective
-from .._utils.reporting import count_from_now
 from .._utils.validation import did_you_mean
 from ._callbacks import DivergenceGuard, EpochLog, StopTraining, TimeLimit, asks_to_stop, print_row
 from ._rows import Batch
@@ -34,8 +33,6 @@ class StackNet(NeuralNet):
     called `proximal`, a ProximalStep, and `after_step` with the net, whose ``state_dict()``, if it
     has one, is part of the net's state.
     """
-
-    epoch_: tuple[RunningLoss, int] | None = None  # the one that runs, and its number of samples
 
     def __init__(
         self,
@@ -82,18 +79,6 @@ class StackNet(NeuralNet):
         """
         last = [row["engine"] for row in self.history if "engine" in row][-1:]
         return last[0] if last else engine_of(self)
-
-    def share_done(self) -> float:
-        """Return how much of the training is done, from 0 to 1; any thread may ask."""
-        n_epochs = sum("train_loss" in row for row in list(self.history or ()))
-        running = 0.0
-        if (epoch := self.epoch_) is not None:
-            running_loss, n_rows = epoch
-            running = running_loss.n_rows / n_rows
-        share = (n_epochs + running) / self.max_epochs
-        if self.time_limit is not None:
-            share = max(share, self.time_limit.share)
-        return min(share, 1.0)
 
     # What skorch asks for -------------------------------------------------------------------
 
@@ -231,11 +216,9 @@ class StackNet(NeuralNet):
         self.interrupted_ = True
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
-        count_from_now()  # the first optimizer of a process imports torch's compiler for seconds
         has_ended = False
         if self.state_to_load_ is not None:
             self.load_state(self.state_to_load_)
-            count_from_now(is_restored=True)
             has_ended = self.state_to_load_.get("has_ended", False)
             self.state_to_load_ = None
         if epochs is None:
@@ -257,8 +240,6 @@ class StackNet(NeuralNet):
             return
         is_first = training and len(self.history) == 1
         running_loss = RunningLoss(self.criterion_ if is_first else None)
-        if training:
-            self.epoch_ = running_loss, len(iterator)
         if training and self.time_limit is not None:
             iterator = self.time_limit.batches(self, iterator)
         with self.steps_.epoch(step_fn, training) as (step, after_step):
@@ -277,7 +258,6 @@ class StackNet(NeuralNet):
                 for batch in iterator:
                     tallied(batch)
         means = running_loss.means()
-        self.epoch_ = None
         self.member_losses_[prefix] = means[0]
         if is_first:
             self.constant_losses_ = means[1]
@@ -289,8 +269,6 @@ class StackNet(NeuralNet):
             self.lowest_losses_[name] = value
         if training:
             self.history.record("engine", engine_of(self))
-        if is_first:
-            count_from_now()  # this epoch has prepared what others use
 
 
 def current_device(device: torch.device) -> contextlib.AbstractContextManager:

@@ -32,7 +32,7 @@ def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
             f"X must have samples of shape {fitted.row_shape}, as in the fit before; got "
             f"{recipe.row_shape}."
         )
-    changed = [] if digest(recipe.module) == digest(fitted.module) else ["module"]
+    changed = [] if recipe.module is fitted.module else ["module"]
     changed += [
         f"module__{name}"
         for name in {**fitted.settings, **recipe.settings}.keys() - FILLED_IN

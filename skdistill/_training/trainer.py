@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from .._method.plan import Objective
 from .._utils.messages import name_of
 from .._utils.process import is_forked, torch_threads
-from .._utils.reporting import part, print_line
+from .._utils.reporting import print_line
 from .._utils.validation import did_you_mean, part_of
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, parts_of, weights_and_fan_ins
@@ -242,7 +242,6 @@ class Training:
         with (
             suited_threads(flop, self.n_threads),
             own_dropout(module, rows.seeds[0]),
-            part(share, net.share_done),
         ):
             net.fit(rows, valid)
         if limit is not None and limit.is_short_:

@@ -11,8 +11,6 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
-from .reporting import above_bar
-
 _LIBRARIES = frozenset(
     {"contextlib", "copy", "functools", "imblearn", "joblib", "pickle"}
     | {"skdistill", "sklearn", "skops", "skorch", "torch"}
@@ -44,8 +42,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
             return
         given.add((message, category))
     n_frames = sum(1 for _ in _frames_of_libraries(sys._getframe(1)))
-    with above_bar():
-        warnings.warn(message, category, stacklevel=n_frames + 2)
+    warnings.warn(message, category, stacklevel=n_frames + 2)
 
 
 @contextlib.contextmanager

@@ -23,13 +23,14 @@ from .._method.task import RegressionTask, Task
 from .._training.trainer import n_epochs_for, on_device
 from .._utils.messages import time_left
 from .._utils.process import rows_asked
-from .._utils.reporting import part, print_line, stage
+from .._utils.reporting import print_line, stage
 from .._utils.warnings import warn
 from ..losses import DistillationGame
 from ..modules import Booster, Learner, Rounds, count_flop, n_parameters, stack, unstack
 from ..settings import WeakLearnerSearch
+from ..transfer import prepare_with_missing
 from ._spec import FitSpec
-from ._student import prepare_maker, training_set, widen_where_unknown, with_approximation_error
+from ._student import training_set, widen_where_unknown, with_approximation_error
 from ._teacher import MemberPredictions
 
 # See doc/design.rst.
@@ -64,7 +65,7 @@ def play_game(
 ) -> Iterator[Fitted]:
     """Search learners for a booster; those found are given also if the search is interrupted."""
     (seed,) = spec.draw_seeds(1)
-    with stage("transfer samples", is_measured=False):
+    with stage("transfer samples"):
         X, target, weight = (
             on_device(values, device=spec.training.device)
             for values in _rows_and_targets(spec, predictions, seed)
@@ -91,7 +92,7 @@ def _rows_and_targets(
     X, _, weight, members, _ = training_set(spec, predictions)
     if spec.maker is not None:
         rows, weights = (on_device(values, device=torch.device("cpu")) for values in (X, weight))
-        draw = prepare_maker(spec, rows, weights, predictions.teacher)
+        draw = prepare_with_missing(spec.maker, rows, weights)
         generator = torch.Generator().manual_seed(seed)
         drawn = draw(rows, torch.arange(len(X)), generator).numpy()
         if spec.transfer_only:
@@ -169,9 +170,7 @@ class Search:
         start = time.monotonic()
         n_rounds, budget = self.n_rounds, self.spec.training.budget
         while len(self.rounds) < n_rounds and not (self.rounds and self.game.is_over):
-            with part(1 / (n_rounds - len(self.rounds))):
-                is_found = self.find()
-            if not is_found:
+            if not self.find():
                 message = (
                     f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
                     "it are kept. Try larger networks, a larger max_epochs, more connections "

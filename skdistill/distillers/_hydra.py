@@ -142,15 +142,14 @@ class HydraPlusRegressor(RegressorMixin, HydraPlus):
         Delta degrees of freedom of the epistemic variance that the student learns: the squared
         deviations of S members are divided by S - ddof. 1 estimates the variance of infinitely many
         members without bias; 0 imitates the teacher's own, (S - 1) / S of it on average.
-    transfer : {"auto", "noise", "mixup", "munge", "disagreement"}, TransferMaker, \
-            TransferOnly or None, default="auto"
+    transfer : {"auto", "noise", "mixup", "munge"}, TransferMaker, TransferOnly or None, \
+            default="auto"
         How further samples are generated from X and `X_transfer`, for the teacher to predict, up to
         20 for each of these (19 by noise) and about 100,000 in all, see :mod:`skdistill.transfer`.
         They are generated once, and are dealt in turn: those of an epoch are X, or one further
-        sample for each. "noise" adds Gaussian noise to the samples, which keep their labels;
-        "disagreement" also moves half of these to where the members disagree more. The others
-        generate as many samples again, without labels. "auto" is ``GaussianNoise(correlated=True,
-        categorical="auto")``, or None for more than 50,000 samples, and with `member_predictions`,
+        sample for each. "noise" adds Gaussian noise to the samples, which keep their labels.
+        The others generate as many samples again, without labels. "auto" is
+        ``GaussianNoise(correlated=True, categorical="auto")``, or None for more than 50,000 samples, and with `member_predictions`,
         which are known for X alone; of a teacher that has trees, or mixes models, half of the
         further samples are from between neighbours, by :class:`~skdistill.transfer.Munge`. The
         settings of an object can be searched over, as ``transfer__scale``.

@@ -218,7 +218,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             budget = TrainingBudget(self.max_epochs)
             objective = plan.objective(module, budget)
             settings = self.batch_size, training.device, order_seed
-            with stage("predictions of the teacher", is_measured=False):
+            with stage("predictions of the teacher"):
                 learnt = _training_rows(plan, teacher, tokens.pad, objective, data, *settings)
             student = Student(training, plan, recipe, budget, self.max_epochs)
             callbacks = [task.per_epoch(student.in_training)]

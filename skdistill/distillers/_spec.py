@@ -30,7 +30,6 @@ from ..pruning import ProximalStep
 from ..settings import Runtime
 from ..teachers import check_member_predictions
 from ..transfer import (
-    Disagreement,
     GaussianNoise,
     TransferMaker,
     TransferOnly,
@@ -185,8 +184,6 @@ def read_fit(
                 "transfer must be 'auto' or None with member_predictions, which are known for X "
                 f"alone; got {transfer!r}."
             )
-        if isinstance(maker, Disagreement) and maker.base is None:
-            maker = clone(maker).set_params(base=auto or AUTO_NOISE[kind])
     known: Any = None if before is None else before.plan.task
     if is_pass and kind == "classifier":
         if classes is None and known is None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 from collections.abc import Callable, Generator, Iterator
@@ -16,13 +15,13 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
-from torch import Tensor, nn
+from torch import nn
 
 from .._data.checks import check_weights
 from .._data.encoding import InputEncoding
 from .._estimator.base import Fitted, ObservedTask
 from .._estimator.batched import as_rows, read_in_chunks, rows_first
-from .._estimator.calibration import ApproximationError, Temperature, fit_calibration
+from .._estimator.calibration import ApproximationError, fit_calibration
 from .._estimator.warm_start import load_weights, scaling_of
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, as_tensors, build_module
 from .._method.random_functions import (
@@ -41,21 +40,17 @@ from .._utils.reporting import stage
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
-from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from ..losses import Categories, moments
+from ..losses import moments
 from ..modules import (
     DistributionStack,
-    GaussianStack,
     count_flop,
     first_parameter,
     n_parameters,
-    stack,
-    unstack,
 )
 from ..pruning import ProximalStep, prune, widths
 from ..settings import Runtime
 from ..teachers import MixedModels, Teacher, in_chunks, splits_of
-from ..transfer import Measure, Munge, filled, nearest_rows, prepare_with_missing
+from ..transfer import Munge, filled, nearest_rows, prepare_with_missing
 from ._spec import AUTO_NOISE, FitArguments, FitSpec, maker_that_changes
 from ._teacher import (
     MemberPredictions,
@@ -78,7 +73,6 @@ _MOST_OF_FEATURE, _LEAST_OF_FEATURE, _MOST_STEPS = 64, 8, 256  # step inputs: a 
 _CELLS = 4  # of neighbouring thresholds, for each threshold that is taken
 _MORE_EPOCHS = 2.0  # of students of trees, times those of others
 _SHARE_OF_MUNGE = 0.5  # of the transfer samples, for students of trees
-_N_ASKED = 2  # members whose gradients are asked for at a time
 
 
 def train_student(
@@ -92,7 +86,7 @@ def train_student(
     from .._engine import ContinuedTraining
 
     before, pruning = spec.before, spec.params["pruning"]
-    with stage("transfer samples", is_measured=False):
+    with stage("transfer samples"):
         if not predictions.is_ensemble:
             spec = adapted_to_teacher(spec, predictions.teacher)
         seeds = spec.draw_seeds(plan.n_networks + 1)
@@ -236,7 +230,7 @@ def training_rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> t
     put = partial(on_device, device=spec.training.device, dtype=X.dtype)
     weights = None if (weight == weight[0]).all() else put(weight, n_repeats)
     inputs, known = put(X, n_repeats), None if members is None else put(members)
-    draw = prepare_maker(spec, inputs, weights, predictions.teacher)
+    draw = spec.maker and prepare_with_missing(spec.maker, inputs, weights)
     batch_size = _batch_size(spec.params["batch_size"], len(X))
     dealt: dict[str, Any] = {"batch_size": batch_size, "seeds": [seed]}
     deal: Callable[..., Any] = partial(
@@ -274,7 +268,7 @@ def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions,
     mean_weight = stream.total_weight / stream.n_rows
     # The spread of the columns, and their correlations, are those of the examples.
     weight = put(spec.weight) if stream.is_weighted else None
-    draw = prepare_maker(spec, put(spec.X), weight, predictions.teacher)
+    draw = spec.maker and prepare_with_missing(spec.maker, put(spec.X), weight)
     # Memory is bounded, whatever fits it: a file in any case. Samples with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None
 
@@ -300,74 +294,6 @@ def _batch_size(batch_size: int | str, n_rows: int) -> int:
     if batch_size == "auto":
         size = max(size, min(_BATCH_SIZE, int(n_rows * _MOST_OF_TABLE)))
     return size
-
-
-def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: BaseEstimator) -> Any:
-    """Return what draws samples, by a maker that is told of the fitted teacher if it asks."""
-    maker, task = spec.maker, spec.plan.task
-    if maker is None:
-        return None
-    if not maker.asks_teacher:
-        return prepare_with_missing(maker, X, weight)
-    # Not what the student learns from, such as expectations, but what the members predict.
-    predict = predictor_of(teacher, spec, task)
-    if (count := predict(spec.X[:1]).shape[1]) < 2:  # one disagrees with nobody
-        name = type(inside_wrappers(teacher, FrozenEstimator, Teacher)).__name__
-        raise ValueError(
-            f"transfer={spec.transfer!r} needs a teacher of at least two members; "
-            f"{name} has {count}."
-        )
-    model = inside_wrappers(teacher, FrozenEstimator)
-    is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
-    # Of categories its networks may know other codes.
-    asks_networks = is_ensemble and spec.schema.columns is None
-    networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
-    return prepare_with_missing(maker, X, weight, networks or AnswersThatDisagree(task, predict))
-
-
-class NetworksThatDisagree:
-    """Disagreement, with gradients, of random pairs of an ensemble's networks."""
-
-    has_gradient = True
-
-    def __init__(self, module: Any, like: Tensor):
-        networks = unstack(module.network)
-        self.networks = [network.to(like).requires_grad_(False) for network in networks]
-        self.encode = copy.deepcopy(module).to(like).encode
-        self.is_numeric = isinstance(module, GaussianStack)
-        self.calibration = module.calibration or Temperature()
-
-    def of_some(self, generator: torch.Generator) -> Measure:
-        n_networks, device = len(self.networks), generator.device
-        asked = torch.randperm(n_networks, generator=generator, device=device)[:_N_ASKED]
-        network = stack([self.networks[k] for k in asked.tolist()]).eval().requires_grad_(False)
-
-        def measure(rows: Tensor) -> Tensor:
-            outputs = network(self.encode(rows).unsqueeze(0))
-            if self.is_numeric:
-                return EmpiricalGaussian.from_outputs(outputs).uncertainty().epistemic.sum(-1)
-            members = self.calibration(EmpiricalCategorical.from_logits(outputs))
-            members = Categories(members.log_probs)  # uncertainty() passes no gradient
-            return (members.probs * members.log_ratio).sum(-2).mean(0)
-
-        return measure
-
-
-class AnswersThatDisagree:
-    """Disagreement of all members of any teacher, by what they `predict`."""
-
-    has_gradient = False
-
-    def __init__(self, task: Task, predict: Predict):
-        self.task, self.predict = task, predict
-
-    def of_some(self, generator: torch.Generator) -> Measure:
-        def measure(rows: Tensor) -> Tensor:
-            members = torch.from_numpy(self.predict(rows.cpu().numpy()))
-            epistemic = distribution_of(self.task, members).uncertainty().epistemic
-            return epistemic.reshape(len(rows), -1).sum(-1).to(rows)
-
-        return measure
 
 
 def _initial(
@@ -653,7 +579,7 @@ def with_plan(plan: Plan, fitted: Fitted, **facts: object) -> Fitted:
     return replace(fitted, plan=plan, module=module, facts=fitted.facts | facts)
 
 
-@stage("calibration", is_measured=False)
+@stage("calibration")
 def calibrated(fitted: Fitted, spec: FitSpec, pilot: BaseEstimator) -> Fitted:
     """Return a student with the calibration of a second, `pilot`, fitted without some samples."""
     X, y, sample_weight = spec.arguments

@@ -115,9 +115,8 @@ def fit_teacher(spec: FitSpec, task: ObservedTask) -> MemberPredictions:
             X, y, weight = stream.examples
             as_frame = frames_like(stream.first_X, feature_names_of(model), spec.schema.columns)
             given = FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
-        # Only one ensemble tells how much of its fit is done.
         ensemble = None if is_search(model) else ensemble_inside(model, _ENSEMBLES, fitted=False)
-        shown: Any = stage(f"teacher, {type(model).__name__}", is_measured=False)
+        shown: Any = stage(f"teacher, {type(model).__name__}")
         if is_fitted_before:
             shown = nullcontext()
         elif ensemble is not None:

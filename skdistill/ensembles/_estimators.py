@@ -176,11 +176,9 @@ class BayesianEnsembleRegressor(RegressorMixin, BayesianEnsemble):
         The dtype to compute in, the device, the number of threads and of members that are trained
         together, and the file from which a fit that was killed goes on; None is ``Runtime()``.
     verbose : int, default=0
-        0 prints nothing; on a terminal a fit has a progress bar after ten seconds, which is
-        removed at its end. 1 prints a line with the seconds of each stage of the fit when it has
-        ended, and one with an estimate if it takes more than two seconds. 2 prints details too: a
-        table of the epochs, the settings of `tune`, and with several jobs a line for each block of
-        members that has ended.
+        0 prints nothing, 1 a line with the seconds of each stage of the fit when it has ended. 2
+        prints details too: a table of the epochs, the settings of `tune`, and with several jobs a
+        line for each block of members that has ended.
     random_state : int, RandomState instance or None, default=None
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.

@@ -32,7 +32,7 @@ from .._training.trainer import (
     progress_is,
 )
 from .._utils.messages import time_left
-from .._utils.reporting import part, print_line
+from .._utils.reporting import print_line
 from .._utils.warnings import warn
 from ..modules import weights_and_fan_ins
 from ..settings import EarlyStopping
@@ -363,23 +363,22 @@ def _train_side_by_side(
         return sum(sizes[first] for first in ended)
 
     try:
-        with part(n_members / (n_members + n_later), lambda: n_ended() / n_members):
-            tasks = _tasks(spec, list(zip(blocks, states, strict=True)), threads)
-            for first, block, state in as_they_end(tasks, spec.n_tasks):
-                if block.is_interrupted:
-                    raise KeyboardInterrupt
-                ended[first] = block
-                if progress is not None:
-                    progress.keep(state)
-                if spec.training.verbose > 1:
-                    until = time_left(time.monotonic() - begin, n_ended(), n_members - n_ended())
-                    print_line(f"{n_ended()} of {n_members} members trained, {until}")
-                if task is not None:  # scikit-learn's callbacks are told of its epochs
-                    per_epoch = task.per_epoch()
-                    for _ in block.history:
-                        per_epoch.on_epoch_begin(None)
-                        with suppress(StopTraining):  # too late: the block has ended
-                            per_epoch.on_epoch_end(None)
+        tasks = _tasks(spec, list(zip(blocks, states, strict=True)), threads)
+        for first, block, state in as_they_end(tasks, spec.n_tasks):
+            if block.is_interrupted:
+                raise KeyboardInterrupt
+            ended[first] = block
+            if progress is not None:
+                progress.keep(state)
+            if spec.training.verbose > 1:
+                until = time_left(time.monotonic() - begin, n_ended(), n_members - n_ended())
+                print_line(f"{n_ended()} of {n_members} members trained, {until}")
+            if task is not None:  # scikit-learn's callbacks are told of its epochs
+                per_epoch = task.per_epoch()
+                for _ in block.history:
+                    per_epoch.on_epoch_begin(None)
+                    with suppress(StopTraining):  # too late: the block has ended
+                        per_epoch.on_epoch_end(None)
     except (KeyboardInterrupt, Exception) as error:
         error.add_note(
             f"Of {spec.n_members} members, {n_ended()} had been trained in this round of "

@@ -37,7 +37,7 @@ from .._estimator.unwrapping import (
 from .._utils.messages import time_left
 from .._utils.moments import standardisation
 from .._utils.process import rows_in_memory
-from .._utils.reporting import as_parts, print_line
+from .._utils.reporting import print_line
 from .._utils.validation import Number
 from .._utils.warnings import warn
 from ._members import group_moments
@@ -110,9 +110,7 @@ def read_out_of_fold(
     counts = np.zeros(len(y), dtype=int)
     found: np.ndarray | None = None
     begin, n_folds = time.monotonic(), folds.get_n_splits(X, y)
-    fits = as_parts(fits_on_folds(model, X, y, weight, folds), n_folds)
-
-    for number, (fitted, rows) in enumerate(fits, 1):
+    for number, (fitted, rows) in enumerate(fits_on_folds(model, X, y, weight, folds), 1):
         first = _in_one_job(read, fitted, rows_at(X, rows[:1]))
         if found is None:
             found = np.empty((len(y), *first.shape[1:]), dtype=first.dtype)

@@ -474,8 +474,7 @@ def out_of_fold_members(
     name : str, default="cv"
         What to call `cv` in errors.
     verbose : int, default=0
-        1 prints how long it takes, 2 also a line after each fold, with the time left. By default a
-        progress bar is shown on a terminal after ten seconds, and nothing elsewhere.
+        1 prints how long it takes, 2 also a line after each fold, with the time left.
 
     Returns
     -------

@@ -2,9 +2,9 @@
 """Transfer sets: the samples on which a student imitates its teacher.
 
 :class:`TransferSet` wraps samples of the user. Generators draw them from the training samples:
-:class:`GaussianNoise`, :class:`Mixup`, :class:`Munge` and :class:`Disagreement`. With
-:class:`TransferOnly` the student does not learn from the training samples themselves. A generator
-stores parameters only; ``prepare(X)`` returns a function that draws new samples for the given ones.
+:class:`GaussianNoise`, :class:`Mixup` and :class:`Munge`. With :class:`TransferOnly` the student
+does not learn from the training samples themselves. A generator stores parameters only;
+``prepare(X)`` returns a function that draws new samples for the given ones.
 If a distiller is fitted to a DataFrame, ``categorical=`` accepts column names.
 """
 
@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from operator import length_hint
 
 from .._utils.validation import Settings, did_you_mean
-from ._disagreement import Disagreement
-from ._disagreement import Measure as Measure
-from ._disagreement import MemberDisagreement as MemberDisagreement
 from ._maker import GaussianNoise, Mixup, TransferMaker
 from ._maker import filled as filled
 from ._maker import numbered as numbered
@@ -25,7 +22,6 @@ from ._munge import Munge
 from ._munge import nearest_rows as nearest_rows
 
 __all__ = [
-    "Disagreement",
     "GaussianNoise",
     "Mixup",
     "Munge",
@@ -33,12 +29,7 @@ __all__ = [
     "TransferOnly",
     "TransferSet",
 ]
-MAKERS: dict[str, type[TransferMaker]] = {
-    "noise": GaussianNoise,
-    "mixup": Mixup,
-    "munge": Munge,
-    "disagreement": Disagreement,
-}
+MAKERS: dict[str, type[TransferMaker]] = {"noise": GaussianNoise, "mixup": Mixup, "munge": Munge}
 
 
 def make_transfer(transfer: object) -> TransferMaker | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makers of transfer sets: their base class, and those that need no neighbours and no teacher."""
+"""Makers of transfer sets: their base class, and those that need no neighbours."""
 
 from __future__ import annotations
 
@@ -43,12 +43,9 @@ class TransferMaker(Settings, ABC):
     keeps_labels : bool
         Whether a drawn sample keeps the label of the sample that it is drawn from. If not, it has
         the teacher's predictions only.
-    asks_teacher : bool
-        Whether ``prepare`` takes the teacher as well, as :class:`Disagreement` does.
     """
 
     keeps_labels = False
-    asks_teacher = False
     categorical: Any = None  # a parameter of makers that treat such columns differently
     base: Any = None  # a parameter of makers that choose among the samples of another
 
@@ -182,12 +179,12 @@ def filled(X: Tensor) -> Tensor:
     return torch.where(X.isnan(), X.nanmean(0).nan_to_num(0.0), X)
 
 
-def prepare_with_missing(maker: Any, X: Tensor, weight: Tensor | None, *teacher: object) -> Draw:
+def prepare_with_missing(maker: Any, X: Tensor, weight: Tensor | None) -> Draw:
     """Prepare a maker for samples with missing values; those of new samples are missing too."""
     if not bool(X.sum().isnan()):
-        return maker.prepare(X, weight, *teacher)
+        return maker.prepare(X, weight)
     fill = X.nanmean(0).nan_to_num(0.0)
-    draw = maker.prepare(filled(X), weight, *teacher)
+    draw = maker.prepare(filled(X), weight)
 
     def draw_with_missing(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
         is_missing = rows.isnan()

@@ -8,19 +8,14 @@ from numbers import Real
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from .._utils.moments import standardisation
 from .._utils.validation import Number
 from ._maker import Draw, TransferMaker, Variables, per_row
 
-# See doc/design.rst.
-_TREE_DIMENSIONS, _TREE_DIMENSIONS_OF_MANY = 10, 5  # of a k-d tree, at most
-_MANY_POINTS = 2**15
-_MOST_COMPARED = 2**12  # samples of a part, all pairs of which are compared
-_BLOCK = 2**10  # samples between which squared distances are computed at a time: 8 MiB
-_POWER_STEPS = 4  # towards a principal direction
+_MOST_NEIGHBOURS = 2**14  # samples that may be neighbours; see doc/design.rst
 
 
 @dataclass(eq=False, repr=False)
@@ -51,10 +46,8 @@ class Munge(TransferMaker):
     -----
     The neighbour is the nearest sample that differs, by the Euclidean distance of standardised
     columns; each categorical variable in which two samples differ adds 1 to the squared distance.
-    Neighbours are found once; sample weights are ignored. With more than ten columns and more than
-    4,096 samples, or more than five and 32,768, they are nearly the nearest: the samples are halved
-    along a principal direction, again and again, and compared within parts of 2,048 to 4,096. The
-    time grows as n log n.
+    Neighbours are found once; sample weights are ignored. Of more than 16,384 samples, so many
+    drawn at random may be neighbours.
 
     The paper changes both rows of a pair in place, and so a row several times. Here each sample
     changes once.
@@ -95,12 +88,11 @@ class Munge(TransferMaker):
                 f"{tuple(shape)}; for these there are 'noise' and 'mixup'."
             )
         super().check(shape)
-        is_maker = isinstance(self.base, TransferMaker) and not self.base.asks_teacher
+        is_maker = isinstance(self.base, TransferMaker)
         if not is_maker and (self.base is not None or self.share < 1):
             raise ValueError(
-                "Munge: base must be a TransferMaker that asks no teacher, such as "
-                f"GaussianNoise(), where share is less than 1, or None; got {self.base!r} with "
-                f"share={self.share!r}."
+                "Munge: base must be a TransferMaker, such as GaussianNoise(), where share is less "
+                f"than 1, or None; got {self.base!r} with share={self.share!r}."
             )
         if self.base is not None:
             self.base.check(shape)
@@ -126,9 +118,7 @@ class Munge(TransferMaker):
             spread[is_categorical] = 0.0
         nearest = nearest_rows(X.cpu().numpy(), self._variables(X.shape))
         neighbour = torch.from_numpy(nearest).to(X.device)
-        variable = torch.arange(
-            X.shape[1]
-        )  # of each column, identified by the first of its columns
+        variable = torch.arange(X.shape[1])  # of each column, named by the first of its columns
         for columns in self._variables(X.shape):
             variable[list(columns)] = columns[0]
         probability, variable = self.swap_probability, variable.to(X.device)
@@ -148,10 +138,14 @@ def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:
     """Index of the nearest different sample for each sample, (n,); its own if all are equal."""
     points = embed(X, variables)
     distinct, first, which = np.unique(points, axis=0, return_index=True, return_inverse=True)
-    most = _TREE_DIMENSIONS if len(distinct) <= _MANY_POINTS else _TREE_DIMENSIONS_OF_MANY
-    find = nearest_by_tree if points.shape[1] <= most else nearest_by_parts
-    nearest = find(distinct) if len(distinct) > 1 else np.zeros(1, dtype=np.int64)
-    return first[nearest][which.reshape(-1)]
+    if (n := len(distinct)) == 1:
+        return np.full(len(X), first[0])
+    known = np.arange(n)
+    if n > _MOST_NEIGHBOURS:
+        known = np.random.default_rng(0).choice(n, _MOST_NEIGHBOURS, replace=False)
+    tree = NearestNeighbors(n_neighbors=2).fit(distinct[known])
+    nearest, second = known[tree.kneighbors(distinct, return_distance=False)].T
+    return first[np.where(nearest == np.arange(n), second, nearest)][which.reshape(-1)]
 
 
 def embed(X: np.ndarray, variables: Variables) -> np.ndarray:
@@ -165,56 +159,3 @@ def embed(X: np.ndarray, variables: Variables) -> np.ndarray:
         # Two different one-hot codes are sqrt(2) apart.
         parts.append(np.eye(len(categories))[code.reshape(-1)] / np.sqrt(2))
     return np.concatenate(parts, axis=1)
-
-
-def nearest_by_tree(points: np.ndarray) -> np.ndarray:
-    """Index of the nearest other point for each of distinct points."""
-    found = cKDTree(points).query(points, k=2)[1]
-    is_itself = found[:, 0] == np.arange(len(points))
-    return np.where(is_itself, found[:, 1], found[:, 0])
-
-
-def nearest_by_parts(points: np.ndarray) -> np.ndarray:
-    """Index of the nearest other point in its part for each of distinct points."""
-    nearest = np.empty(len(points), dtype=np.int64)
-    open_parts = [np.arange(len(points))]
-    while open_parts:
-        part = open_parts.pop()
-        if len(part) <= _MOST_COMPARED:
-            nearest[part] = part[nearest_by_products(points[part])]
-            continue
-        some = points[part]
-        order = np.argpartition(some @ principal_direction(some), len(part) // 2)
-        open_parts += np.array_split(part[order], 2)
-    return nearest
-
-
-def principal_direction(points: np.ndarray) -> np.ndarray:
-    """Return about the direction (d,) in which points vary most, by the power method."""
-    centred = points - points.mean(axis=0)
-    covariance = centred.T @ centred
-    direction = covariance[np.diagonal(covariance).argmax()]
-    for _ in range(_POWER_STEPS):
-        direction = direction / np.linalg.norm(direction)
-        direction = covariance @ direction
-    return direction
-
-
-def nearest_by_products(points: np.ndarray) -> np.ndarray:
-    """Index of the nearest other point for each, by |a - b|^2 - |a|^2 = |b|^2 - 2 a b."""
-    at = torch.from_numpy(points)
-    squares = at.square().sum(1)
-    nearest = torch.zeros(len(at), dtype=torch.int64)
-    least = torch.full_like(squares, torch.inf)
-    for start in range(0, len(at), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        for first in range(0, len(at), _BLOCK):
-            others = slice(first, first + _BLOCK)
-            distances = torch.addmm(squares[others], at[rows], at[others].T, alpha=-2)
-            if first == start:
-                distances.fill_diagonal_(torch.inf)  # to itself
-            distance, number = distances.min(1)
-            is_nearer = distance < least[rows]
-            nearest[rows] = torch.where(is_nearer, number + first, nearest[rows])
-            torch.minimum(least[rows], distance, out=least[rows])
-    return nearest.numpy()

@@ -115,10 +115,9 @@ def test_the_network_is_restarted_from_another_seed_if_it_diverges(data):
     "student",
     [
         HydraPlusRegressor(heads=4, max_epochs=3, random_state=0),
-        HydraPlusRegressor(heads=4, max_epochs=3, transfer="disagreement", random_state=0),
         DistributionDistiller(None, family="gaussian", max_epochs=3, random_state=0),
     ],
-    ids=["hydra", "disagreement", "distribution"],
+    ids=["hydra", "distribution"],
 )
 def test_any_student_learns_from_it(student, fitted, data):
     model = clone(student).set_params(teacher=FrozenEstimator(fitted)).fit(*data)

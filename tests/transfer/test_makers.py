@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from skdistill.transfer import (
-    Disagreement,
     GaussianNoise,
     Mixup,
     Munge,
@@ -16,7 +15,7 @@ from skdistill.transfer import (
     make_transfer,
 )
 
-MAKERS = [GaussianNoise, Mixup, Munge, Disagreement]
+MAKERS = [GaussianNoise, Mixup, Munge]
 N, D = 40, 5
 
 
@@ -25,21 +24,8 @@ def rows_of(dtype=torch.float64, n=N):
     return torch.randn(n, D, generator=generator, dtype=torch.float64).to(dtype)
 
 
-class Teacher:
-    """Members that disagree the more, the larger the sum of a sample is."""
-
-    has_gradient = True
-
-    def of_some(self, generator):
-        return lambda rows: rows.flatten(1).sum(1).exp()
-
-
-def prepared(maker, X, weight=None):
-    return maker.prepare(X, weight, *[Teacher()] * maker.asks_teacher)
-
-
 def drawn(maker, X, index, seed=0, weight=None):
-    return prepared(maker, X, weight)(X[index], index, torch.Generator().manual_seed(seed))
+    return maker.prepare(X, weight)(X[index], index, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -84,7 +70,7 @@ def test_categorical_values_are_among_those_seen(maker, categorical):
     assert set(new[:, 1].tolist()) == {0.0, 1.0, 2.0, 3.0}
     assert {tuple(code) for code in new[:, 3:].tolist()} == {(0.0, 1.0), (1.0, 0.0)}
     assert not set(new[:, 0].tolist()) <= set(X[:, 0].tolist())
-    changes = maker not in (GaussianNoise, Disagreement)
+    changes = maker is not GaussianNoise
     assert (new[:, 1] != X[:, 1]).any() == changes
     assert (new[:, 3] != X[:, 3]).any() == changes
 
@@ -106,9 +92,6 @@ def test_bad_columns_are_named(maker, categorical):
         (GaussianNoise(share_power=-1), ValueError, "GaussianNoise: share_power"),
         (Mixup(alpha=0), ValueError, "Mixup: alpha must be a number > 0, got 0"),
         (Munge(swap_probability=1.5), ValueError, r"Munge: swap_probability .* \[0, 1\], got 1.5"),
-        (Disagreement(share=0), ValueError, r"Disagreement: share must be a number in \(0, 1\]"),
-        (Disagreement(n_candidates=1), ValueError, "Disagreement: n_candidates .* >= 2, got 1"),
-        (Disagreement(method="best"), ValueError, "Disagreement: method must be one of .* 'best'"),
     ],
 )
 def test_bad_settings_are_named(maker, error, message):
@@ -123,7 +106,7 @@ def test_bad_settings_are_named(maker, error, message):
 
 @pytest.mark.parametrize(
     ("name", "maker"),
-    list(zip(["noise", "mixup", "munge", "disagreement"], MAKERS, strict=True)),
+    list(zip(["noise", "mixup", "munge"], MAKERS, strict=True)),
 )
 def test_names_of_makers(name, maker):
     made = make_transfer(name)

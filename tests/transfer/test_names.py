@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, numbered
+from skdistill.transfer import GaussianNoise, Mixup, Munge, numbered
 
 pd = pytest.importorskip("pandas")
 
@@ -41,8 +41,8 @@ def test_names_stand_for_numbers(make, frame):
     assert clone(by_name).transfer.categorical == named.categorical
 
 
-def test_names_of_the_base_of_disagreement_count_too():
-    maker = Disagreement(base=Munge(categorical=["red"]), categorical=["level", 0])
+def test_names_of_the_base_count_too():
+    maker = Munge(base=Munge(categorical=["red"]), share=0.5, categorical=["level", 0])
     found = numbered(maker, NAMES)
     assert found.categorical == [3, 0]
     assert found.base.categorical == [1]
