@@ -149,11 +149,11 @@ class HydraPlusRegressor(RegressorMixin, HydraPlus):
         They are generated once, and are dealt in turn: those of an epoch are X, or one further
         sample for each. "noise" adds Gaussian noise to the samples, which keep their labels.
         The others generate as many samples again, without labels. "auto" is
-        ``GaussianNoise(correlated=True, categorical="auto")``, or None for more than 50,000 samples, and with `member_predictions`,
-        which are known for X alone; of a teacher that has trees, or mixes models, half of the
-        further samples are from between neighbours, by :class:`~skdistill.transfer.Munge`. The
-        settings of an object can be searched over, as ``transfer__scale``.
-        :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
+        ``GaussianNoise(correlated=True, categorical="auto")``, or None for more than 50,000
+        samples, and with `member_predictions`, which are known for X alone; of a teacher that has
+        trees, or mixes models, half of the further samples are from between neighbours, by
+        :class:`~skdistill.transfer.Munge`. The settings of an object can be searched over, as
+        ``transfer__scale``. :class:`~skdistill.transfer.TransferOnly` keeps the student from X.
     pruning : GroupLasso, default=None
         How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`; None removes none.
     max_epochs : int or "auto", default="auto"

@@ -2,6 +2,5 @@
 """Export of fitted models as ONNX graphs, which run without torch, as C, and by torch.export."""
 
 from ._files import export_c, export_onnx, export_program
-from ._pipelines import register_converters
 
-__all__ = ["export_c", "export_onnx", "export_program", "register_converters"]
+__all__ = ["export_c", "export_onnx", "export_program"]

@@ -84,7 +84,7 @@ def export_onnx(
     graph_outputs = GraphOutputs(estimator, quantiles, outputs)
     steps = steps_before(model)
     if steps:
-        proto = pipeline_graph(steps, graph_outputs, estimator, inputs)
+        proto = pipeline_graph(steps, graph_outputs, inputs)
     elif inputs == "columns":
         proto = column_graph(graph_outputs, estimator)
     else:

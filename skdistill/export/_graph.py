@@ -2,7 +2,7 @@
 """Estimators as ONNX graphs."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from .._utils.warnings import warn
 from .._version import __version__
 from ._outputs import GraphOutputs, traced, without_notes_of_torch
 
-_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 OPSET = {"": 18, "ai.onnx.ml": 3}
 
 
@@ -28,20 +27,18 @@ def import_onnx() -> Any:
     return onnx
 
 
-def graph_of(graph_outputs: GraphOutputs, opset: int = OPSET[""]) -> Any:
+def graph_of(graph_outputs: GraphOutputs) -> Any:
     onnx = import_onnx()
     with without_notes_of_torch():
         program = traced(graph_outputs)
         exported: Any = torch.onnx.export(
             program,
             input_names=list(graph_outputs.inputs),
-            opset_version=opset,
+            opset_version=OPSET[""],
             verbose=False,
             custom_translation_table=TRANSLATIONS,
         )
     proto = exported.model_proto
-    _drop_detours(proto.graph)
-    _match_ranks(onnx, proto.graph)
     names = ["codes" if name == "label" else name for name in graph_outputs.names]
     outputs = (output.name for output in proto.graph.output)
     names_of = {name: name for name in ("", *graph_outputs.inputs)}
@@ -52,12 +49,6 @@ def graph_of(graph_outputs: GraphOutputs, opset: int = OPSET[""]) -> Any:
             part.ClearField("metadata_props")  # where in the source it comes from
             part.ClearField("doc_string")
         graph.ClearField("value_info")
-    loops = [node for node in proto.graph.node if node.op_type == "Loop"]
-    for loop in loops:  # they end by their condition, but skl2onnx takes none without a number
-        loop.input[0] = "most_steps"
-    if loops:
-        most = onnx.numpy_helper.from_array(np.array(np.iinfo(np.int64).max), "most_steps")
-        proto.graph.initializer.append(most)
     proto.producer_name, proto.producer_version = "skdistill", __version__
     if "label" in graph_outputs.names:  # the first output, codes of classes
         labels = onnx.numpy_helper.from_array(labels_of(graph_outputs.plan.task), "labels")
@@ -112,56 +103,10 @@ def labels_of(task: Any) -> np.ndarray:
     return task.labels if dtype.kind == "f" else task.labels.astype(str).astype(object)
 
 
-# --- the same graphs, faster in onnxruntime -------------------------------------------------------
-
-
 def bodies(graph: Any) -> list[Any]:
     """Return the graphs inside the nodes of a graph, which are those of loops."""
     attributes = (attribute for node in graph.node for attribute in node.attribute)
     return [attribute.g for attribute in attributes if attribute.HasField("g")]
-
-
-def _names_read(graph: Any) -> Iterator[str]:
-    """Names of the values that nodes take, those in bodies too, and of the outputs."""
-    for node in graph.node:
-        yield from node.input
-    for body in bodies(graph):
-        yield from _names_read(body)
-    yield from (output.name for output in graph.output)
-
-
-def _drop_detours(graph: Any) -> None:
-    """Leave out each Squeeze that undoes an Unsqueeze, as of the axis of one network's members."""
-    made_by = {node.output[0]: node for node in graph.node}
-    kept = {}
-    for node in graph.node:
-        before = made_by.get((*node.input, "")[0], node)
-        is_pair = (before.op_type, node.op_type) == ("Unsqueeze", "Squeeze")
-        if is_pair and before.input[1] == node.input[1]:  # the constant that tells the axis
-            kept[node.output[0]] = before.input[0]
-    for node in graph.node:
-        node.input[:] = [kept.get(name, name) for name in node.input]
-    for node in reversed(list(graph.node)):
-        if set(_names_read(graph)).isdisjoint(node.output):
-            graph.node.remove(node)
-
-
-def _match_ranks(onnx: Any, graph: Any) -> None:
-    """Give constants as many axes as their operands have, which is faster, see doc/design.rst."""
-    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in (*graph.value_info, *graph.output)}
-    constants = {constant.name: constant for constant in graph.initializer}
-    for node in graph.node:
-        rank = max((ranks.get(name, 0) for name in node.input), default=0)
-        for k, name in enumerate(node.input if node.op_type in _ARITHMETIC else ()):
-            if name in constants and len(constants[name].dims) < rank:
-                node.input[k] = f"{name}_{rank}d"
-                if node.input[k] not in constants:
-                    array = onnx.numpy_helper.to_array(constants[name])
-                    array = array.reshape((1,) * (rank - array.ndim) + array.shape)
-                    constants[node.input[k]] = onnx.numpy_helper.from_array(array, node.input[k])
-    names = set(_names_read(graph))
-    del graph.initializer[:]
-    graph.initializer.extend(c for name, c in constants.items() if name in names)
 
 
 # --- elementary functions that ONNX, or torch's exporter, lacks or rounds -------------------------

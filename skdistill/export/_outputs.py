@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,12 +49,9 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
 class GraphOutputs(nn.Module):
     """All that a fitted estimator predicts for samples, as a tuple of tensors that have `names`.
 
-    Its module is copied to the CPU. `quantiles` and `outputs`, kept as `options`, are as in
-    :func:`export_onnx`. `examples` are the tensors for `inputs`, ``{"X": X}``, two samples of
-    zeros.
+    Its module is copied to the CPU. `quantiles` and `outputs` are as in :func:`export_onnx`.
+    `examples` are the tensors for `inputs`, ``{"X": X}``, two samples of zeros.
     """
-
-    defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "outputs": "auto"}
 
     def __init__(
         self, estimator: DistributionEstimator, quantiles: Any = None, outputs: Any = "auto"
@@ -82,7 +79,6 @@ class GraphOutputs(nn.Module):
         with torch.no_grad():
             self.names = self._chosen(outputs, example)
             self.examples = list(self(example))
-        self.options = dict(quantiles=quantiles, outputs=outputs)
 
     def _chosen(self, outputs: Any, example: Tensor) -> list[str]:
         names, has_cheap_interval = list(self._read(example)), False
