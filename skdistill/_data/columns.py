@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -24,19 +23,8 @@ _MOST_CATEGORIES = 255  # of a column, the most frequent ones; others are read a
 # What files can hold as categories.
 _KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating, tuple)
 
-_SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10  # of numbers in nearly numeric text, or dates; values
-
-# Dates as files have them, with a time perhaps: 2026-01-31, 31.1.2026, 1/31/26, 31 Jan 2026.
-_MONTH = "(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
-_DATE = re.compile(
-    r"\s*(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3(\d{4}|\d\d)"
-    rf"|\d\d?[ -]{_MONTH},?[ -]\d{{4}}|{_MONTH} \d\d?,? \d{{4}})([T ,].*\d:\d.*)?\s*$"
-)
-
+_SHARE_OF_NUMBERS = 0.9  # of the values of text that is nearly numeric
 _LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5  # values, share of different ones, of names or free text
-
-# Names of columns that are IDs: "id", "user_id", "UserID", "passengerId".
-_ID = re.compile(r"(^|[^A-Za-z])(id|ID|Id)$|[a-z](Id|ID)$")
 
 # How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
 _OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
@@ -95,13 +83,13 @@ class Columns:
         if categorical_features is None:
             return None
         is_found = isinstance(categorical_features, str)
-        kept, others, odd = {}, {}, _ids_in(X) if is_found else []
+        kept, others, odd = {}, {}, []
         with errors_about("categorical_features"):
             for number in _categorical_columns(X, categorical_features):
                 column, name = column_of(X, number), name_of_column(X, number)
                 counts = Counter(value for value in values_of(column) if value is not None)
                 if is_found and (held := _odd_text(column, counts)):
-                    odd.append(f"{name!r} {held}")
+                    odd.append(f"{name!r} holds {held}")
                 found = [value for value, _ in counts.most_common()]
                 _refuse_kinds(found, name)
                 n_kept = len(counts)
@@ -389,30 +377,10 @@ def _odd_text(column: Any, counts: Counter) -> str:
     """Say what a column of text holds that is hardly categories, if anything."""
     if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
         return ""
-    for kind, is_one in (("dates", _DATE.match), ("numbers", number_of)):
-        held = [count for value, count in counts.items() if is_one(str(value)) is not None]
-        if len(held) > _FEW_NUMBERS and sum(held) >= _SHARE_OF_NUMBERS * counts.total():
-            return f"holds {kind} as text"
-    return "holds names or free text" if _are_names(counts) else ""
-
-
-def _ids_in(X: Any) -> list[str]:
-    """Say which columns of a frame, beside others, number its samples.
-
-    Their values are whole numbers which all differ, and have no gaps or are called an ID.
-    """
-    if not _is_frame(X) or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
-        return []
-    found = []
-    for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
-        is_whole = str(dtype).lower().startswith(("int", "uint"))
-        parts = (X[:1000], X) if is_whole else ()
-        differ = (len({*values_of(column_of(p, number))} - {None}) == len(p) for p in parts)
-        if is_whole and all(differ):
-            column = column_of(X, number)
-            if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
-                found.append(f"{name!r} numbers the samples")
-    return found
+    n_numbers = sum(count for v, count in counts.items() if number_of(str(v)) is not None)
+    if counts.total() >= _LEAST_VALUES and n_numbers >= _SHARE_OF_NUMBERS * counts.total():
+        return "numbers as text"
+    return "dates, names or free text" if _are_names(counts) else ""
 
 
 def _is_frame(X: Any) -> bool:

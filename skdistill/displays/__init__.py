@@ -5,7 +5,6 @@ As in scikit-learn, a display stores the data of its figure, `from_estimator` an
 compute them, and `plot` draws them again in another style. Only drawing needs matplotlib.
 """
 
-from ._calibration import EpistemicCalibrationDisplay
 from ._comparison import FidelityDisplay
 from ._features import UncertaintyBandDisplay
 from ._pictures import PICTURE_SIZE as PICTURE_SIZE
@@ -15,8 +14,4 @@ from ._pictures import draw_rejection as draw_rejection
 from ._pictures import draw_reliability as draw_reliability
 from ._pictures import png_of as png_of
 
-__all__ = [
-    "EpistemicCalibrationDisplay",
-    "FidelityDisplay",
-    "UncertaintyBandDisplay",
-]
+__all__ = ["FidelityDisplay", "UncertaintyBandDisplay"]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.calibration import CalibrationDisplay
 
-from ..metrics import regression_calibration_curve, risk_coverage_curve
-from ._calibration import EpistemicCalibrationDisplay
+from ..metrics import epistemic_calibration, regression_calibration_curve, risk_coverage_curve
 from ._display import LINE_COLOR, REFERENCE_COLOR, import_pyplot
 
 _SIZE, _DPI, _PAGE_DPI = (4.6, 3.7), 160, 96  # inches; pixels an inch of a picture, of the page
@@ -82,7 +81,13 @@ def draw_rejection(models: Mapping[str, Any], loss: str, ax: Any) -> None:
 
 
 def draw_halves(halves: Mapping[str, Any], ax: Any) -> None:
-    """Draw what ``disagreement_of_halves`` has found."""
+    """Draw what ``disagreement_of_halves`` has found, in bins of equally many samples."""
     pair = np.ravel(halves["squared_difference"]), np.ravel(halves["epistemic"])
-    EpistemicCalibrationDisplay.from_predictions(*pair, name="student", ax=ax, **_STYLES["student"])
-    ax.set_ylabel("Squared difference")
+    found = epistemic_calibration(*pair, n_bins=10)
+    points = np.array([found.bin_epistemic, found.bin_squared_error])
+    ends = [points[points > 0].min(initial=np.inf), points.max(initial=0)]
+    ax.plot(ends, ends, ":", color=REFERENCE_COLOR, label="perfectly calibrated")
+    label = f"student (90 % intervals cover {found.coverage:.2f})"
+    ax.plot(*points, label=label, marker="o", markersize=5, **_STYLES["student"])
+    ax.set(xscale="log", yscale="log", xlabel="Epistemic variance", ylabel="Squared difference")
+    ax.legend(fontsize="small")

@@ -198,7 +198,6 @@ def epistemic_calibration(
     See Also
     --------
     skdistill.model_selection.disagreement_of_halves : Such errors of any table and model.
-    skdistill.displays.EpistemicCalibrationDisplay : Draws the bins.
 
     Examples
     --------

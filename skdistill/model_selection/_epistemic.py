@@ -84,7 +84,6 @@ def disagreement_of_halves(
 
     See Also
     --------
-    skdistill.displays.EpistemicCalibrationDisplay : Draws the one against the other.
     uncertainty_curve : Sees bias, too.
 
     Examples

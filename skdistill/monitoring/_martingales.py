@@ -7,70 +7,36 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.special import logsumexp, ndtri
 
-AT_A_TIME = 256  # samples that are ranked at a time: bytes can count those before the last
+AT_A_TIME = 256  # samples that are ranked at a time, all pairs of which are compared
 
 
 class Bag:
     """The samples among which new ones are ranked: the reference, and new ones themselves.
 
     The smoothed rank of a new sample among all that came before (Vovk et al., 2005, eq. 2.20) is
-    uniform on (0, 1) and independent of all other ranks, if the samples are exchangeable. Of a bag
-    larger than `max_samples`, samples drawn at random leave, new ones as likely as old ones. Which
-    sample of the bag was the last is then as unknown to later ranks as before, so that ranks are
-    independent still, and memory is bounded.
+    uniform on (0, 1) and independent of all other ranks, if the samples are exchangeable.
     """
 
-    def __init__(self, reference: np.ndarray, max_samples: int, random: np.random.RandomState):
-        self.samples = np.argsort(reference, axis=1)  # numbers of the samples with these values
-        # (n_columns, n_samples): of each column in ascending order.
-        self.values = np.take_along_axis(reference, self.samples, axis=1)
-        self.max_samples, self.random = max_samples, random
-        self._shrink()
+    def __init__(self, reference: np.ndarray, random: np.random.RandomState):
+        self.values = np.sort(reference, axis=1)  # (n_columns, n_samples)
+        self.random = random
 
     def ranks(self, new: np.ndarray) -> np.ndarray:
         """Rank new samples (n_columns, n_new), one after the other, and put them into the bag.
 
-        Of at most `AT_A_TIME` samples. Ranks are in (0, 1), of a column whose values rise near 1,
-        and of the shape of `new`; ties are broken at random.
+        Ranks are in (0, 1), of a column whose values rise near 1; ties are broken at random.
         """
         n_new, n_old = new.shape[1], self.values.shape[1]
-        less, equal = np.empty(new.shape), np.empty(new.shape)
         is_before = np.tri(n_new, k=-1, dtype=bool)
-        grown, samples = [], []
-        for column, values in enumerate(new):
-            old = self.values[column]
-            first = np.searchsorted(old, values, "left")
-            order = np.argsort(values)
-            ascending = values[order]
-            less[column] = first + _count((values < values[:, None]) & is_before)
-            equal[column] = np.searchsorted(old, values, "right") - first
-            if (ascending[1:] == ascending[:-1]).any():
-                equal[column] += _count((values == values[:, None]) & is_before)
-            grown.append(np.insert(old, first[order], ascending))
-            samples.append(np.insert(self.samples[column], first[order], n_old + order))
+        less, equal = np.empty(new.shape), np.empty(new.shape)
+        for column, (old, values) in enumerate(zip(self.values, new, strict=True)):
+            first, last = (np.searchsorted(old, values, side) for side in ("left", "right"))
+            less[column] = first + ((values < values[:, None]) & is_before).sum(axis=1)
+            equal[column] = last - first + ((values == values[:, None]) & is_before).sum(axis=1)
         # The sample itself is one of those equal to it. Draws are in [0, 1), but 0 is no rank.
         ties = 1 - self.random.random_sample(new.shape[::-1]).T
-        ranks = (less + ties * (equal + 1)) / (n_old + np.arange(1, n_new + 1))
-        self.values, self.samples = np.stack(grown), np.stack(samples)
-        self._shrink()
-        return ranks
-
-    def _shrink(self) -> None:
-        """Let samples leave, drawn at random."""
-        shape = self.values.shape
-        n_too_many = shape[1] - self.max_samples
-        if n_too_many <= 0:
-            return
-        is_kept = np.ones(shape[1], dtype=bool)
-        is_kept[self.random.permutation(shape[1])[:n_too_many]] = False
-        where, numbers = is_kept[self.samples], np.cumsum(is_kept) - 1
-        self.values = self.values[where].reshape(shape[0], -1)
-        self.samples = numbers[self.samples[where]].reshape(shape[0], -1)
-
-
-def _count(is_true: np.ndarray) -> np.ndarray:
-    """Count along the second axis, in bytes: faster than in 64 bits."""
-    return is_true.view(np.uint8).sum(axis=1, dtype=np.uint8)
+        self.values = np.sort(np.concatenate([self.values, new], axis=1), axis=1, kind="stable")
+        return (less + ties * (equal + 1)) / (n_old + np.arange(1, n_new + 1))
 
 
 # Alternatives that are bet on, of the ranks' normal scores z: their mean, or standard deviation.

@@ -2,7 +2,7 @@
 """A monitor of drift: p-values that may be looked at after every batch."""
 
 from collections import deque
-from numbers import Integral, Real
+from numbers import Real
 from typing import Self
 
 import numpy as np
@@ -39,11 +39,8 @@ class DriftMonitor:
         surer of those that it has seen.
     alpha : float, default=0.01
         Level of `is_drift_`.
-    max_samples : int, default=10_000
-        Samples of reference and stream that are kept to rank new ones among. When there are more,
-        some drawn at random leave.
     random_state : int, RandomState instance or None, default=None
-        Breaks ties, and draws what leaves.
+        Breaks ties.
 
     Attributes
     ----------
@@ -104,11 +101,9 @@ class DriftMonitor:
         X_reference: ArrayLike,
         *,
         alpha: float = 0.01,
-        max_samples: int = 10_000,
         random_state: RandomStateLike = None,
     ) -> None:
         Number(Real, 0, 1, closed="neither").check(alpha, "alpha")
-        Number(Integral, _LEAST_SAMPLES).check(max_samples, "max_samples")
         Seed().check(random_state, "random_state")
         check_is_fitted(student)
         columns, values = _watched(student, X_reference, "X_reference")
@@ -121,7 +116,7 @@ class DriftMonitor:
         self.alpha = alpha
         self.columns_ = columns
         self.history_: deque[tuple[int, float]] = deque(maxlen=_N_UPDATES)
-        self._bag = Bag(values, max_samples, np.random.RandomState(seed))
+        self._bag = Bag(values, np.random.RandomState(seed))
         self._martingales = Martingales(len(values))
         self._log_mean = 0.0  # supremum of the logarithm of the mean martingale
 

@@ -167,7 +167,7 @@ def test_partial_fit_extends_the_range():
 # --- Conversions ------------------------------------------------------------------------------
 
 CONVERSIONS = {
-    "whole numbers as decimals in text": {"code": [f"{code}.0" for code in CODES]},
+    "whole numbers as text": {"code": [str(code) for code in CODES]},
     "whole numbers as floats": {"code": CODES.astype(float)},
     "whole numbers in bytes": {"code": [str(code).encode() for code in CODES]},
     "text in bytes": {"town": [town.encode() for town in TABLE["town"]]},

@@ -11,18 +11,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
-from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdistill import displays
-from skdistill.displays import (
-    EpistemicCalibrationDisplay,
-    FidelityDisplay,
-    UncertaintyBandDisplay,
-)
+from skdistill.displays import FidelityDisplay, UncertaintyBandDisplay
 
-OF_ONE_AXES = UncertaintyBandDisplay, EpistemicCalibrationDisplay
+OF_ONE_AXES = (UncertaintyBandDisplay,)
 OF_A_ROW = {FidelityDisplay: 3}  # axes each
 
 all_displays = pytest.mark.parametrize("cls", [*OF_ONE_AXES, *OF_A_ROW], ids=lambda c: c.__name__)
@@ -35,10 +30,6 @@ def draw(make_data, make_classes):
     """Draws a display of a model that suits it, perhaps wrapped in something."""
 
     def from_estimator(cls, wrap=lambda model: model, **kwargs):
-        if cls is EpistemicCalibrationDisplay:  # of fits to halves: the model must not be fitted
-            _, X, y = make_data()
-            model = wrap(GaussianProcessRegressor(alpha=0.1, optimizer=None))
-            return cls.from_estimator(model, X, y, random_state=0, **kwargs)
         model, X, y = (make_data if cls is UncertaintyBandDisplay else make_classes)()
         if cls is FidelityDisplay:
             return cls.from_estimators(wrap(model), model, X, reference=model, **kwargs)
@@ -104,10 +95,6 @@ WRAPS = {
 @all_displays
 @pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 def test_meta_estimators(cls, wrap, draw):
-    if cls is EpistemicCalibrationDisplay and wrap is FrozenEstimator:
-        with pytest.raises(ValueError, match="must not be fitted"):
-            draw(cls, wrap)
-        return
     display = draw(cls, wrap)
     assert isinstance(display, cls)
     if cls in OF_ONE_AXES:

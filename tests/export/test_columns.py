@@ -121,8 +121,8 @@ def test_classes_of_samples_with_text(tmp_path):
 
 def test_text_stands_for_categories_as_in_predict():
     assert texts_of(["a", "1"]) == {"a": 0, "1": 1}
-    assert texts_of([1, "a", True + 1.5]) == {"1": 0, "1.0": 0, "a": 1, "2.5": 2}
-    assert texts_of([1, "1"]) == {"1": 1, "1.0": 0}
+    assert texts_of([1, "a", True + 1.5]) == {"1": 0, "a": 1, "2.5": 2}
+    assert texts_of([1, "1"]) == {"1": 1}
     assert texts_of([(1, 2), "a"]) == {"a": 1}
 
 

@@ -37,7 +37,7 @@ def test_no_alarm_without_drift(model):
     alarms = 0
     for seed in range(60):
         X = samples(350, [2, seed])
-        monitor = DriftMonitor(model, X[:50], alpha=0.1, max_samples=200, random_state=seed)
+        monitor = DriftMonitor(model, X[:50], alpha=0.1, random_state=seed)
         alarms += max(monitor.update(part).is_drift_ for part in np.split(X[50:], 10))
     assert alarms <= 12  # a binomial of .1 exceeds it once in 200 times at most
 
@@ -86,7 +86,7 @@ def test_models_in_pipelines_and_classifiers(model):
 
 
 def test_an_unpickled_monitor_goes_on_bit_for_bit(monitor_of):
-    monitor = monitor_of(max_samples=350)
+    monitor = monitor_of()
     monitor.update(samples(100, 3))
     loaded = pickle.loads(pickle.dumps(monitor))
     for seed in (4, 5):
