@@ -18,7 +18,6 @@ from ._display import (
     TOTAL_COLOR,
     Axes,
     Display,
-    Keywords,
     check_line,
     check_target,
     draw,
@@ -88,9 +87,6 @@ class UncertaintyBandDisplay(Display):
         *,
         n_std: float = 1.0,
         name: str | None = None,
-        scatter_kwargs: Keywords = None,
-        aleatoric_kwargs: Keywords = None,
-        total_kwargs: Keywords = None,
         **kwargs: object,
     ) -> Self:
         """Draw the line, the bands and the data.
@@ -103,10 +99,6 @@ class UncertaintyBandDisplay(Display):
             Half-width of the bands, in standard deviations.
         name : str, default=None
             Name of the prediction in the legend; None is that of the display.
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
-        aleatoric_kwargs, total_kwargs : dict, default=None
-            Keywords of `fill_between`, for the inner and the outer band.
         **kwargs : dict
             Keywords of `plot`, for the line.
 
@@ -120,26 +112,23 @@ class UncertaintyBandDisplay(Display):
         style = {"color": LINE_COLOR, "linewidth": 2, "label": label}
         self.line_ = draw(ax, "plot", self.x, self.y_pred, given=kwargs, **style)
 
-        def band(std, part, given, **look):
+        def band(std, part, **look):
             ends = self.y_pred - n_std * std, self.y_pred + n_std * std
             look |= {"linewidth": 0, "label": f"{part}, ± {n_std:g} std"}
-            return ends, draw(ax, "fill_between", self.x, *ends, given=given, **look)
+            return ends, ax.fill_between(self.x, *ends, **look)
 
         self.aleatoric_band_, total = None, "total"
         if self.std_aleatoric is not None:
             part, total = "aleatoric", "aleatoric + epistemic"
             look = {"facecolor": ALEATORIC_COLOR, "zorder": 1.1}
-            _, self.aleatoric_band_ = band(self.std_aleatoric, part, aleatoric_kwargs, **look)
+            _, self.aleatoric_band_ = band(self.std_aleatoric, part, **look)
         look = {"facecolor": TOTAL_COLOR, "zorder": 1.0}
-        (low, high), self.total_band_ = band(self.std_total, total, total_kwargs, **look)
+        (low, high), self.total_band_ = band(self.std_total, total, **look)
 
         self.scatter_ = None
         if self.y_true is not None:
-            style = {"s": 10, "linewidth": 0, "alpha": 0.6, "zorder": 1.5, "label": "data"}
-            if "c" not in (scatter_kwargs or {}):
-                style["color"] = "black"
-            data = self.x_true, self.y_true
-            self.scatter_ = draw(ax, "scatter", *data, given=scatter_kwargs, **style)
+            style = {"s": 10, "linewidth": 0, "alpha": 0.6, "zorder": 1.5, "color": "black"}
+            self.scatter_ = ax.scatter(self.x_true, self.y_true, label="data", **style)
 
         # Room for the legend, since matplotlib ignores bands when it places one.
         ax.update_datalim([(self.x[0], np.max(high) + 0.25 * (np.max(high) - np.min(low)))])

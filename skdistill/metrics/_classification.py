@@ -6,7 +6,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._utils.validation import Number, OneOf
+from .._utils.validation import Number
 from ._checks import (
     check_floats,
     check_labels,
@@ -66,7 +66,6 @@ def expected_calibration_error(
     y_prob: ArrayLike,
     *,
     n_bins: int = 15,
-    strategy: str = "uniform",
     classwise: bool = False,
     labels: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
@@ -83,9 +82,7 @@ def expected_calibration_error(
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
     n_bins : int, default=15
-        Number of bins.
-    strategy : {"uniform", "quantile"}, default="uniform"
-        Bins of equal width, open on the left, or bins that each hold the same weight of samples.
+        Number of bins, of equal width and open on the left.
     classwise : bool, default=False
         Whether to compare the probability of every class, not of the most probable one only, with
         its frequency, and to average over the classes [2]_ [3]_.
@@ -101,8 +98,7 @@ def expected_calibration_error(
 
     Notes
     -----
-    Where samples of equal confidence, or a single sample, straddle two bins of equal weight, each
-    bin gets its part of them. With few samples in a bin the error is biased upwards; compare at
+    With few samples in a bin the error is biased upwards; compare at
     equal `n_bins` and number of samples only.
 
     References
@@ -123,7 +119,6 @@ def expected_calibration_error(
     0.15
     """
     Number(Integral, 1).check(n_bins, "n_bins")
-    OneOf(("uniform", "quantile")).check(strategy, "strategy")
     columns, y_prob = _check_probabilities(y_true, y_prob, labels)
     weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
     pairs = [(y_prob.max(axis=1), y_prob.argmax(axis=1) == columns)]
@@ -131,12 +126,8 @@ def expected_calibration_error(
         pairs = [(p, columns == k) for k, p in enumerate(y_prob.T)]
     edges, errors = np.linspace(0, 1, n_bins + 1), []
     for confidence, hits in pairs:
-        if strategy == "uniform":
-            by = np.searchsorted(edges[1:-1], confidence)  # bin b is (edges[b], edges[b + 1]]
-            sums = cumulate(by, weights, confidence, hits)
-        else:
-            curves = cumulate(confidence, weights, confidence, hits)
-            sums = tuple(np.interp(edges, curves[0], curve) for curve in curves)
+        by = np.searchsorted(edges[1:-1], confidence)  # bin b is (edges[b], edges[b + 1]]
+        sums = cumulate(by, weights, confidence, hits)
         _, mean, accuracy = (np.diff(column) for column in sums)  # times the share of the bin
         errors.append(np.abs(accuracy - mean).sum())  # [1], Eq 3
     return float(np.mean(errors))

@@ -41,9 +41,7 @@ def auroc_of_pair(inside, outside, *, sample_weight=None):
 
 
 def error_in_equal_bins(y_true, y_prob, *, sample_weight=None):
-    return expected_calibration_error(
-        y_true, y_prob, n_bins=7, strategy="quantile", sample_weight=sample_weight
-    )
+    return expected_calibration_error(y_true, y_prob, n_bins=7, sample_weight=sample_weight)
 
 
 def classwise_error(y_true, y_prob, *, sample_weight=None):
