@@ -109,7 +109,7 @@ class UncertaintyBandDisplay(Display):
         Number(Real, 0, closed="neither").check(n_std, "n_std")
         ax = self._open(ax)
         label = (self.name if name is None else name) or "prediction"
-        style = {"color": LINE_COLOR, "linewidth": 2, "label": label}
+        style: dict[str, Any] = {"color": LINE_COLOR, "linewidth": 2, "label": label}
         self.line_ = draw(ax, "plot", self.x, self.y_pred, given=kwargs, **style)
 
         def band(std, part, **look):
@@ -128,7 +128,8 @@ class UncertaintyBandDisplay(Display):
         self.scatter_ = None
         if self.y_true is not None:
             style = {"s": 10, "linewidth": 0, "alpha": 0.6, "zorder": 1.5, "color": "black"}
-            self.scatter_ = ax.scatter(self.x_true, self.y_true, label="data", **style)
+            style |= {"label": "data"}
+            self.scatter_ = draw(ax, "scatter", self.x_true, self.y_true, **style)
 
         # Room for the legend, since matplotlib ignores bands when it places one.
         ax.update_datalim([(self.x[0], np.max(high) + 0.25 * (np.max(high) - np.min(low)))])
