@@ -14,10 +14,6 @@ MLPRegressor    one network of the size of a member
                 predictions are averaged, which is what an ensemble has to do at the least
 10 skorch nets  one NeuralNetRegressor for each member, with skorch's defaults, their predictions
                 averaged. A few of them predict and their time is scaled to all
-defaults        HydraPlusRegressor and DistributionDistiller with all defaults, bins and random
-                functions included, beside their teacher, the default ensemble, and their ONNX
-                graphs with all outputs and with the mean alone, run by onnxruntime: microseconds
-                of the wall clock for one row
 memory          peak growth during a call, in a fresh process, under a small working_memory of
                 scikit-learn's; "bounded" says that it is no more than that, the copy of X and twice
                 the result
@@ -30,13 +26,10 @@ over rounds. How well the models predict does not matter here; they are hardly t
 
 from __future__ import annotations
 
-import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +54,6 @@ from skorch import NeuralNetRegressor
 
 from skdistill import (
     BayesianEnsembleRegressor,
-    DistributionDistiller,
     HydraPlusRegressor,
     export_onnx,
 )
@@ -226,29 +218,6 @@ def in_onnxruntime(model: Any, folder: str, row: np.ndarray, outputs: Any) -> Ca
     return partial(session.run, None, {"X": row})
 
 
-def one_row_of_defaults(n_calls: int, n_rounds: int) -> list[dict]:
-    """Students with all defaults, each beside its teacher and its graph."""
-    X, row = inputs(400), inputs(1)
-    y = X[:, 0] + np.sin(2 * X[:, 1])
-    settings = {"max_epochs": 1, "runtime": Runtime(device="cpu"), "random_state": 0}
-    ensemble = BayesianEnsembleRegressor(**settings)
-    students = {
-        kind.__name__: kind(ensemble, **settings)
-        for kind in (HydraPlusRegressor, DistributionDistiller)
-    }
-    calls: dict[str, Callable] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, student in students.items():
-            teacher = student.fit(X, y).teacher_
-            for method in ("predict", "predict_uncertainty"):
-                calls[f"{name}.{method}"] = partial(getattr(student, method), row)
-                calls[f"{name}.teacher_.{method}"] = partial(getattr(teacher, method), row)
-            for graph, outputs in (("graph", "auto"), ("graph of the mean", ["mean"])):
-                calls[f"{graph} of {name}"] = in_onnxruntime(student, folder, row, outputs)
-        seconds = interleaved(calls, n_rounds, n_calls, time.perf_counter)
-    return [{"call": name, "one_row_us": 1e6 * median(s)} for name, s in seconds.items()]
-
-
 # Memory -------------------------------------------------------------------------------------------
 
 
@@ -292,9 +261,6 @@ def main() -> None:
         *loops(models, sizes.many_rows, min(n_rounds, 5)),
     ]
     print_comparisons(results)
-    by_default = one_row_of_defaults(sizes.one_row_calls, n_rounds)
-    print()
-    print_table(["call", "one row, us"], [list(row.values()) for row in by_default])
     peaks = [
         memory(name, model, method, n_rows, options.working_memory)
         for name, model in ((ENSEMBLE, models.ensemble), (STUDENT, models.student))
@@ -306,7 +272,7 @@ def main() -> None:
         ["model", "method", "rows", "working_memory", "copy, results", "peak MiB", "bounded"],
         [[*list(peak.values())[:-1], "yes" if peak["bounded"] else "NO"] for peak in peaks],
     )
-    save(options, prediction=results, one_row=by_default, memory=peaks)
+    save(options, prediction=results, memory=peaks)
 
 
 if __name__ == "__main__":

@@ -128,8 +128,10 @@ def one_row(kind: str, student: str) -> str | None:
         return f"{times['student']} for all outputs, {by_file}"
     if kind == "classification":
         return None
-    one_row_us = {row["call"]: row["one_row_us"] for row in stored("predict")["one_row"]}
-    return f"{duration(1e-6 * one_row_us['HydraPlusRegressor.predict'])} for `predict`"
+    place = {"model": "Hydra+", "outputs": "mean", "input": "array", "n": 1}
+    rows = stored("calls")["calls"]
+    us = next(row["us_per_sample"] for row in rows if row.items() >= place.items())
+    return f"{duration(1e-6 * us)} for `predict`"
 
 
 def gped_choice() -> list[Any]:

@@ -19,8 +19,6 @@ from _pages import (
 )
 
 N_HUGE, EPOCHS_OF_HUGE = 10**8, 10  # rows, and the epochs that max_epochs="auto" takes of them
-# Microseconds for one row, at most, by a student's method, and by the graph of all its predictions.
-ONE_ROW_US = {"predict": 120, "predict_uncertainty": 150, "graph": 15}
 
 
 @block
@@ -59,20 +57,30 @@ def predict_times() -> Table:
 
 
 @block
-def predict_one_row() -> Table:
-    """Students with all defaults beside their teacher, one sample at a time."""
-
-    def reached(call: str, microseconds: float) -> bool | None:
-        """Whether a student's call meets its target; None if it has none."""
-        kind = "graph" if call.startswith("graph of") else call.partition(".")[2]
-        is_of_mean = call.startswith("graph of the mean")
-        return None if is_of_mean or kind not in ONE_ROW_US else microseconds <= ONE_ROW_US[kind]
-
-    rows = (
-        [f"``{call}``", marked(time, ".0f", reached(call, time))]
-        for call, time in (pick(row, "call one_row_us") for row in stored("predict")["one_row"])
+def calls_times() -> Table:
+    """What a sample costs in each call, by input and number of samples."""
+    by_call: dict[tuple[str, str], list[str]] = {}
+    rows = stored("calls")["calls"]
+    columns = list(dict.fromkeys((row["n"], row["input"]) for row in rows))
+    columns.sort(key=lambda column: column[0])
+    for row in rows:
+        times = by_call.setdefault((row["model"], row["outputs"]), [""] * len(columns))
+        times[columns.index((row["n"], row["input"]))] = f"{row['us_per_sample']:.3g}"
+    header = [f"{n:,}, {kind}" for n, kind in columns]
+    return table(
+        " | ".join(["model", "outputs", *header]),
+        ([*call, *times] for call, times in by_call.items()),
     )
-    return table("call | one sample, us", rows)
+
+
+@block
+def maps_times() -> Table:
+    """Ten million samples."""
+    paths = "model outputs samples seconds cpu_s per_second peak_mib"
+    return table(
+        "model | outputs | samples:, | s:.0f | CPU s:.0f | samples per second:,.0f | MiB:.0f",
+        (pick(row, paths) for row in stored("maps")["maps"]),
+    )
 
 
 @block
