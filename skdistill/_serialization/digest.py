@@ -4,6 +4,7 @@
 import platform
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
+from inspect import Parameter
 from typing import Any
 
 import torch
@@ -47,8 +48,9 @@ def _parameters(owner: BaseEstimator, ignored: frozenset[str], prefix: str = "")
     for name, value in owner.get_params(deep=False).items():
         if name in ignored:
             continue
-        if isinstance(rule := rules.get(name), SettingsRule):
-            value = rule.objects[0].of(value)  # None stands for an object with its defaults
+        if value is None and isinstance(rule := rules.get(name), SettingsRule):
+            kind = rule.objects[0]  # None stands for an object with its defaults, if it has them
+            value = None if Parameter.empty in kind._defaults().values() else kind()
         if isinstance(value, type) or not hasattr(value, "get_params") or _is_own_clone(value):
             yield prefix + name, value
             continue
