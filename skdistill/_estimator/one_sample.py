@@ -78,8 +78,7 @@ def predict_one(
         if not math.isfinite(np.vdot(rows, rows)):
             return None
         for program in programs:
-            found = program and program.run(rows)
-            if found is not None:
+            if program is not None and (found := program.run(rows)) is not None:
                 break
         else:
             if len(programs) == _MOST_PROGRAMS:

@@ -183,5 +183,5 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         sign = as_tensor_like(np.where(levels > 0.5, -1.0, 1.0), self.mean)
         below = replace(self, mean=torch.zeros_like(self.mean))
         found = super(GaussianNormal, below)._at_levels(tails)
-        place = torch.tensor(place.tolist(), device=found.device)
-        return torch.addcmul(self.mean.unsqueeze(-1), sign, found.index_select(-1, place))
+        found = found.index_select(-1, torch.tensor(place.tolist(), device=found.device))
+        return torch.addcmul(self.mean.unsqueeze(-1), sign, found)

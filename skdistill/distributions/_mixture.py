@@ -3,7 +3,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -83,7 +82,8 @@ def _halley(
     if means.dtype != torch.float32 and means.numel() > _FEW:
         parts = (sign * (shifted / spread).unsqueeze(1), (stds / spread).unsqueeze(1))
         rough = _LogMass(*(part.float() for part in parts), weights, mass)
-        start = rough.search(normal.float(), -torch.inf, torch.inf, _ROUGH, _STEPS)[0].to(means)
+        ends = (as_tensor_like(v, rough.means) for v in (-np.inf, np.inf, _ROUGH))
+        start = rough.search(normal.float(), *ends, _STEPS)[0].to(means)
         n_steps = 1
     means, stds = sign * means.unsqueeze(1), stds.unsqueeze(1)
     low, high = _brackets(means, stds, normal)
@@ -112,7 +112,7 @@ class _LogMass:
         self.log_peak = torch.log(2 / math.sqrt(math.pi) * self.halves * self.rate)
 
     def search(
-        self, x: Tensor, low: Any, high: Any, small: Any, n_steps: int
+        self, x: Tensor, low: Tensor, high: Tensor, small: Tensor, n_steps: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Take steps from x, until all are small; return x, the last ones' sizes and growths."""
         for _ in range(n_steps):

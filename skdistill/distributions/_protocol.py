@@ -132,7 +132,9 @@ class NumericDistribution(Distribution):
     """
 
     if TYPE_CHECKING:  # of mixtures
-        component_weights: Any
+
+        @property
+        def component_weights(self) -> np.ndarray: ...
 
         def components(self) -> tuple[Tensor, Tensor]: ...
 
@@ -258,7 +260,7 @@ class NumericDistribution(Distribution):
             )
         upper = (1 + np.array(levels, dtype=float)) / 2
         ends = np.stack([1 - upper, upper], axis=1)
-        found = self._at_levels(ends.flatten()).unflatten(-1, ends.shape)
+        found: Tensor = self._at_levels(ends.flatten()).unflatten(-1, ends.shape)
         return found[..., 0, :] if is_one else found
 
     def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
