@@ -71,7 +71,7 @@ def _halley(
     Means and standard deviations have shape (S, m), mass and sign (k,).
     """
     total, of_normal = weights.sum(), special.ndtri(mass / weights.sum())
-    shares, normal, sign = (
+    shares, normal, signs = (
         as_tensor_like(v, means) for v in (weights / total, of_normal[:, None], sign[:, None])
     )
     # Standardised by its moments the mixture is close to N(0, 1), whose quantiles are the start.
@@ -80,14 +80,14 @@ def _halley(
     spread = (shares @ torch.addcmul(stds * stds, shifted, shifted)).sqrt()
     start, n_steps = normal, _STEPS
     if means.dtype != torch.float32 and means.numel() > _FEW:
-        parts = (sign * (shifted / spread).unsqueeze(1), (stds / spread).unsqueeze(1))
-        rough = _LogMass(*(part.float() for part in parts), weights, mass)
-        ends = (as_tensor_like(v, rough.means) for v in (-np.inf, np.inf, _ROUGH))
-        start = rough.search(normal.float(), *ends, _STEPS)[0].to(means)
+        gaps, scales = signs * (shifted / spread).unsqueeze(1), (stds / spread).unsqueeze(1)
+        rough = _LogMass(gaps.float(), scales.float(), weights, mass)
+        low, high, small = (as_tensor_like(v, rough.means) for v in (-np.inf, np.inf, _ROUGH))
+        start = rough.search(normal.float(), low, high, small, _STEPS)[0].to(means)
         n_steps = 1
-    means, stds = sign * means.unsqueeze(1), stds.unsqueeze(1)
+    means, stds = signs * means.unsqueeze(1), stds.unsqueeze(1)
     low, high = _brackets(means, stds, normal)
-    x = torch.addcmul(sign * centre, spread, start).clamp(low, high)
+    x = torch.addcmul(signs * centre, spread, start).clamp(low, high)
     least = stds.amin(dim=0)
     small = torch.finfo(means.dtype).eps ** (1 / 3)  # a step leaves about the cube of the error
     exact = _LogMass(means, stds, weights, mass)
