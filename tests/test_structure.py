@@ -178,10 +178,10 @@ def first_calls(estimator, *arguments):
 # Distinct functions and files of a whole fit, its teacher's included. A change may lower them.
 # With a seed: whether transfer samples are far from the table decides which functions are called.
 TRACES = [
-    (clone(TEACHERS["regressor"]).set_params(random_state=0), 275, 32),
-    (HydraPlusRegressor(TEACHERS["regressor"], random_state=0, **SMALL), 432, 45),
-    (GPEDDistiller(TEACHERS["regressor"], random_state=0, **SMALL), 428, 47),
-    (BDistilBooster(TEACHERS["regressor"], n_rounds=2, random_state=0, **SMALL), 438, 50),
+    (clone(TEACHERS["regressor"]).set_params(random_state=0), 271, 32),
+    (HydraPlusRegressor(TEACHERS["regressor"], random_state=0, **SMALL), 427, 45),
+    (GPEDDistiller(TEACHERS["regressor"], random_state=0, **SMALL), 426, 47),
+    (BDistilBooster(TEACHERS["regressor"], n_rounds=2, random_state=0, **SMALL), 437, 50),
 ]
 
 
