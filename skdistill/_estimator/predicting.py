@@ -244,7 +244,8 @@ class DistributionEstimator(NetEstimator):
             last = d.interval(coverage) if is_numeric else d.mean
             return plan.task.point(d), *(getattr(parts, name) for name in names), last
 
-        point, *parts, last = self._read(X, read)  # the samples are predicted once
+        # The samples are predicted once.
+        point, *parts, last = self._read(X, read, name=f"frame {coverage}")
         total, *split = map(plan.task.per_target, parts)
         table = {"prediction": plan.task.decode(point)}
         if is_numeric:
