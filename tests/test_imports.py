@@ -57,7 +57,8 @@ HEIGHT = {layer: height for height, layer in enumerate(LAYERS)}
 IMPORTERS = {
     "skorch": {"_engine"},
     "sklearn": LAYERS["foundations"].union(
-        *(LAYERS[name] for name in LAYERS if name not in ("pure torch", "engine"))
+        {"transfer"},  # for the nearest neighbours of samples
+        *(LAYERS[name] for name in LAYERS if name not in ("pure torch", "engine")),
     ),
     "matplotlib": {"displays"},
     "botorch": {"integrations"},

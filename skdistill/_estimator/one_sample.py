@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from scipy import special
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from .._data.checks import SMALL_OUTPUT
 from .._utils.process import DISPATCH_MODE_LOCK
@@ -102,7 +103,8 @@ def _program(
     """Record what is predicted for a sample; None if it cannot be written for NumPy."""
     rows = torch.tensor(X)
     try:
-        with torch.no_grad(), DISPATCH_MODE_LOCK.held(), _Recorder([rows]) as recorder:
+        recorder = _Recorder([rows])
+        with torch.no_grad(), DISPATCH_MODE_LOCK.held(), recorder, _WithoutNumPy(recorder):
             outputs = module.outputs(rows)
             found = read(outputs, rows)
         parts = found if isinstance(found, tuple) else (found,)
@@ -145,6 +147,23 @@ class _Recorder(Recorder):
             self.conditions[node] = outputs
         else:
             super()._note(outputs, node)
+
+
+class _WithoutNumPy(TorchFunctionMode):
+    """Refuses that NumPy reads what depends on the samples, of which no record would know."""
+
+    def __init__(self, recorder: _Recorder):
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (Tensor.numpy, Tensor.__array__):
+            nodes = [self.recorder.nodes.get(id(args[0]))]
+            for node in nodes:
+                if node is not None and node.op == "placeholder":
+                    raise RuntimeError("NumPy reads a tensor that depends on the samples")
+                nodes += node.all_input_nodes if node is not None else []
+        return func(*args, **(kwargs or {}))
 
 
 def _written(

@@ -245,7 +245,7 @@ class DistributionEstimator(NetEstimator):
             return plan.task.point(d), *(getattr(parts, name) for name in names), last
 
         # The samples are predicted once.
-        point, *parts, last = self._read(X, read, name=f"frame {coverage}")
+        point, *parts, last = self._read(X, read, name=f"frame {coverage!r}")
         total, *split = map(plan.task.per_target, parts)
         table = {"prediction": plan.task.decode(point)}
         if is_numeric:

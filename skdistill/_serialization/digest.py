@@ -48,9 +48,10 @@ def _parameters(owner: BaseEstimator, ignored: frozenset[str], prefix: str = "")
     for name, value in owner.get_params(deep=False).items():
         if name in ignored:
             continue
-        if value is None and isinstance(rule := rules.get(name), SettingsRule):
+        if isinstance(rule := rules.get(name), SettingsRule):
             kind = rule.objects[0]  # None stands for an object with its defaults, if it has them
-            value = None if Parameter.empty in kind._defaults().values() else kind()
+            if value is not None or Parameter.empty not in kind._defaults().values():
+                value = kind.of(value)
         if isinstance(value, type) or not hasattr(value, "get_params") or _is_own_clone(value):
             yield prefix + name, value
             continue

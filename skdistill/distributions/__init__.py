@@ -23,6 +23,7 @@ from ._gaussian import FactorProcess as FactorProcess
 from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
 from ._logit_normal import latin_hypercube as latin_hypercube
+from ._mixture import log_tail_ratio as log_tail_ratio
 from ._normal_inverse import NormalInverseGamma, NormalInverseWishart
 from ._protocol import Calibratable, ClassDistribution, Distribution, NumericDistribution
 from ._shared import Uncertainty

@@ -303,7 +303,7 @@ class _Functions(FunctionDraws):
     def _kernel(self, inputs_and_squares: Tensor) -> tuple[Tensor, Tensor]:
         kept: dict[str, Any] = self._buffers
         kernel = torch.addmm(kept["offsets"], kept["points"], inputs_and_squares.t())
-        kernel = kernel.float().exp()
+        kernel = kernel.to(kept["first"].dtype).exp()
         first, last = kept["first"] @ kernel, kept["last"] @ kernel[len(kept["first"]) :]
         known = (first * first).sum(0) + (last * last).sum(0)
         return kernel.t(), (kept["most"] - known.double()).relu().unsqueeze(-1)

@@ -53,10 +53,11 @@ def pipeline_graph(steps: list[BaseEstimator], graph_outputs: GraphOutputs, inpu
             f"take inputs='columns'. skl2onnx reports: {error}"
         ) from error
     (X,) = proto.graph.input
+    name_of_X = X.name  # it is renamed with the others
     cast = onnx.helper.make_node(
         "Cast", [f"step_{transformed.name}"], ["transformed"], to=X.type.tensor_type.elem_type
     )
-    rename(proto.graph, lambda name: "transformed" if name == X.name else name)
+    rename(proto.graph, lambda name: "transformed" if name == name_of_X else name)
     rename(before.graph, lambda name: f"step_{name}" if name else "")
     nodes = [*before.graph.node, cast, *proto.graph.node]
     for part in ("input", "node"):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._higher_order_ops import while_loop
 
 from .._utils.special import interpolation, polynomial
-from ..distributions._mixture import log_tail_ratio
+from ..distributions import log_tail_ratio
 
 _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
 _TOLERANCE = 1e-8  # relative, of the probability below a mixture's quantile

@@ -206,7 +206,8 @@ class FunctionDraws(UnknownDraws):
         """Return kernel functions (n, m), and the share of the variance that they leave, (n, 1)."""
         kept: dict[str, Any] = self._buffers
         offsets = kept["minus_half_squares"]
-        kernel = torch.addmm(offsets, inputs_and_squares, kept["inducing"]).float().exp()
+        kernel = torch.addmm(offsets, inputs_and_squares, kept["inducing"])
+        kernel = kernel.to(kept["leading"].dtype).exp()
         left = kept["most"] - _squares(kernel @ kept["leading"])
         is_open = left.squeeze(-1) > 0
         if torch.compiler.is_compiling() or is_open.all():

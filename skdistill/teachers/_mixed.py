@@ -319,7 +319,9 @@ class MixedModels(EstimatorOfModels):
         return with_variance(predicted, residual, self._y_scale), residual
 
     def _without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
-        """Return a copy without the random functions of its models, and the weight of these.
+        """Return a copy without the random functions of its models, and their share that shows.
+
+        That is the variance of the mixture where the functions, each of variance 1, are all of it.
 
         `divide` gives a fitted model without its functions, and how many members have some.
         """
@@ -327,7 +329,8 @@ class MixedModels(EstimatorOfModels):
         copied = copy.copy(self)
         copied.models_ = [model for model, _ in divided]
         pairs = zip(self.weights_, divided, strict=True)
-        return copied, float(sum(share for share, (_, n_functions) in pairs if n_functions))
+        widths = np.array([share for share, (_, n_functions) in pairs if n_functions])
+        return copied, float(epistemic_of(widths, np.zeros(len(widths)), np.ones(len(widths)))[0])
 
     def _read(self, fitted, X) -> np.ndarray:
         """Probabilities, or moments (n, at most n_members, t, 3), of a model's own groups."""

@@ -502,12 +502,12 @@ def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
     teacher.fit(X, Y)
     student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
     student.fit(X, Y)
-    # Groups of two members, and as many of the tree: a half of v (20 / 2 - 1) / 19 is left.
+    # Half of the mixture has functions of variance v: its mean has a quarter of v.
     rng = np.random.RandomState(0)
     by_itself = find_functions(
         X, Y[:, None], None, lambda rows: student.predict(rows)[:, None], None, False, rng
     )
-    expected = np.sqrt(0.5 * 9 / 19) * by_itself.scale
+    expected = np.sqrt(0.25) * by_itself.scale
     np.testing.assert_allclose(student._recipe.functions.scale, expected, rtol=1e-4)
     far = np.linspace(-1000, 1000, 41)[:, np.newaxis]
     found, of_teacher = (skdistill.predict_uncertainty(m, far) for m in (student, teacher))
