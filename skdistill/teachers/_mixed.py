@@ -238,7 +238,12 @@ class MixedModels(EstimatorOfModels):
         ]
         self.temperature_ = 1.0
         if of_unseen is not None:
-            self.temperature_ = self._fit_temperature(of_unseen, y, weight)
+            mixture = self._distribution(self._groups(of_unseen))
+            rows = torch.ones(len(y)) if weight is None else torch.from_numpy(weight)
+            found = fit_temperature(
+                mixture, self._labels(y), rows.double(), negative_log_likelihood
+            )
+            self.temperature_ = found.temperature
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -297,14 +302,6 @@ class MixedModels(EstimatorOfModels):
         if is_classifier(self):
             return torch.from_numpy(np.searchsorted(self.classes_, y))
         return torch.from_numpy(y.reshape(len(y), -1).astype(float))
-
-    def _fit_temperature(self, each: list[np.ndarray], y: np.ndarray, weight) -> Any:
-        """Find the temperature by members (n, S, ...) of the kept models, for samples not seen."""
-        mixture = self._distribution(self._groups(each))
-        rows = torch.ones(len(y)) if weight is None else torch.from_numpy(weight)
-        return fit_temperature(
-            mixture, self._labels(y), rows.double(), negative_log_likelihood
-        ).temperature
 
     def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
         """Out-of-fold members (n, S, ...), and the residual variance."""
